@@ -88,6 +88,19 @@ pub fn gate_config(data: &[u8]) {
         }
     };
     hides_secret(format!("{taken:?}"));
+    if let Some(captcha) = &taken.captcha {
+        let secret = &captcha.secret.0;
+        let shown = format!("{captcha:?}");
+        assert!(!secret.is_empty());
+        assert!(secret.len() < 16 || !shown.contains(secret.as_str()));
+        assert!(captcha.path.starts_with('/') && (100..=10_000).contains(&captcha.timeout_ms));
+        let texts = [&captcha.host, &captcha.path, &captcha.site_key];
+        assert!(
+            texts
+                .iter()
+                .all(|text| text.bytes().all(|b| b.is_ascii_graphic()))
+        );
+    }
 
     assert!(!taken.routes.is_empty());
     assert_eq!(taken.routes.len(), written.routes.len());

@@ -13,6 +13,7 @@
 //! | [`bridge`] | both directions of a connection | the limits, then steps: see [`bridge()`] |
 //! | [`bridge_config`], [`gate_config`] | a filter's configuration | |
 //! | [`catalogue()`] | the catalogue of sales | |
+//! | [`challenge_solution`] | a solved challenge of a checkout | |
 //! | [`claim_ticket`] | claim header, line feed, signature header | |
 //! | [`order_token`] | one order token | |
 //! | [`signed_user`] | user header, line feed, signature header | |
@@ -40,6 +41,7 @@
 mod address;
 mod bridge;
 mod catalogue;
+mod challenge;
 mod claim;
 mod config;
 mod error_reply;
@@ -61,6 +63,7 @@ mod token;
 pub use address::address;
 pub use bridge::bridge;
 pub use catalogue::catalogue;
+pub use challenge::challenge_solution;
 pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
@@ -82,11 +85,12 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 34] = [
+pub const TARGETS: [(&str, Target); 35] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
     ("catalogue", catalogue),
+    ("challenge_solution", challenge_solution),
     ("claim_ticket", claim_ticket),
     ("click_batch", click_batch),
     ("error_reply", error_reply),

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod bytes;
+mod challenges;
 mod config;
 mod cors;
 mod disconnect;
@@ -9,6 +10,7 @@ mod events;
 mod faults;
 mod fitment;
 mod gateways;
+mod held;
 mod history_limits;
 mod jwt;
 mod kubernetes;

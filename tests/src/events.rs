@@ -36,17 +36,22 @@ pub const SHOP_KEY: &str = "0123456789abcdef0123456789abcdef";
 /// A type of events that the origin does not know.
 const UNKNOWN: &str = "unknown";
 
-/// A server of one answer to each request.
+/// An HTTP server of 127.0.0.1 with one answer to each request, until it is dropped.
 #[derive(Debug)]
-struct Server {
+pub struct Server {
     address: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
-type Respond = Arc<dyn Fn(&Request<()>, Bytes) -> Response<Full<Bytes>> + Send + Sync>;
+/// How a [`Server`] answers: by the head of a request and its body.
+pub type Respond = Arc<dyn Fn(&Request<()>, Bytes) -> Response<Full<Bytes>> + Send + Sync>;
 
 impl Server {
-    async fn start(port: u16, respond: Respond) -> Result<Self> {
+    /// Starts one on this port; 0: any that is free.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub async fn start(port: u16, respond: Respond) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
             .with_context(|| format!("cannot listen on port {port}"))?;
@@ -54,6 +59,13 @@ impl Server {
             address: listener.local_addr()?,
             accepting: tokio::spawn(accept(listener, respond)),
         })
+    }
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 
@@ -92,7 +104,8 @@ async fn answer(
     Ok(respond(&Request::from_parts(head, ()), body))
 }
 
-fn response(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+/// An answer of a [`Server`].
+pub fn response(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let builder = Response::builder().status(status);
     let built = builder
         .header("content-type", kind)

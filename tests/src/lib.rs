@@ -27,7 +27,7 @@ pub use weir_stack::sale::verdict;
 pub use browser::{Browser, Screen};
 pub use crowd::{Crowd, Verdicts};
 pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
-pub use events::{EventGateway, EventOrigin, Received, SHOP_KEY, Shop};
+pub use events::{EventGateway, EventOrigin, Received, Respond, SHOP_KEY, Server, Shop, response};
 pub use fill::fill;
 pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
 pub use links::{LinkGateways, LinkSetup};

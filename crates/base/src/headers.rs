@@ -13,6 +13,13 @@ pub const CLAIM_SIGNATURE: &str = "x-weir-claim-signature";
 /// Request header from a client to the gateway: the order token that the checkout route gave.
 pub const ORDER_TOKEN: &str = "x-weir-order-token";
 
+/// Request header from a client to the gateway's checkout: the solution of the challenge that the sale sets, see `challenge` of
+/// `weir-sale`.
+pub const SOLUTION: &str = "x-weir-solution";
+
+/// Request header from a client to the gateway's checkout: what a captcha has given its page.
+pub const CAPTCHA: &str = "x-weir-captcha";
+
 /// Request header from a client: which attempt to buy this is. Trying again with the same key never buys twice; see
 /// `IdempotencyKey` of `weir-sale`.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -91,13 +91,15 @@ pub enum Purpose {
     RoomPass,
     /// The name of a visitor of a waiting room who has none.
     RoomVisitor,
+    /// A challenge, which a sale may set before it gives an order token.
+    Challenge,
     /// The seed of a waiting room's draw, and a round of the permutation that it makes.
     RoomDraw,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Claim,
         Self::OrderToken,
         Self::User,
@@ -109,6 +111,7 @@ impl Purpose {
         Self::Fingerprint,
         Self::RoomPass,
         Self::RoomVisitor,
+        Self::Challenge,
         Self::RoomDraw,
     ];
 
@@ -124,6 +127,7 @@ impl Purpose {
             Self::Fingerprint => "weir-fingerprint\n",
             Self::RoomPass => "weir-room-pass\n",
             Self::RoomVisitor => "weir-room-visitor\n",
+            Self::Challenge => "weir-challenge\n",
             Self::RoomDraw => "weir-room-draw\n",
         }
     }

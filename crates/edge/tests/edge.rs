@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, IDEMPOTENCY_KEY, USER};
+use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, IDEMPOTENCY_KEY, SOLUTION, USER};
+use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_base::shared_data::LocalData;
 use weir_edge::edge::Given;
@@ -20,6 +21,7 @@ use weir_feed::links::{DomainList, Entry, Page, Source, State};
 use weir_feed::sales::{FRESH_MS, SaleList};
 use weir_feed::stamp::Stamp;
 use weir_link::record::Link;
+use weir_sale::challenge::{Challenge, check};
 use weir_sale::sale::{Band, Catalogue};
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -201,6 +203,51 @@ fn an_edge_that_knows_nothing_answers_nothing() {
     ] {
         assert_eq!(ask(&mut edge, method, path, NOW_MS), 0, "{path}");
     }
+}
+
+/// Which token a solution leads to, only Redis knows.
+#[test]
+fn a_challenge_is_told_and_its_solution_goes_on() {
+    let mut edge = knowing(edge(), Band::High);
+    let mut list: SaleList = SaleList {
+        fresh_ms: FRESH_MS,
+        catalogue: serde_json::from_value(serde_json::json!({ "version": 2, "sales": [{
+            "id": "s", "starts_at_ms": 1, "ends_at_ms": u64::MAX, "shards": 4, "user_cap": 1, "state": "open", "token": true,
+        }] }))
+        .unwrap(),
+        stock_in_objects: None,
+    };
+    list.catalogue.sales[0].challenge = Some(Challenge::ProofOfWork { bits: 8 });
+    let sealed = seal(&ring(), NOW_MS, &list).unwrap();
+    take(&mut edge, Feed::SoldOut, &sealed, NOW_MS).unwrap();
+    let checkout = |more: &[(&str, &str)]| request("POST", "/sales/s/checkout", more, NOW_MS);
+    let Decision::Answer(asked) = edge.decide(&checkout(&[])) else {
+        panic!("it goes on");
+    };
+    assert_eq!(asked.status, 403);
+    let asked: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
+    let text = asked["challenge"]["proof_of_work"]["text"]
+        .as_str()
+        .unwrap();
+    let keys = SigningKey::new("t1", SECRET.as_bytes()).unwrap().into();
+    let (sale, user) = (SaleId::new("s").unwrap(), UserId::new("alice").unwrap());
+    let mut solutions = (0..).map(|counter: u64| format!("{text}:{counter}"));
+    let solution = solutions
+        .find(|text| check(&keys, text.as_bytes(), &sale, &user, 8, NOW_MS).is_ok())
+        .unwrap();
+    let solved = [(SOLUTION, solution.as_str())];
+    let Decision::Forward(headers) = edge.decide(&checkout(&solved)) else {
+        panic!("it is answered");
+    };
+    let sent = headers.iter().find(|(name, _)| name == SOLUTION);
+    assert_eq!(sent.unwrap().1, solution.as_bytes());
+    // The next one is told again: the engine that asked Redis is not waiting for it.
+    assert_eq!(ask(&mut edge, "POST", "/sales/s/checkout", NOW_MS), 403);
+    let wrong = [(SOLUTION, "t1.a.b:1")];
+    assert!(matches!(
+        edge.decide(&checkout(&wrong)),
+        Decision::Answer(_)
+    ));
 }
 
 /// It must not oversell: whoever may buy is sent on, and whoever is refused is refused by what the origin has signed.

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use serde::Serialize;
 use weir_base::headers;
 use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::answer::{Refusal, retry_after_seconds};
@@ -14,6 +15,7 @@ use weir_sale::admission::Rejection;
 use weir_sale::claim::ClaimId;
 use weir_sale::verdict::Verdict;
 
+use crate::challenge::Asked;
 use crate::config::StaticPage;
 
 /// The language that whoever asks likes best of those that there are.
@@ -65,6 +67,19 @@ impl Answers {
         }
     }
 
+    /// The answer to somebody who must solve a challenge first.
+    pub(crate) fn ask(&self, asked: &Asked, language: Language) -> Answer {
+        let verdict = Verdict::ChallengeRequired;
+        let mut headers = vec![(headers::VERDICT, verdict.word())];
+        headers.extend(content_language(language));
+        let refusal = refusal_of(verdict, language);
+        let body = AskedBody {
+            refusal: &refusal,
+            challenge: asked,
+        };
+        Answer::refusal_with(headers, &refusal, &body)
+    }
+
     fn prepare(
         &self,
         (verdict, language): (Verdict, Language),
@@ -73,20 +88,15 @@ impl Answers {
     ) -> Answer {
         let retry_after = retry_after_s.map(|seconds| seconds.to_string());
         let mut headers = vec![(headers::VERDICT, verdict.word())];
-        if language != Language::English {
-            headers.push(("content-language", language.tag()));
-        }
+        headers.extend(content_language(language));
         let retry_after = retry_after.as_deref();
         headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
         if verdict == Verdict::StaticPage {
             return self.page(headers);
         }
         let refusal = Refusal {
-            // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
-            status: verdict.status().unwrap_or(500),
-            error: verdict.word(),
-            message: verdict.message(language),
             order: order.map(ClaimId::as_str),
+            ..refusal_of(verdict, language)
         };
         Answer::refusal(headers, &refusal)
     }
@@ -107,6 +117,30 @@ impl Answers {
         ]);
         Answer::new(page.status, &headers, page.body.as_bytes()).because("weir_static_page")
     }
+}
+
+/// What a refusal says in any case.
+fn refusal_of(verdict: Verdict, language: Language) -> Refusal<'static> {
+    Refusal {
+        // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
+        status: verdict.status().unwrap_or(500),
+        error: verdict.word(),
+        message: verdict.message(language),
+        order: None,
+    }
+}
+
+/// The header that tells the language of a message, unless it is the usual one.
+fn content_language(language: Language) -> Option<(&'static str, &'static str)> {
+    (language != Language::English).then(|| ("content-language", language.tag()))
+}
+
+/// A refusal, and the challenge that is to be solved.
+#[derive(Serialize)]
+struct AskedBody<'a> {
+    #[serde(flatten)]
+    refusal: &'a Refusal<'a>,
+    challenge: &'a Asked,
 }
 
 #[cfg(test)]

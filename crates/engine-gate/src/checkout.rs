@@ -7,16 +7,20 @@ use alloc::vec;
 use serde::Serialize;
 use weir_base::headers;
 use weir_base::id::UserId;
+use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
 use weir_engine::{Answer, Effects, Request, StreamId};
 use weir_sale::admission::{Rejection, admit_to_checkout};
 use weir_sale::sale::{Sale, SaleState};
 use weir_sale::token;
 use weir_sale::verdict::Verdict;
+use weir_scripts::challenge_spend::Spend;
 
 use crate::answers::language_of;
+use crate::challenge::Asked;
 use crate::config::TokenSettings;
 use crate::gate::Gate;
+use crate::job::Shopper;
 
 /// The checkout's good answer.
 #[derive(Debug, Serialize)]
@@ -30,12 +34,24 @@ struct Minted {
     now_ms: u64,
 }
 
+/// What comes next for whoever asks for a token and may have one.
+pub(crate) enum Next {
+    /// It.
+    Mint,
+    /// A challenge, of which there is no solution yet.
+    Ask(Asked),
+    /// Which token a solution leads to, of a challenge of as many bits as the sale wants.
+    Spend(Spend, u8),
+    /// The word of a captcha's provider.
+    CheckCaptcha(String),
+}
+
 impl Minted {
-    fn new(settings: &TokenSettings, sale: &Sale, user: &UserId, now_ms: u64) -> Self {
+    fn new(settings: &TokenSettings, shopper: &Shopper, at_ms: u64, now_ms: u64) -> Self {
         Self {
-            token: token::mint(&settings.keys, &sale.id, user, now_ms),
-            usable_at_ms: now_ms.saturating_add(settings.ages.min_ms),
-            expires_at_ms: now_ms.saturating_add(settings.ages.max_ms),
+            token: token::mint(&settings.keys, &shopper.sale, &shopper.user, at_ms),
+            usable_at_ms: at_ms.saturating_add(settings.ages.min_ms),
+            expires_at_ms: at_ms.saturating_add(settings.ages.max_ms),
             now_ms,
         }
     }
@@ -51,46 +67,114 @@ impl<D: SharedData + Clone> Gate<D> {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let minted = self
+        let admitted = self
             .find(sale)
-            .and_then(|(switch, sale)| self.mint(switch, sale, request, now_ms));
-        let answer = match minted {
-            Ok(minted) => {
-                let word = Verdict::TokenMinted.word();
-                let headers = vec![(headers::VERDICT, word)];
-                Arc::new(Answer::json(200, headers, &minted).because("weir_token_minted"))
-            }
+            .and_then(|(switch, sale)| self.admit_shopper(switch, sale, request, now_ms));
+        let (shopper, next, is_shadow) = match admitted {
+            Ok(admitted) => admitted,
             Err(rejection) => {
                 self.metrics.requests.increment(rejection.verdict);
-                self.answers.reject(rejection, language_of(request), None)
+                let answer = self.answers.reject(rejection, language_of(request), None);
+                return effects.respond(stream, answer);
             }
         };
-        effects.respond(stream, answer);
+        match next {
+            Next::Mint if is_shadow => {
+                self.answer_minted(stream, &shopper, now_ms, now_ms, effects)
+            }
+            Next::Mint => self.mint_for(stream, &shopper, now_ms, now_ms, effects),
+            Next::Ask(asked) => {
+                self.ask(stream, &asked, language_of(request), effects);
+            }
+            Next::Spend(spend, bits) => {
+                let shopper = told_in(shopper, request);
+                self.spend(stream, shopper, (spend, bits), now_ms, effects);
+            }
+            Next::CheckCaptcha(solution) => {
+                let shopper = told_in(shopper, request);
+                let address = request.peer_address();
+                self.check_captcha(stream, shopper, &solution, &address, effects);
+            }
+        }
     }
 
-    /// A token. Of a sale in shadow everybody gets one, and what was decided is only counted: nobody but the gate could
-    /// answer.
-    fn mint(
+    /// Whether the request gets a token, what comes before, and whether its sale is in shadow. Then everybody gets one, and
+    /// what was decided is only counted: nobody but the gate could answer.
+    fn admit_shopper(
         &self,
         switch: SaleState,
         sale: &Sale,
         request: &dyn Request,
         now_ms: u64,
-    ) -> Result<Minted, Rejection> {
+    ) -> Result<(Shopper, Next, bool), Rejection> {
         let user = self.user(request)?;
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
         let if_empty = self.without_units(sale, now_ms);
         let decided = admit_to_checkout(switch, sale, &user, &self.memory, if_empty, now_ms)
             .and_then(|()| self.check_signer())
             .and_then(|()| self.limits.check(&user, request, now_ms));
-        let verdict = decided.map_or_else(|no| no.verdict, |()| Verdict::TokenMinted);
-        if switch == SaleState::Shadow {
-            self.metrics.shadow.increment(verdict);
+        let is_shadow = switch == SaleState::Shadow;
+        let next = if is_shadow {
+            self.metrics.shadow.increment(match decided {
+                Err(rejection) => rejection.verdict,
+                Ok(()) if sale.challenge.is_some() => Verdict::ChallengeRequired,
+                Ok(()) => Verdict::TokenMinted,
+            });
+            Next::Mint
         } else {
             decided?;
-            self.metrics.requests.increment(verdict);
-        }
-        Ok(Minted::new(settings, sale, &user, now_ms))
+            self.challenge(settings, sale, &user, request, now_ms)?
+        };
+        let shopper = Shopper {
+            sale: sale.id.clone(),
+            user,
+            language: Language::default(),
+        };
+        Ok((shopper, next, is_shadow))
+    }
+
+    /// The shopper gets a token of `at_ms`.
+    pub(crate) fn mint_for(
+        &mut self,
+        stream: StreamId,
+        shopper: &Shopper,
+        at_ms: u64,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        self.metrics.requests.increment(Verdict::TokenMinted);
+        self.answer_minted(stream, shopper, at_ms, now_ms, effects);
+    }
+
+    fn answer_minted(
+        &mut self,
+        stream: StreamId,
+        shopper: &Shopper,
+        at_ms: u64,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        // Nobody comes here without keys.
+        let Some(settings) = &self.config.token else {
+            return self.refuse_shopper(stream, shopper, Verdict::Unavailable.into(), effects);
+        };
+        let minted = Minted::new(settings, shopper, at_ms, now_ms);
+        let headers = vec![(headers::VERDICT, Verdict::TokenMinted.word())];
+        let answer = Answer::json(200, headers, &minted).because("weir_token_minted");
+        effects.respond(stream, Arc::new(answer));
+    }
+
+    /// The shopper gets none.
+    pub(crate) fn refuse_shopper(
+        &mut self,
+        stream: StreamId,
+        shopper: &Shopper,
+        rejection: Rejection,
+        effects: &mut Effects,
+    ) {
+        self.metrics.requests.increment(rejection.verdict);
+        let answer = self.answers.reject(rejection, shopper.language, None);
+        effects.respond(stream, answer);
     }
 
     /// Whether `token` is the one that `sale` wants, if it wants one.
@@ -118,5 +202,13 @@ impl<D: SharedData + Clone> Gate<D> {
             self.metrics.tokens_refused.increment(reason);
             Verdict::InvalidToken.into()
         })
+    }
+}
+
+/// Who waits is told in the language of the request.
+fn told_in(shopper: Shopper, request: &dyn Request) -> Shopper {
+    Shopper {
+        language: language_of(request),
+        ..shopper
     }
 }

@@ -31,6 +31,7 @@ impl<D: SharedData + Clone> Gate<D> {
             // A call's requests are all of one kind.
             match call.requests.first().map(|pending| &pending.job) {
                 Some(Job::Claim(_)) => self.claims_completed(call, now_ms, effects),
+                Some(Job::Spend(_)) => self.spends_completed(call, now_ms, effects),
                 Some(Job::Probe(_)) => self.probes_completed(call, now_ms, effects),
                 Some(Job::Move(_)) => self.move_completed(call, now_ms, effects),
                 // What a hand-back answers is of no further use; one that failed ends with its claim.
@@ -42,7 +43,7 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 
     /// The reply, or nothing after the failure has been counted.
-    fn noted<T>(
+    pub(crate) fn noted<T>(
         &self,
         outcome: Result<T, Failure>,
         count: usize,

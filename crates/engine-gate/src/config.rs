@@ -23,10 +23,12 @@ pub use weir_engine::config::{RedisConfig, Topology};
 use weir_engine::edges::{Edges, EdgesConfig};
 use weir_engine::keys::{KeyConfig, ring};
 
+pub use self::captcha::{Captcha, CaptchaConfig, IfUnreachable};
 pub use self::limits::{CheckedLimits, IdentifiedLimits, LimitsConfig, OverloadConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::route::{Route, RouteKind};
 
+mod captcha;
 mod limits;
 mod token;
 
@@ -62,6 +64,9 @@ pub struct Config {
     /// Order tokens: needed if there are checkouts, or sales that want tokens.
     #[serde(default)]
     pub token: Option<TokenConfig>,
+    /// Whom to ask whether somebody is a person: needed for sales whose challenge is a captcha.
+    #[serde(default)]
+    pub captcha: Option<CaptchaConfig>,
     /// Redis.
     pub redis: RedisConfig,
     /// How often one user and one address may ask: without limits unless set.
@@ -155,6 +160,8 @@ pub struct Checked {
     pub identify_prefixes: Vec<String>,
     /// See [`Config::token`].
     pub token: Option<TokenSettings>,
+    /// See [`Config::captcha`].
+    pub captcha: Option<Captcha>,
     /// See [`ClaimConfig::ttl_ms`].
     pub claim_ttl_ms: u64,
     /// See [`RedisConfig`].
@@ -237,10 +244,13 @@ impl Config {
         if token.is_none() && !checkout_routes.is_empty() {
             return Err(FieldError::new("token", "checkout_routes need its keys"));
         }
+        let captcha = self.captcha.as_ref();
+        let captcha = captcha.map(|captcha| captcha.checked(environment));
         Ok(Checked {
             routes,
             checkout_routes,
             token,
+            captcha: captcha.transpose()?,
             status_routes,
             user_header,
             claim_keys,

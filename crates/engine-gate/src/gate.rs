@@ -11,13 +11,16 @@ use alloc::vec::Vec;
 use weir_base::breaker::Pass;
 use weir_base::id::UserId;
 use weir_base::shared_data::SharedData;
-use weir_engine::pump::{Counts, Pump};
+use weir_engine::event::PlainRequest;
+use weir_engine::held::Held;
+use weir_engine::pump::{BATCH_MAX, Counts, Pump};
 use weir_engine::redis::{Definite, Reply, read};
 use weir_engine::{
     Answer, BatchId, Effects, Engine, Event, Level, Metrics as Registry, Request, StreamEnd,
     StreamId,
 };
 use weir_sale::admission::{Rejection, without_units};
+use weir_sale::challenge::Challenge;
 use weir_sale::ledger::ShardProbe;
 use weir_sale::sale::{Band, Catalogue, ClaimKey, Sale, SaleState};
 use weir_sale::sold_out::SoldOutMemory;
@@ -26,6 +29,7 @@ use weir_sale::verdict::Verdict;
 
 use crate::NAME;
 use crate::answers::{Answers, language_of};
+use crate::captcha::Captchas;
 use crate::config::{Checked, DEADLINE_MS};
 use crate::job::{ClaimPlan, HandBackJob};
 use crate::limits::Limits;
@@ -47,11 +51,13 @@ const CURRENT_POLLS: u64 = 4;
 pub struct Gate<D> {
     pub(crate) config: Checked,
     pub(crate) pump: Pump<ClaimPlan>,
-    poller: Poller,
+    pub(crate) poller: Poller,
     /// When the last poll came back.
     polled_at_ms: Option<u64>,
     /// `None` until the first poll has found one: nothing is known of any sale.
-    catalogue: Option<Catalogue>,
+    pub(crate) catalogue: Option<Catalogue>,
+    /// Requests that wait for the first poll.
+    pub(crate) held: Held<PlainRequest>,
     /// With which this gateway signs claims.
     claim_key: ClaimKey,
     /// Whether the origin has told of its keys, and this one is not among them.
@@ -65,10 +71,10 @@ pub struct Gate<D> {
     registry: Registry,
     /// The streams whose end matters.
     pub(crate) streams: BTreeMap<StreamId, StreamState>,
+    /// Who waits for a captcha's provider.
+    pub(crate) captchas: Captchas,
     /// Streams whose requests the last event let go on: if that fails, their claims go back.
     pub(crate) unconfirmed: Vec<StreamId>,
-    /// Whether a request has come yet. One worker, on Envoy's main thread, never sees any.
-    is_serving: bool,
     /// Whether the log tells of requests that go by another route.
     has_told_of_strays: bool,
 }
@@ -105,6 +111,7 @@ impl<D: SharedData + Clone> Gate<D> {
             poller: Poller::new(config.poll_interval_ms),
             polled_at_ms: None,
             catalogue: None,
+            held: Held::default(),
             claim_key: ClaimKey::of(config.claim_keys.signer()),
             is_signer_unknown: false,
             memory: SoldOutMemory::default(),
@@ -113,16 +120,16 @@ impl<D: SharedData + Clone> Gate<D> {
             metrics,
             registry,
             streams: BTreeMap::new(),
+            captchas: Captchas::default(),
             unconfirmed: Vec::new(),
-            is_serving: false,
             has_told_of_strays: false,
             config,
         }
     }
 
-    /// How many streams it remembers: those that wait, and those that the origin has not answered.
+    /// How many streams it remembers: those whose requests wait, and those that the origin has not answered.
     pub fn open_streams(&self) -> usize {
-        self.streams.len()
+        self.held.len() + self.streams.len()
     }
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
@@ -136,23 +143,50 @@ impl<D: SharedData + Clone> Gate<D> {
         let headers = request.headers();
         let method = headers.get(":method").unwrap_or_default();
         let path = headers.get(":path").unwrap_or_default();
+        let Some(kind) = self.config.route_kind(&method, &path) else {
+            return self.identify(stream, &path, request, effects);
+        };
+        self.note_request(request, effects);
+        if matches!(kind, RouteKind::Buy(_))
+            && let Some(by) = self.strays(&method, &path, request)
+        {
+            return self.let_stray(stream, &by, &path, request, effects);
+        }
+        if self.catalogue.is_some() || !self.hold(stream, request) {
+            self.decide_as(stream, kind, &path, request, effects);
+        }
+    }
+
+    /// Decides on a request that has waited.
+    pub(crate) fn decide(
+        &mut self,
+        stream: StreamId,
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        let headers = request.headers();
+        let method = headers.get(":method").unwrap_or_default();
+        let path = headers.get(":path").unwrap_or_default();
         match self.config.route_kind(&method, &path) {
-            Some(RouteKind::Buy(sale)) => {
-                self.note_request(effects);
-                match self.strays(&method, &path, request) {
-                    Some(by) => self.let_stray(stream, &by, &path, request, effects),
-                    None => self.buy(stream, sale, &path, request, effects),
-                }
-            }
-            Some(RouteKind::Checkout(sale)) => {
-                self.note_request(effects);
+            Some(kind) => self.decide_as(stream, kind, &path, request, effects),
+            None => self.identify(stream, &path, request, effects),
+        }
+    }
+
+    fn decide_as(
+        &mut self,
+        stream: StreamId,
+        kind: RouteKind<'_>,
+        path: &[u8],
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        match kind {
+            RouteKind::Buy(sale) => self.buy(stream, sale, path, request, effects),
+            RouteKind::Checkout(sale) => {
                 self.check_out(stream, sale, request, request.now_ms(), effects);
             }
-            Some(RouteKind::Status(sale)) => {
-                self.note_request(effects);
-                effects.respond(stream, self.status(sale, request));
-            }
-            None => self.identify(stream, &path, request, effects),
+            RouteKind::Status(sale) => effects.respond(stream, self.status(sale, request)),
         }
     }
 
@@ -185,14 +219,6 @@ impl<D: SharedData + Clone> Gate<D> {
             effects.log(Level::Error, text);
         }
         self.identify(stream, path, request, effects);
-    }
-
-    /// The first request of all makes this worker one that needs to know its sales.
-    fn note_request(&mut self, effects: &mut Effects) {
-        if !core::mem::replace(&mut self.is_serving, true) {
-            self.poller.hurry();
-            effects.wake();
-        }
     }
 
     /// Takes every sale of which SQL has nothing left for empty, as if a probe had found it so: for a host that is told by the
@@ -271,10 +297,11 @@ impl<D: SharedData + Clone> Gate<D> {
 
     fn on_closed(&mut self, stream: StreamId, end: &dyn StreamEnd, effects: &mut Effects) {
         match self.streams.remove(&stream) {
-            None => {}
+            None => self.held.forget(stream),
             Some(StreamState::Waiting) => {
                 self.pump.forget(stream);
                 self.rebalances.forget(stream);
+                self.captchas.forget(stream);
             }
             Some(StreamState::Passed { pass, delivery }) => {
                 if let Some(status) = end.response_status() {
@@ -326,7 +353,9 @@ impl<D: SharedData + Clone> Gate<D> {
         self.poller
             .poll(&self.memory, plan, deadline_ms, now_ms, effects);
         let completed = self.pump.turn(now_ms, effects);
+        let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.complete(completed, now_ms, effects);
+        self.release_held(BATCH_MAX.saturating_sub(count), now_ms, effects);
     }
 
     fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64, effects: &mut Effects) {
@@ -337,10 +366,11 @@ impl<D: SharedData + Clone> Gate<D> {
                     .read(&poll, &replies, &mut self.memory)
                     .map_err(|error| format!("{error}"))
             });
-            return match read {
+            match read {
                 Ok(changed) => self.poll_succeeded(changed, now_ms, effects),
                 Err(reason) => self.poll_failed(&reason, effects),
-            };
+            }
+            return self.release_held(BATCH_MAX, now_ms, effects);
         }
         if let Some(completed) = self.pump.on_reply(batch, reply, now_ms, effects) {
             self.complete(completed, now_ms, effects);
@@ -361,13 +391,24 @@ impl<D: SharedData + Clone> Gate<D> {
             effects.log(Level::Info, "the catalogue can be read again");
         }
         if let Some(catalogue) = changed {
-            if self.config.token.is_none() && catalogue.sales.iter().any(|sale| sale.token) {
-                let text = "sales want order tokens, but `token` is not configured";
-                effects.log(Level::Error, text);
-            }
+            self.tell_what_is_missing(&catalogue, effects);
             self.memory.retain(&catalogue);
             self.note_claim_keys(&catalogue, effects);
             self.catalogue = Some(catalogue);
+        }
+    }
+
+    /// The log says with every new catalogue which sales cannot be sold as this gateway is configured.
+    fn tell_what_is_missing(&self, catalogue: &Catalogue, effects: &mut Effects) {
+        let mut sales = catalogue.sales.iter();
+        if self.config.token.is_none() && sales.clone().any(|sale| sale.token) {
+            let text = "sales want order tokens, but `token` is not configured";
+            effects.log(Level::Error, text);
+        }
+        let captcha = Some(Challenge::Captcha {});
+        if self.config.captcha.is_none() && sales.any(|sale| sale.challenge == captcha) {
+            let text = "sales want a captcha before an order token, but `captcha` is not configured: nobody gets one here";
+            effects.log(Level::Error, text);
         }
     }
 
@@ -397,7 +438,8 @@ impl<D: SharedData + Clone> Gate<D> {
 
     /// What is known stays; the log says so once, not with every poll.
     fn poll_failed(&mut self, reason: &str, effects: &mut Effects) {
-        if !self.is_serving && self.catalogue.is_none() {
+        // Where no request comes, as on Envoy's main thread, Redis need not be reached.
+        if !self.held.has_begun() && self.catalogue.is_none() {
             return;
         }
         self.metrics.polls_failed.increment();
@@ -442,13 +484,18 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
             Event::Deferred { batch } => {
                 self.pump.deferred(batch, effects);
             }
-            Event::Response { .. } | Event::Body { .. } | Event::FetchDone { .. } => {}
+            Event::FetchDone {
+                fetch,
+                response,
+                now_ms,
+            } => self.captcha_checked(fetch, response.as_ref(), now_ms, effects),
+            Event::Response { .. } | Event::Body { .. } => {}
         }
     }
 
     fn tick_ms(&self) -> Option<u64> {
         let tick_ms = self.poller.tick_ms();
-        Some(match self.is_serving {
+        Some(match self.held.has_begun() {
             true => tick_ms.min(self.pump.tick_ms()),
             false => tick_ms,
         })

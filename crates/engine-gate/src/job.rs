@@ -12,8 +12,9 @@ use weir_engine::pump::{Pending, Plan, Planned};
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
 use weir_sale::verdict::Verdict;
+use weir_scripts::challenge_spend::Spend;
 use weir_scripts::keys::ShardKeys;
-use weir_scripts::{Call, claim, deposit, lend, probe, release, settle_transfer};
+use weir_scripts::{Call, challenge_spend, claim, deposit, lend, probe, release, settle_transfer};
 
 use crate::config::Topology;
 
@@ -31,6 +32,32 @@ pub enum Job {
     Probe(ProbeJob),
     /// A step by which units move to a shard.
     Move(MoveJob),
+    /// A solved challenge leads to an order token.
+    Spend(SpendJob),
+}
+
+/// Which solved challenge leads to a token.
+#[derive(Clone, Debug)]
+pub struct SpendJob {
+    /// Who gets it.
+    pub shopper: Shopper,
+    /// The solution.
+    pub spend: Spend,
+    /// How many bits the sale wants.
+    pub bits: u8,
+    /// For the outcome at Redis, until there is one.
+    pub pass: Option<Pass>,
+}
+
+/// Who waits for an order token.
+#[derive(Clone, Debug)]
+pub struct Shopper {
+    /// The sale.
+    pub sale: SaleId,
+    /// The user.
+    pub user: UserId,
+    /// In which language they are told why there is none.
+    pub language: Language,
 }
 
 /// Who asks for what.
@@ -154,13 +181,17 @@ impl Plan for ClaimPlan {
 
     fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
         let (mut claims, mut hand_backs) = (Shards::new(), Shards::new());
-        let (mut probes, mut moves) = (Vec::new(), Vec::new());
+        let (mut probes, mut moves, mut spends) = (Vec::new(), Vec::new(), Vec::new());
         for request in requests {
             let (shards, sale, shard) = match &request.job {
                 Job::Claim(job) => (&mut claims, &job.sale, job.shard),
                 Job::HandBack(job) => (&mut hand_backs, &job.sale, job.shard),
                 Job::Probe(_) => {
                     probes.push(request);
+                    continue;
+                }
+                Job::Spend(_) => {
+                    spends.push(request);
                     continue;
                 }
                 Job::Move(job) => {
@@ -183,6 +214,7 @@ impl Plan for ClaimPlan {
         calls.extend(moves);
         calls.extend(self.claim_calls(claims));
         calls.extend(self.probe_calls(probes));
+        calls.extend(self.spend_calls(spends));
         calls
     }
 }
@@ -219,6 +251,30 @@ impl ClaimPlan {
                 settle_transfer::call(&keys(from_shard), job.to_shard, id)
             }
         }
+    }
+
+    fn spend_calls(&self, requests: Vec<Pending<Job>>) -> Vec<Planned<Job>> {
+        match self.topology {
+            _ if requests.is_empty() => vec![],
+            Topology::Single => vec![self.spend(requests)],
+            Topology::Cluster => requests
+                .into_iter()
+                .map(|pending| self.spend(vec![pending]))
+                .collect(),
+        }
+    }
+
+    /// One call for all solutions.
+    fn spend(&self, requests: Vec<Pending<Job>>) -> Planned<Job> {
+        let spends: Vec<Spend> = requests
+            .iter()
+            .filter_map(|request| match &request.job {
+                Job::Spend(job) => Some(job.spend),
+                _ => None,
+            })
+            .collect();
+        let call = challenge_spend::call(&self.key_prefix, &spends);
+        Planned { call, requests }
     }
 
     fn probe_calls(&self, requests: Vec<Pending<Job>>) -> Vec<Planned<Job>> {

@@ -12,10 +12,13 @@
 //! | `buy` | a request to buy, up to its claim |
 //! | `claims` | what becomes of requests when Redis has answered |
 //! | `checkout` | order tokens: minted, and checked |
+//! | `challenge` | what a checkout may want first: a proof of work, or a captcha |
+//! | `captcha` | asking a captcha's provider |
 //! | `identify` | who a request comes from that buys nothing, for the origin |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
 //! | `rebalance` | requests that wait while units move to their shard |
 //! | `limits` | how often one user and one address may ask |
+//! | `held` | requests that come before the first poll, held for a moment |
 //! | `overload` | when Redis or the origin is to be spared |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
 //! | `answers` | the gate's own answers |
@@ -43,10 +46,13 @@ use weir_engine::setup::{Configured, Host};
 
 mod answers;
 mod buy;
+mod captcha;
+mod challenge;
 mod checkout;
 mod claims;
 pub mod config;
 pub mod gate;
+mod held;
 mod identify;
 pub mod job;
 mod limits;

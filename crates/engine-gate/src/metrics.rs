@@ -4,6 +4,7 @@ use alloc::format;
 
 use weir_engine::Metrics as Registry;
 use weir_engine::metrics::{Counter, Counters};
+use weir_sale::challenge::SolutionError;
 use weir_sale::rebalance::End;
 use weir_sale::token::TokenError;
 use weir_sale::verdict::Verdict;
@@ -22,6 +23,8 @@ pub(crate) struct Metrics {
     pub(crate) statuses: Counter,
     /// Order tokens that did not count.
     pub(crate) tokens_refused: Counters<TokenError>,
+    /// Challenges that were set, and what came of them.
+    pub(crate) challenges: Counters<ChallengeOutcome>,
     /// Requests without a reply of Redis, of which nothing has run.
     pub(crate) failed_definite: Counter,
     /// Requests without a reply of Redis, which may have run.
@@ -52,6 +55,9 @@ impl Metrics {
             tokens_refused: Counters::new(registry, TokenError::ALL, |reason| {
                 format!("{PREFIX}_tokens_refused_total.reason.{}", reason.word())
             }),
+            challenges: Counters::new(registry, ChallengeOutcome::ALL, |outcome| {
+                format!("{PREFIX}_challenges_total.outcome.{}", outcome.word())
+            }),
             failed_definite: total(registry, "redis_failed_total.outcome.definite"),
             failed_unknown: total(registry, "redis_failed_total.outcome.unknown"),
             handed_back: total(registry, "claims_handed_back_total"),
@@ -68,6 +74,55 @@ impl Metrics {
         match is_definite {
             true => self.failed_definite.add(requests),
             false => self.failed_unknown.add(requests),
+        }
+    }
+}
+
+/// What came of a challenge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum ChallengeOutcome {
+    /// It was set, to somebody who came without a solution.
+    Asked,
+    /// It was solved.
+    Solved,
+    /// Somebody came again with a solution, and got the token that it had led to.
+    Again,
+    /// A proof of work does not count.
+    Failed(SolutionError),
+    /// The captcha's provider says no, or what should be asked of it is none of its own.
+    CaptchaRefused,
+    /// The captcha's provider did not answer.
+    CaptchaUnreachable,
+}
+
+impl ChallengeOutcome {
+    const ALL: [Self; 13] = {
+        let [a, b, c, d, e, f, g, h] = SolutionError::ALL;
+        [
+            Self::Asked,
+            Self::Solved,
+            Self::Again,
+            Self::CaptchaRefused,
+            Self::CaptchaUnreachable,
+            Self::Failed(a),
+            Self::Failed(b),
+            Self::Failed(c),
+            Self::Failed(d),
+            Self::Failed(e),
+            Self::Failed(f),
+            Self::Failed(g),
+            Self::Failed(h),
+        ]
+    };
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Solved => "solved",
+            Self::Again => "again",
+            Self::Failed(error) => error.word(),
+            Self::CaptchaRefused => "captcha_refused",
+            Self::CaptchaUnreachable => "captcha_unreachable",
         }
     }
 }

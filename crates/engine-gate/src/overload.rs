@@ -44,6 +44,11 @@ impl Overload {
         self.redis.permit(now_ms).map_err(overloaded)
     }
 
+    /// Whether a request may ask Redis for something else than a claim. As [`Overload::enter`], but the origin does not matter.
+    pub(crate) fn ask_redis(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
+        self.redis.permit(now_ms).map_err(overloaded)
+    }
+
     /// Redis has answered a request, or has not.
     pub(crate) fn redis_answered(&mut self, pass: Option<Pass>, is_answered: bool, now_ms: u64) {
         if let Some(pass) = pass {

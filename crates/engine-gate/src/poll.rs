@@ -35,6 +35,7 @@ pub(crate) struct Poller {
     seen: Vec<u8>,
     /// Its version: an earlier one is never read again.
     version: u64,
+    has_answered: bool,
 }
 
 /// Why a poll was of no use.
@@ -56,7 +57,13 @@ impl Poller {
             cursor: 0,
             seen: Vec::new(),
             version: 0,
+            has_answered: false,
         }
+    }
+
+    /// Whether Redis has ever said what stands where the catalogue belongs, be it nothing.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     /// The first request has come: what is not known yet is looked for soon.
@@ -135,6 +142,7 @@ impl Poller {
     }
 
     fn read_catalogue(&mut self, value: &Value) -> Result<Option<Catalogue>, PollError> {
+        self.has_answered |= matches!(value, Value::Bulk(_) | Value::Null);
         let bytes = match value {
             Value::Bulk(bytes) => bytes,
             Value::Null => return Err(PollError::NoCatalogue),

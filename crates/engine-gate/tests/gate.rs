@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // it is a test
 
 mod bench;
+#[path = "gate/challenge.rs"]
+mod challenge;
+#[path = "gate/held.rs"]
+mod held;
 
 use proptest::prelude::*;
 use weir_base::headers;
@@ -10,15 +14,6 @@ use weir_base::key::SigningKey;
 use weir_engine::Effect;
 
 use bench::{Bench, NOW_MS, Outcome, Reply};
-
-#[test]
-fn nothing_is_known_before_the_first_poll() {
-    let mut bench = Bench::new();
-    bench.request(1, "POST", "/sales/s/orders", &[("x-user-id", "alice")]);
-    let (status, body) = bench.answer(1);
-    assert_eq!(status, 503);
-    assert!(body.contains("unavailable"), "{body}");
-}
 
 #[test]
 fn a_granted_request_goes_on_with_a_signed_claim_and_its_verdict() {
@@ -901,8 +896,9 @@ proptest! {
     #[test]
     fn each_request_has_one_outcome_and_each_claim_one_place(
         steps in prop::collection::vec(any_step(), 0..120),
+        knows_its_sale in any::<bool>(),
     ) {
-        let mut bench = Bench::open();
+        let mut bench = if knows_its_sale { Bench::open() } else { Bench::new() };
         let mut streams = Vec::new();
         for step in steps {
             match step {

@@ -1,12 +1,9 @@
-//! Requests that come before anything is known: they wait for the first poll, for a moment.
+//! Requests that come before anything is known: they wait for the first poll, as [`weir_engine::held`] says.
 //!
-//! A worker that has just started does not know its domains yet. If it let requests go on at once, the first click on a link
-//! would be answered by whatever stands behind this filter: a 404 of somebody else's. So they wait until Redis has answered
-//! once, whatever it says, and at most [`HOLD_MS`] from the first request on: without Redis, other services on the same
-//! listener stand still no longer than that, and only once.
+//! If they went on at once, the first click on a link would be answered by whatever stands behind this filter: a 404 of
+//! somebody else's. Other services on the same listener wait with them, for a second at most and only once.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 
 use weir_engine::{Effects, Request, StreamId};
 
@@ -15,58 +12,17 @@ use crate::metrics::AnswerKind;
 use crate::request::{Fields, Resource};
 use crate::visitor::Visitor;
 
-/// For how long requests wait for the first poll, from a worker's first request on, in milliseconds. A poll that fails is sent
-/// again within it, three times.
-const HOLD_MS: u64 = 1_000;
-
-/// The most requests that wait so on one worker. One takes as much as any that waits: see [`Visitor`].
-const HELD_MAX: usize = 1_024;
-
 /// The longest host that a request is kept for: the longest name that DNS has, and a port.
 const HOST_LEN_MAX: usize = 259;
 
 /// The longest path that is kept, without its query. No link and no file of a domain has a longer one.
 const PATH_LEN_MAX: usize = 1_024;
 
-/// Requests of which nobody can say yet whose they are.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// From when on none waits any more; `None` before the first request.
-    until_ms: Option<u64>,
-    requests: BTreeMap<StreamId, HeldRequest>,
-}
-
-/// What is kept of such a request.
+/// What is kept of a request of which nobody can say yet whose it is. It takes as much as any that waits: see [`Visitor`].
 #[derive(Debug)]
-struct HeldRequest {
+pub(crate) struct HeldRequest {
     host: Box<[u8]>,
     visitor: Visitor,
-}
-
-impl Held {
-    /// The first request of this worker has come.
-    fn begin(&mut self, now_ms: u64) {
-        self.until_ms = Some(now_ms.saturating_add(HOLD_MS));
-    }
-
-    /// Whether a request has ever come.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.until_ms.is_some()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    pub(crate) fn forget(&mut self, stream: StreamId) {
-        self.requests.remove(&stream);
-    }
-
-    /// Whether it is too late to wait. So it is if the clock was set back.
-    fn is_over(&self, now_ms: u64) -> bool {
-        self.until_ms
-            .is_none_or(|until_ms| now_ms >= until_ms || until_ms - now_ms > HOLD_MS)
-    }
 }
 
 impl Links {
@@ -90,7 +46,7 @@ impl Links {
     ) -> bool {
         let may_be_ours = fields.host.len() <= HOST_LEN_MAX
             && fields.split_path().0.len() <= PATH_LEN_MAX
-            && self.held.len() < HELD_MAX;
+            && !self.held.is_full();
         if !may_be_ours || !self.awaits_first_poll(request.now_ms()) {
             return false;
         }
@@ -99,7 +55,7 @@ impl Links {
             host: fields.host.into(),
             visitor: Visitor::new(fields, &address),
         };
-        self.held.requests.insert(stream, held);
+        self.held.insert(stream, held);
         true
     }
 
@@ -114,17 +70,17 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) -> usize {
-        if self.held.len() == 0 || self.awaits_first_poll(now_ms) {
+        if self.held.is_empty() || self.awaits_first_poll(now_ms) {
             return 0;
         }
         let mut released = 0;
         while released < room
-            && let Some((stream, held)) = self.held.requests.pop_first()
+            && let Some((stream, held)) = self.held.pop_first()
         {
             self.release(stream, held, now_ms, effects);
             released += 1;
         }
-        if self.held.len() > 0 {
+        if !self.held.is_empty() {
             effects.wake();
         }
         released

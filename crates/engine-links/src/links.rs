@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 
 use weir_base::hash::seeded_hash;
 use weir_engine::answer::retry_after_seconds;
+use weir_engine::held::Held;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 use weir_link::answer::Answer;
 use weir_link::cache::{Found, LinkName, Memory};
@@ -22,7 +23,7 @@ use crate::clicks::Clicks;
 use crate::config::Checked;
 use crate::crawlers::Crawlers;
 use crate::domains::Sites;
-use crate::held::Held;
+use crate::held::HeldRequest;
 use crate::job::{Job, ReadJob};
 use crate::lookups::{LookupRequest, Lookups};
 use crate::metrics::{AnswerKind, LinkCounters, Place};
@@ -59,7 +60,7 @@ pub struct Links {
     /// and is not remembered.
     pub(crate) changes: u32,
     /// Requests that wait for the first poll.
-    pub(crate) held: Held,
+    pub(crate) held: Held<HeldRequest>,
     /// Requests that wait for Redis or the origin.
     pub(crate) waiting: BTreeMap<StreamId, LinkRequest>,
     pub(crate) counters: LinkCounters,

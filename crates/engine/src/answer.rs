@@ -97,7 +97,16 @@ impl Answer {
 
     /// The answer that refuses a request.
     pub fn refusal(headers: Vec<(&str, &str)>, refusal: &Refusal<'_>) -> Self {
-        let answer = Self::of_type(problem::MEDIA_TYPE, refusal.status, headers, refusal);
+        Self::refusal_with(headers, refusal, refusal)
+    }
+
+    /// The answer that refuses a request with `body`, which says what `refusal` says and more.
+    pub fn refusal_with(
+        headers: Vec<(&str, &str)>,
+        refusal: &Refusal<'_>,
+        body: &impl Serialize,
+    ) -> Self {
+        let answer = Self::of_type(problem::MEDIA_TYPE, refusal.status, headers, body);
         answer.because(format!("{OURS}_{}", refusal.error))
     }
 

@@ -17,7 +17,7 @@
 //! - [`event`], [`effect`]: what goes in and what comes out.
 //! - [`pump`]: batches requests for Redis. [`redis`]: what a failed call tells. [`breaker`]: when to leave something alone.
 //! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers.
-//! - [`poll`]: when to read documents from Redis, with back-off.
+//! - [`poll`]: when to read documents from Redis, with back-off. [`held`]: requests that wait until that has happened once.
 //! - [`metrics`]: counters that the host collects.
 //! - [`setup`]: what a host gives for an engine to be made.
 //! - [`config`], [`keys`]: configuration, refused with the path of the field that is wrong, and signing keys in it.
@@ -44,6 +44,7 @@ pub mod edges;
 pub mod effect;
 pub mod event;
 pub mod headers;
+pub mod held;
 pub mod keys;
 pub mod metrics;
 pub mod poll;

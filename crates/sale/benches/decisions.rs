@@ -31,6 +31,7 @@ fn sale(name: &str) -> Sale {
         state: SaleState::Open,
         reservation: false,
         token: true,
+        challenge: None,
         degrade: Degrade::default(),
         band: Band::High,
     }

@@ -17,6 +17,7 @@
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`identity`] | the signed user of a request that carries no claim |
 //! | [`token`] | the order token that the checkout gives and the order brings |
+//! | [`challenge`] | the proof of work that a checkout may want first |
 //! | [`ledger`] | the words of the claim protocol; with the feature `model`, the model that the Lua is checked against |
 //! | [`rebalance`] | how stock comes to a shard that has none while others have some |
 //! | [`repair`] | whether the books add up, and what would make them |
@@ -36,6 +37,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod admission;
+pub mod challenge;
 pub mod claim;
 pub mod idempotency;
 pub mod identity;

@@ -70,6 +70,11 @@ impl Verdict {
                 "下单令牌缺失或无效，请重新进入结算页",
                 "Die Bestellmarke fehlt oder gilt nicht. Bitte gehen Sie noch einmal zur Kasse.",
             ],
+            Self::ChallengeRequired => [
+                "solve the challenge first, then go to the checkout again",
+                "请先完成验证，再进入结算页",
+                "Bitte lösen Sie erst die Aufgabe und gehen Sie dann noch einmal zur Kasse.",
+            ],
             Self::InvalidIdempotencyKey => [
                 "the header Idempotency-Key must be 1 to 128 letters, digits or -_.~:+/=@",
                 "请求头 Idempotency-Key 须为 1 至 128 个字母、数字或 -_.~:+/=@",

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use weir_base::id::SaleId;
 use weir_base::key::{KEYS_MAX, KeyRing, SigningKey};
 
+use crate::challenge::{BITS_MAX, BITS_MIN, Challenge};
+
 /// The most shards that one sale's stock is spread over. Bounds what a gateway remembers and
 /// polls for a sale; 64 shards of one Redis core each are far beyond one sale's need.
 pub const SHARDS_MAX: u32 = 64;
@@ -87,6 +89,9 @@ pub struct Sale {
     /// Whether only who brings an order token may buy, see [`weir_base::headers::ORDER_TOKEN`].
     #[serde(default)]
     pub token: bool,
+    /// What whoever wants an order token must do first. Left out if nothing: older gateways know no such field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<Challenge>,
     /// What is left out for now.
     #[serde(default)]
     pub degrade: Degrade,
@@ -214,6 +219,9 @@ pub enum CatalogueError {
     /// A sale's per-user cap is 0 or above [`USER_CAP_MAX`].
     #[error("sale {0}: user_cap must be 1 to {USER_CAP_MAX}")]
     UserCap(SaleId),
+    /// A sale's challenge is one that gateways cannot set.
+    #[error("sale {0}: challenge.proof_of_work.bits must be {BITS_MIN} to {BITS_MAX}")]
+    Challenge(SaleId),
     /// A sale ends before it starts.
     #[error("sale {0}: ends_at_ms must be after starts_at_ms")]
     Window(SaleId),
@@ -237,6 +245,7 @@ impl Sale {
         let has_shards = (1..=SHARDS_MAX).contains(&self.shards);
         let has_cap = (1..=USER_CAP_MAX).contains(&self.user_cap);
         let has_window = self.starts_at_ms < self.ends_at_ms;
+        let has_challenge = self.challenge.is_none_or(Challenge::is_valid);
         let error = |is_right: bool, error: fn(SaleId) -> CatalogueError| {
             (!is_right).then(|| error(self.id.clone()))
         };
@@ -244,6 +253,7 @@ impl Sale {
             error(has_shards, CatalogueError::Shards),
             error(has_cap, CatalogueError::UserCap),
             error(has_window, CatalogueError::Window),
+            error(has_challenge, CatalogueError::Challenge),
         ];
         errors.into_iter().flatten()
     }
@@ -305,6 +315,7 @@ pub(crate) mod tests {
             state: SaleState::Open,
             reservation: false,
             token: false,
+            challenge: None,
             degrade: Degrade::default(),
             band: Band::High,
         }
@@ -365,7 +376,11 @@ pub(crate) mod tests {
         );
         assert_eq!(
             refused(|s| s.ends_at_ms = 1_000),
-            CatalogueError::Window(id)
+            CatalogueError::Window(id.clone())
+        );
+        assert_eq!(
+            refused(|s| s.challenge = Some(Challenge::ProofOfWork { bits: 7 })),
+            CatalogueError::Challenge(id)
         );
     }
 

@@ -142,8 +142,13 @@ impl Ages {
 /// A token for `user` to order in `sale`, minted at `now_ms` with the ring's first key.
 pub fn mint(ring: &KeyRing, sale: &SaleId, user: &UserId, now_ms: u64) -> String {
     let payload = format!("{VERSION};{sale};{now_ms};{user}");
+    seal(ring, Purpose::OrderToken, &payload)
+}
+
+/// `<key id>.<payload>.<tag>`, signed with the ring's first key.
+pub(crate) fn seal(ring: &KeyRing, purpose: Purpose, payload: &str) -> String {
     let key = ring.signer();
-    let tag = key.tag(Purpose::OrderToken, payload.as_bytes());
+    let tag = key.tag(purpose, payload.as_bytes());
     let (payload, tag) = (URL_SAFE_NO_PAD.encode(payload), URL_SAFE_NO_PAD.encode(tag));
     format!("{}.{payload}.{tag}", key.id())
 }
@@ -161,7 +166,7 @@ pub fn check(
     now_ms: u64,
     ages: Ages,
 ) -> Result<(), TokenError> {
-    let payload = open(ring, token)?;
+    let payload = open(ring, Purpose::OrderToken, token)?;
     let (token_sale, issued_at_ms, token_user) = parse(&payload).ok_or(TokenError::Malformed)?;
     if token_user != user.as_str().as_bytes() {
         return Err(TokenError::ForeignUser);
@@ -172,8 +177,8 @@ pub fn check(
     ages.check(issued_at_ms, now_ms)
 }
 
-/// The payload of a token that one of the ring's keys has signed.
-fn open(ring: &KeyRing, token: &[u8]) -> Result<Vec<u8>, TokenError> {
+/// The payload of what one of the ring's keys has [sealed](seal) for this purpose.
+pub(crate) fn open(ring: &KeyRing, purpose: Purpose, token: &[u8]) -> Result<Vec<u8>, TokenError> {
     if token.is_empty() {
         return Err(TokenError::Missing);
     }
@@ -190,7 +195,7 @@ fn open(ring: &KeyRing, token: &[u8]) -> Result<Vec<u8>, TokenError> {
     let key = core::str::from_utf8(key_id).ok();
     let key = key.and_then(|id| ring.find(id));
     let key = key.ok_or(TokenError::UnknownKey)?;
-    if !key.is_tag(Purpose::OrderToken, &payload, &tag) {
+    if !key.is_tag(purpose, &payload, &tag) {
         return Err(TokenError::BadSignature);
     }
     Ok(payload)

@@ -25,6 +25,8 @@ pub enum Verdict {
     SoldOut,
     /// There is no order token in the request, or one that does not count.
     InvalidToken,
+    /// Whoever asks for an order token must solve the sale's challenge first.
+    ChallengeRequired,
     /// The request's idempotency key is not well formed.
     InvalidIdempotencyKey,
     /// Another attempt of the user to buy is not decided yet. Safe to retry.
@@ -52,7 +54,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -66,6 +68,7 @@ impl Verdict {
         Self::InvalidToken,
         Self::InvalidIdempotencyKey,
         Self::RateLimited,
+        Self::ChallengeRequired,
         Self::Blocked,
         Self::NotReserved,
         Self::CapReached,
@@ -91,6 +94,7 @@ impl Verdict {
             Self::StaticPage => "static_page",
             Self::SoldOut => "sold_out",
             Self::InvalidToken => "invalid_token",
+            Self::ChallengeRequired => "challenge_required",
             Self::InvalidIdempotencyKey => "invalid_idempotency_key",
             Self::InProgress => "in_progress",
             Self::RateLimited => "rate_limited",
@@ -117,6 +121,7 @@ impl Verdict {
             | Self::Closed
             | Self::Draining
             | Self::InvalidToken
+            | Self::ChallengeRequired
             | Self::Blocked
             | Self::NotReserved => Some(403),
             Self::Ended => Some(410),

@@ -10,7 +10,7 @@
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
 //!   [`settle_transfer`], [`probe`], [`audit`], [`restock`], [`stock_change`]. After a loss: [`wipe`], [`restore`], [`correct`],
-//!   [`recount`]. Of the catalogue: [`publish`].
+//!   [`recount`]. Of the catalogue: [`publish`]. Of checkouts: [`challenge_spend`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
 //!   [`link_clicks`], [`link_uniques`]. Of browse history: [`history_view`], [`history_read`], [`history_fill`],
 //!   [`history_count`], [`history_delete`], [`history_clear`], [`history_mark`].
@@ -96,6 +96,8 @@ pub mod audit;
 mod call;
 #[cfg(feature = "sale")]
 pub mod cancel;
+#[cfg(feature = "sale")]
+pub mod challenge_spend;
 #[cfg(feature = "sale")]
 pub mod charge;
 #[cfg(feature = "sale")]
@@ -211,6 +213,8 @@ pub const SCRIPTS: &[&Script] = &[
     &audit::SCRIPT,
     #[cfg(feature = "sale")]
     &cancel::SCRIPT,
+    #[cfg(feature = "sale")]
+    &challenge_spend::SCRIPT,
     #[cfg(feature = "sale")]
     &charge::SCRIPT,
     #[cfg(feature = "sale")]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_base::id::SaleId;
+use weir_sale::challenge::Challenge;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
 use super::payload::check_schema;
@@ -52,6 +53,9 @@ pub struct NewSale {
     /// Whether only who brings an order token may buy.
     #[serde(default)]
     pub token: bool,
+    /// What whoever asks for an order token must do first; `None`: nothing.
+    #[serde(default)]
+    pub challenge: Option<Challenge>,
     /// When users may reserve, and then only who has reserved may buy; `None`: nobody needs to.
     #[serde(default)]
     pub reservation: Option<Window>,
@@ -127,6 +131,9 @@ pub enum NewSaleError {
     /// The time to pay is 0 or above [`PAY_WITHIN_MS_MAX`].
     #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
     PayWithin,
+    /// A challenge comes before an order token, and the sale wants none.
+    #[error("challenge: needs token, as it is set to those who ask for an order token")]
+    Challenge,
     /// A draw without reservations that end before the sale starts, without winners or with too many.
     #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
     Draw,
@@ -153,6 +160,7 @@ impl NewSaleError {
             Self::Draw => "draw",
             Self::PayloadSchema(_) => "payload_schema",
             Self::WarmBefore => "warm_before_ms",
+            Self::Challenge | Self::Catalogue(CatalogueError::Challenge(_)) => "challenge",
             Self::Catalogue(CatalogueError::Shards(_)) => "shards",
             Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
             Self::Catalogue(CatalogueError::TooManySales(_) | CatalogueError::TooManyKeys(_)) => "",
@@ -195,6 +203,10 @@ impl NewSale {
         });
         let rules = [
             (can_draw, NewSaleError::Draw),
+            (
+                self.token || self.challenge.is_none(),
+                NewSaleError::Challenge,
+            ),
             (has_title, NewSaleError::Title),
             (self.total <= TOTAL_MAX, NewSaleError::Total),
             (self.ends_at_ms <= INSTANT_MS_MAX, NewSaleError::TooLate),
@@ -221,6 +233,7 @@ impl NewSale {
             state: SaleState::Open,
             reservation: false,
             token: false,
+            challenge: self.challenge,
             degrade: Degrade::default(),
             band: Band::default(),
         }
@@ -241,6 +254,7 @@ mod tests {
             starts_at_ms: 0,
             ends_at_ms: INSTANT_MS_MAX,
             token: false,
+            challenge: None,
             reservation: None,
             payment: Payment::AtOrder,
             listed: false,
@@ -309,6 +323,17 @@ mod tests {
         check(
             |s| s.draw = Some(DrawRules { winners: 1 }),
             "draw: winners must be",
+        );
+        check(
+            |s| s.challenge = Some(Challenge::Captcha {}),
+            "challenge: needs token",
+        );
+        check(
+            |s| {
+                s.token = true;
+                s.challenge = Some(Challenge::ProofOfWork { bits: 27 });
+            },
+            "challenge.proof_of_work.bits must be 8 to 26",
         );
         check(|s| s.shards = 0, "shards must be 1 to 64");
         check(|s| s.shards = 65, "shards must be 1 to 64");

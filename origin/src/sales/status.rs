@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use weir_base::id::SaleId;
+use weir_sale::challenge::Challenge;
 use weir_sale::ledger::Audit;
 use weir_sale::repair::total_in_redis;
 use weir_sale::sale::{Degrade, SaleState};
@@ -38,6 +39,8 @@ pub struct SaleSummary {
     pub degrade: Degrade,
     /// Whether only who brings an order token may buy.
     pub token: bool,
+    /// What whoever asks for an order token must do first; null: nothing.
+    pub challenge: Option<Challenge>,
     /// When users may reserve; null: nobody needs to.
     pub reservation: Option<Window>,
     /// When an order takes its units, and for how long.
@@ -171,6 +174,7 @@ impl SaleSummary {
             effective_state: sale.state.max(switch),
             degrade: sale.degrade,
             token: sale.token,
+            challenge: sale.challenge,
             reservation: stored.reservation,
             payment: stored.payment,
             listed: stored.listed,

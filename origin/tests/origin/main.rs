@@ -11,6 +11,7 @@ mod access;
 mod archive;
 mod attempts;
 mod auth;
+mod challenges;
 mod clicks;
 mod clients;
 mod desk;

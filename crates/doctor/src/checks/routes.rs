@@ -36,6 +36,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
         };
         match filter.accepted() {
             Some(Settings::Gate(gate)) => {
+                findings.extend(provider_missing(gateway, filter, gate));
                 for host in hosts() {
                     Sale {
                         gateway,
@@ -124,6 +125,24 @@ fn cluster_missing(gateway: &Gateway<'_>, filter: &Filter<'_>, cluster: &str) ->
             filter.place(),
             format!("there is no cluster {cluster}, which its configuration names as the origin"),
             "add it, or correct the name",
+        )
+    })
+}
+
+/// Whether the gate could ask its captcha's provider.
+fn provider_missing(
+    gateway: &Gateway<'_>,
+    filter: &Filter<'_>,
+    gate: &GateConfig,
+) -> Option<Finding> {
+    let cluster = &gate.captcha.as_ref()?.cluster;
+    let is_there = gateway.envoy.cluster(cluster).is_some() || gateway.envoy.is_partial();
+    (!is_there).then(|| {
+        Finding::error(
+            "captcha-cluster",
+            filter.place(),
+            format!("there is no cluster {cluster}, which its configuration names as the captcha's provider"),
+            "add it, as docs/sales.md has it, or correct the name",
         )
     })
 }

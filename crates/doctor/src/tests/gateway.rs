@@ -226,6 +226,12 @@ fn orders() {
     one("weir.yaml", "origin-cluster", |tree| {
         drop_named(tree, CLUSTERS, "origin")
     });
+    one("weir.yaml", "captcha-cluster", |tree| {
+        edit_settings(tree, GATE, |json| {
+            json["captcha"] = json!({ "cluster": "turnstile", "host": "h", "path": "/siteverify", "site_key": "k",
+                "secret": { "env": "WEIR_TOKEN_SECRET" } });
+        });
+    });
     one("native.yaml", "orders-route", |tree| {
         drop_named(tree, ROUTES, "orders")
     });

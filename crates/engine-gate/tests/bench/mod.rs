@@ -6,12 +6,15 @@ use std::rc::Rc;
 
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
+use weir_engine::event::FetchResponse;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::redis::Unknown;
-use weir_engine::{BatchId, Effect, Effects, Engine, Event, Headers, Level, Request, StreamId};
+use weir_engine::{
+    BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Headers, Level, Request, StreamId,
+};
 use weir_engine_gate::{Config, Gate};
 use weir_resp::{Value, decode};
-use weir_scripts::{claim, deposit, lend, probe, release};
+use weir_scripts::{challenge_spend, claim, deposit, lend, probe, release};
 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -51,6 +54,10 @@ pub struct Bench {
     now_ms: u64,
     /// Calls that Redis has not answered.
     sent: VecDeque<(BatchId, Vec<Vec<Vec<u8>>>)>,
+    /// What others have not been answered.
+    pub fetches: VecDeque<(FetchId, Fetch)>,
+    /// When the tokens of solutions were minted, by their keys.
+    spent: BTreeMap<Vec<u8>, Vec<u8>>,
     needs_turn: bool,
     applied: Vec<Effect>,
     outcomes: BTreeMap<StreamId, Outcome>,
@@ -106,6 +113,11 @@ impl Bench {
         Self::configured("")
     }
 
+    /// As [`Bench::new`], with more configuration.
+    pub fn early(more: &str) -> Self {
+        Self::configured(more)
+    }
+
     /// A gate that knows its sale.
     pub fn open() -> Self {
         Self::with("")
@@ -121,10 +133,15 @@ impl Bench {
 
     /// As [`Bench::open`], of a gate whose orders must go by the host's route of this name.
     pub fn with_route(name: &str) -> Self {
-        let mut bench = Self::of_routes(&format!(r#", "envoy_route": "{name}""#), "");
+        let mut bench = Self::early_with_route(name);
         bench.turn();
         bench.run(Reply::Granted);
         bench
+    }
+
+    /// The same, before it has heard anything.
+    pub fn early_with_route(name: &str) -> Self {
+        Self::of_routes(&format!(r#", "envoy_route": "{name}""#), "")
     }
 
     fn configured(more: &str) -> Self {
@@ -144,6 +161,8 @@ impl Bench {
             effects: Effects::new(),
             now_ms: NOW_MS,
             sent: VecDeque::new(),
+            fetches: VecDeque::new(),
+            spent: BTreeMap::new(),
             needs_turn: false,
             applied: vec![],
             outcomes: BTreeMap::new(),
@@ -302,9 +321,51 @@ impl Bench {
         });
     }
 
+    /// The call that Redis has had for longest is lost.
+    pub fn lose_oldest(&mut self) {
+        let now_ms = self.now_ms;
+        if let Some((batch, _)) = self.sent.pop_front() {
+            let reply = Err(Unknown::Lost.into());
+            self.handle(Event::RedisReply {
+                batch,
+                reply,
+                now_ms,
+            });
+        }
+    }
+
+    /// Redis does what it was asked first, and its reply is lost.
+    pub fn lose_reply(&mut self) {
+        if let Some((_, commands)) = self.sent.front().cloned() {
+            for words in &commands {
+                self.reply_to(words, Reply::Granted);
+            }
+        }
+        self.lose_oldest();
+    }
+
+    /// What was asked of others for longest is answered with this status and body, or not at all.
+    pub fn fetched(&mut self, answer: Option<(u16, &str)>) {
+        let (fetch, _) = self.fetches.pop_front().unwrap();
+        let response = answer.map(|(status, body)| FetchResponse {
+            status,
+            headers: vec![],
+            body: body.as_bytes().to_vec(),
+        });
+        let now_ms = self.now_ms;
+        self.handle(Event::FetchDone {
+            fetch,
+            response,
+            now_ms,
+        });
+    }
+
     fn reply_to(&mut self, words: &[Vec<u8>], reply: Reply) -> Vec<u8> {
         if is_claim(words) {
             return self.claim_reply(&users_of(words), reply);
+        }
+        if is_script(words, &challenge_spend::SCRIPT) {
+            return self.spend_reply(words);
         }
         if is_script(words, &release::SCRIPT) {
             // Three words a delivery: user, generation, number.
@@ -328,6 +389,17 @@ impl Bench {
             // Whatever else: unknown, which is always possible.
             _ => b"-ERR not here\r\n".to_vec(),
         }
+    }
+
+    fn spend_reply(&mut self, words: &[Vec<u8>]) -> Vec<u8> {
+        let keys: usize = text(&words[2]).parse().unwrap();
+        let (keys, args) = words[3..].split_at(keys);
+        let mut reply = format!("*{}\r\n", keys.len()).into_bytes();
+        for (key, args) in keys.iter().zip(args.chunks(2)) {
+            let time = self.spent.entry(key.clone()).or_insert(args[0].clone());
+            reply.extend(bulk(&text(time)));
+        }
+        reply
     }
 
     fn probe_reply(&self, words: &[Vec<u8>]) -> Vec<u8> {
@@ -425,6 +497,7 @@ impl Bench {
                 self.went_on += 1;
                 self.settle(*stream, Outcome::WentOn);
             }
+            Effect::Fetch { id, fetch } => self.fetches.push_back((*id, fetch.clone())),
             Effect::Wake => self.needs_turn = true,
             Effect::Log(Level::Warn | Level::Error, _) => self.warnings += 1,
             _ => {}

@@ -48,6 +48,7 @@ mod tests {
             state: SaleState::Open,
             reservation: true,
             token: true,
+            challenge: None,
             degrade: Degrade::default(),
             band: Band::default(),
         };

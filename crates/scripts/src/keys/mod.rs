@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <prefix>:catalogue              JSON: the sales that gateways poll for
+//! <prefix>:challenge:<name>       integer: when the token was minted that this solved challenge led to
 //! <prefix>:{<sale>:<shard>}:…     one shard of a sale; the hash tag puts all its keys in one slot
 //! <prefix>:limit:rules            JSON: the rate limits that gateways poll for
 //! <prefix>:limit:{<rule>:<hash>}  what one key of a rate limit has used
@@ -60,7 +61,7 @@ pub use link::{
 #[cfg(feature = "room")]
 pub use room::{ADDRESS_BUCKETS, PLACE_BUCKETS, RoomKeys};
 #[cfg(feature = "sale")]
-pub use sale::{ShardKeys, catalogue};
+pub use sale::{ShardKeys, catalogue, challenge};
 
 /// The key prefix unless one is configured.
 pub const DEFAULT_PREFIX: &str = "weir";

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use weir_base::id::{SaleId, UserId};
 use weir_resp::Arguments;
+use weir_sale::challenge::NAME_LEN;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::Checks;
 use weir_sale::shard::BUCKETS;
@@ -13,6 +14,11 @@ use weir_sale::shard::BUCKETS;
 /// The key of the catalogue of sales.
 pub fn catalogue(prefix: &str) -> Vec<u8> {
     format!("{prefix}:catalogue").into_bytes()
+}
+
+/// The key of what a solved challenge led to, by the name of its solutions.
+pub fn challenge(prefix: &str, name: &[u8; NAME_LEN]) -> Vec<u8> {
+    format!("{prefix}:challenge:{:032x}", u128::from_be_bytes(*name)).into_bytes()
 }
 
 const STOCK: &str = "stock";

@@ -244,6 +244,7 @@ fn sale(name: &str) -> Result<Sale> {
         state: SaleState::Open,
         reservation: false,
         token: name == "tokened",
+        challenge: None,
         degrade: Degrade::default(),
         band: if name == "gone" {
             Band::None

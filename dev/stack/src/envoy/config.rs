@@ -456,6 +456,13 @@ impl EnvoyConfig {
         Ok(self)
     }
 
+    /// With one more cluster, as YAML.
+    pub fn add_cluster(mut self, yaml: &str) -> Result<Self> {
+        let cluster = tree::document(yaml)?;
+        list(&mut self.tree, CLUSTERS)?.push(cluster);
+        Ok(self)
+    }
+
     /// With the settings of the wasm filter `name`, which are JSON, changed by `edit`.
     pub fn edit_filter(
         mut self,

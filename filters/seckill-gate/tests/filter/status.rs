@@ -83,7 +83,16 @@ fn an_unknown_sale_and_a_gate_that_knows_nothing_yet_say_so() {
         r#"{ "status_routes": [{ "path": "/sales/{sale}" }],"#,
         1,
     );
-    let early = ask(&Gate::start(&config), "open");
+    let gate = Gate::start(&config);
+    let early = gate
+        .host
+        .request(0)
+        .method("GET")
+        .path("/sales/open")
+        .send();
+    assert!(early.is_paused());
+    gate.host.advance(Duration::from_millis(1_300));
+    let early = early.reply().unwrap();
     assert_eq!(
         (early.status, early.header("retry-after")),
         (503, Some("1"))

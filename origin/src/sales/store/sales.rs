@@ -1,7 +1,9 @@
 //! Sales, their switches and their sums.
 
+use serde_json::json;
 use sqlx::Error;
 use weir_base::id::SaleId;
+use weir_sale::challenge::Challenge;
 use weir_sale::claim::Ticket;
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
@@ -15,15 +17,15 @@ use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 const INSERT_SALE: &str = "
     INSERT INTO sales
         (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
-        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, id, state, skip_risk,
+        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, challenge, id, state, skip_risk,
         skip_reservation, static_page, created_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
 
 const UPDATE_SALE: &str = "
     UPDATE sales SET
         title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
         token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
-        listed = ?, warm_before_ms = ?
+        listed = ?, warm_before_ms = ?, challenge = ?
     WHERE id = ?";
 
 const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
@@ -403,7 +405,8 @@ async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
 
 async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<bool, Error> {
     let mut tx = db.begin().await?;
-    let insert = with_fields(sql(INSERT_SALE), new)
+    let challenge = challenge_text(new.challenge);
+    let insert = with_fields(sql(INSERT_SALE), new, challenge.as_deref())
         .text(SaleState::Open.word())
         .number(now_ms);
     if !tx.insert(insert).await? {
@@ -426,7 +429,9 @@ async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Update
     if let Some(refusal) = refusal(&mut tx, &old, new, now_ms).await? {
         return Ok(Updated::Refused(refusal));
     }
-    tx.execute(with_fields(sql(UPDATE_SALE), new)).await?;
+    let challenge = challenge_text(new.challenge);
+    let update = with_fields(sql(UPDATE_SALE), new, challenge.as_deref());
+    tx.execute(update).await?;
     let stock = sql(SET_STOCK).number(new.total).text(new.id.as_str());
     tx.execute(stock).await?;
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
@@ -476,7 +481,11 @@ async fn is_drawing(
 }
 
 /// The fields that the admin gives, in the order of the statements above.
-fn with_fields<'a>(statement: Statement<'a>, new: &'a NewSale) -> Statement<'a> {
+fn with_fields<'a>(
+    statement: Statement<'a>,
+    new: &'a NewSale,
+    challenge: Option<&'a str>,
+) -> Statement<'a> {
     let (payment, pay_within_ms) = payment_words(new.payment);
     statement
         .text(&new.title)
@@ -492,7 +501,20 @@ fn with_fields<'a>(statement: Statement<'a>, new: &'a NewSale) -> Statement<'a> 
         .maybe(pay_within_ms)
         .number(new.listed)
         .maybe(new.warm_before_ms)
+        .maybe_text(challenge)
         .text(new.id.as_str())
+}
+
+/// A challenge as it is kept: its JSON.
+fn challenge_text(challenge: Option<Challenge>) -> Option<String> {
+    challenge.map(|challenge| json!(challenge).to_string())
+}
+
+fn challenge(row: &Row) -> Result<Option<Challenge>, Error> {
+    let text = row.maybe_text("challenge")?;
+    let read = text.map(|text| serde_json::from_str(&text));
+    read.transpose()
+        .map_err(|error| damaged("challenge", error))
 }
 
 fn payment_words(payment: Payment) -> (&'static str, Option<u64>) {
@@ -545,6 +567,7 @@ fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
         state: parse_state(row, "state")?,
         reservation,
         token: row.flag("token")?,
+        challenge: challenge(row)?,
         degrade: Degrade {
             skip_risk: row.flag("skip_risk")?,
             skip_reservation: row.flag("skip_reservation")?,

@@ -47,6 +47,7 @@ fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
         starts_at_ms,
         ends_at_ms: starts_at_ms + 1_000,
         token: false,
+        challenge: None,
         reservation: None,
         payment: Payment::AtOrder,
         listed: false,

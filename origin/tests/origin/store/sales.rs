@@ -1,6 +1,7 @@
 //! Sales: made, listed, warmed, changed, switched.
 
 use weir_origin::sales::store::StoredSale;
+use weir_sale::challenge::Challenge;
 
 use super::*;
 
@@ -71,8 +72,10 @@ async fn a_sale_is_warmed_once(store: &SaleStore) {
 }
 
 async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) {
+    let work = Challenge::ProofOfWork { bits: 18 };
     let mut new = NewSale {
         token: true,
+        challenge: Some(work),
         reservation: Some(Window {
             from_ms: 10,
             until_ms: 20,
@@ -86,6 +89,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
     store.create_sale(&new, 1).await.unwrap();
     let stored = store.sale(&id("s")).await.unwrap().unwrap();
     assert!(stored.sale.token && stored.sale.reservation);
+    assert_eq!(stored.sale.challenge, Some(work));
     assert_eq!(stored.reservation, new.reservation);
     assert_eq!(stored.payment, new.payment);
     assert_eq!(stored.warm_before_ms, Some(7));
@@ -93,6 +97,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
     new.title = "Other".to_owned();
     new.payment = Payment::AtPayment;
     new.reservation = None;
+    new.challenge = Some(Challenge::Captcha {});
     new.starts_at_ms = 5_500;
     assert_eq!(store.update_sale(&new, 4_999).await.unwrap(), Updated::Done);
     // Again, with nothing to change.
@@ -107,6 +112,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
         (stored.reservation, stored.sale.starts_at_ms),
         (None, 5_500)
     );
+    assert_eq!(stored.sale.challenge, new.challenge);
     let late = store.update_sale(&new, 5_500).await.unwrap();
     assert_eq!(late, Updated::Refused(EditRefusal::Started));
 }

@@ -102,6 +102,9 @@ impl HostTest {
     }
 }
 
+/// At least as far apart as ticks of an engine that holds requests.
+const TICK_MS: u64 = 500;
+
 /// One request, to its end.
 fn ask(proxy: &Proxy, vector: &Vector, step: &Step) -> Result<Outcome> {
     let headers = request_headers(&step.request)?;
@@ -119,7 +122,8 @@ fn ask(proxy: &Proxy, vector: &Vector, step: &Step) -> Result<Outcome> {
     let stream = request.send();
     proxy.run_until_idle();
     if stream.reply().is_none() && !stream.is_continued() {
-        proxy.advance(Duration::from_millis(HOLDS_MS));
+        // Its next tick finds that the time is over.
+        proxy.advance(Duration::from_millis(HOLDS_MS + TICK_MS));
         proxy.run_until_idle();
     }
     if let Some(reply) = stream.reply() {

@@ -3,6 +3,7 @@
 use serde_json::json;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
+use weir_sale::challenge::{self, VALID_MS};
 use weir_sale::token::mint;
 
 use super::sale::{ENGINE, buy, config, gate};
@@ -11,6 +12,9 @@ use crate::vector::Vector;
 
 /// The header that brings a token.
 const TOKEN: &str = "x-weir-order-token";
+
+/// The header that brings a solution.
+const SOLUTION: &str = "x-weir-solution";
 
 /// The vectors whose answer holds a token, and those that take one: what one host has minted is brought to another.
 pub const MINTS: &str = "token/matrix/minted";
@@ -57,6 +61,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.extend(ages());
     drafts.extend(others());
     drafts.extend(damaged());
+    drafts.extend(challenges());
     drafts.into_iter().map(Draft::done).collect()
 }
 
@@ -102,6 +107,52 @@ fn checkouts() -> Vec<Draft> {
         .ask(checkout("alice"), "goes on"),
         wanted("checkout/sold-out-is-told-there").ask(buy("alice"), "403 invalid_token"),
     ]
+}
+
+/// What a checkout wants first, and which token a solution leads to.
+fn challenges() -> Vec<Draft> {
+    let of = |name: &str| {
+        let work = json!({ "token": true, "challenge": { "proof_of_work": { "bits": 8 } } });
+        gate(format!("token/challenge/{name}"), config(), work, 2)
+    };
+    let solved = |user: &str, at_ms| checkout(user).header(SOLUTION, solution(user, at_ms));
+    let (asked, minted) = ("403 challenge_required", "200 token_minted");
+    vec![
+        of("asked").ask(checkout("alice"), asked),
+        of("solved").ask(solved("alice", NOW_MS), minted),
+        of("solved-and-asked-again")
+            .ask(solved("alice", NOW_MS), minted)
+            .after(1_000)
+            .ask(solved("alice", NOW_MS), minted),
+        of("solved-for-another-user").ask(
+            checkout("bob").header(SOLUTION, solution("alice", NOW_MS)),
+            asked,
+        ),
+        of("solved-too-late").ask(solved("alice", NOW_MS - VALID_MS), asked),
+        of("not-well-formed").ask(checkout("alice").header(SOLUTION, "1"), asked),
+        gate(
+            "token/challenge/captcha-of-nobody",
+            config(),
+            json!({ "token": true, "challenge": { "captcha": {} } }),
+            2,
+        )
+        .ask(checkout("alice"), "503 unavailable"),
+    ]
+}
+
+/// The first solution of what `user` was asked at this time.
+fn solution(user: &str, at_ms: u64) -> String {
+    const BITS: u8 = 8;
+    let ring = ring("t2", "WEIR_TOKEN_SECRET");
+    let (sale, user) = (
+        SaleId::new("s").expect("a sale"),
+        UserId::new(user).expect("a user"),
+    );
+    let asked = challenge::ask(&ring, &sale, &user, BITS, at_ms);
+    let mut solutions = (0_u32..).map(|counter| format!("{asked}:{counter}"));
+    let is_one =
+        |text: &String| challenge::check(&ring, text.as_bytes(), &sale, &user, BITS, at_ms).is_ok();
+    solutions.find(is_one).expect("a solution")
 }
 
 /// A token is not good at once, nor for ever.

@@ -488,6 +488,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
         state: SaleState::Open,
         reservation: setting.is_reserved,
         token: false,
+        challenge: None,
         degrade: Degrade::default(),
         band: Band::High,
     };

@@ -1,0 +1,181 @@
+//! The captcha's settings as they are written.
+//!
+//! Turnstile, hCaptcha and reCAPTCHA are asked in one way: a form with the secret and what the page was given, and a JSON object
+//! whose `success` says whether it counts.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use serde::Deserialize;
+use weir_base::FieldError;
+use weir_engine::config::{Environment, SecretSource};
+
+use super::within;
+
+/// The longest text of a setting, in bytes.
+const TEXT_LEN_MAX: usize = 1_024;
+
+/// How whoever asks for an order token is taken for a person.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaptchaConfig {
+    /// The cluster that reaches the provider, by TLS: `challenges.cloudflare.com`, `api.hcaptcha.com` or `www.google.com`.
+    pub cluster: String,
+    /// The provider's host.
+    pub host: String,
+    /// Where the provider checks: `/turnstile/v0/siteverify`, `/siteverify` or `/recaptcha/api/siteverify`.
+    pub path: String,
+    /// The public key with which pages show the captcha: clients are told.
+    pub site_key: String,
+    /// The secret key.
+    pub secret: SecretSource,
+    /// How long the provider may take, in milliseconds: 2,000 unless set, 100 to 10,000.
+    #[serde(default = "default_timeout_ms")]
+    pub timeout_ms: u64,
+    /// Whether the provider is told the client's address: not unless set.
+    #[serde(default)]
+    pub tells_address: bool,
+    /// What becomes of a request when the provider does not answer.
+    #[serde(default)]
+    pub if_unreachable: IfUnreachable,
+}
+
+/// What becomes of a request when a captcha's provider does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfUnreachable {
+    /// It is refused with 503 `unavailable`: nobody passes unseen.
+    #[default]
+    Refuse,
+    /// It gets its token: the sale goes on without the captcha.
+    Pass,
+}
+
+/// How whoever asks for an order token is taken for a person, checked.
+#[derive(Clone, Debug)]
+pub struct Captcha {
+    /// See [`CaptchaConfig::cluster`].
+    pub cluster: Arc<str>,
+    /// See [`CaptchaConfig::host`].
+    pub host: String,
+    /// See [`CaptchaConfig::path`].
+    pub path: String,
+    /// See [`CaptchaConfig::site_key`].
+    pub site_key: String,
+    /// The secret key itself.
+    pub secret: Secret,
+    /// See [`CaptchaConfig::timeout_ms`].
+    pub timeout_ms: u64,
+    /// See [`CaptchaConfig::tells_address`].
+    pub tells_address: bool,
+    /// See [`CaptchaConfig::if_unreachable`].
+    pub if_unreachable: IfUnreachable,
+}
+
+/// A secret, which stays out of logs.
+#[derive(Clone)]
+pub struct Secret(pub String);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl CaptchaConfig {
+    pub(super) fn checked(&self, environment: Environment<'_>) -> Result<Captcha, FieldError> {
+        check_text("captcha.cluster", &self.cluster)?;
+        check_text("captcha.host", &self.host)?;
+        check_text("captcha.path", &self.path)?;
+        check_text("captcha.site_key", &self.site_key)?;
+        if !self.path.starts_with('/') {
+            return Err(FieldError::new("captcha.path", "must begin with /"));
+        }
+        within("captcha.timeout_ms", self.timeout_ms, 100, 10_000)?;
+        let secret = self.secret.read("captcha.secret", environment)?;
+        let secret = String::from_utf8(secret)
+            .map_err(|_| FieldError::new("captcha.secret.env", "the secret is no text"))?;
+        check_text("captcha.secret.env", secret.trim())?;
+        Ok(Captcha {
+            cluster: self.cluster.as_str().into(),
+            host: self.host.clone(),
+            path: self.path.clone(),
+            site_key: self.site_key.clone(),
+            secret: Secret(secret.trim().into()),
+            timeout_ms: self.timeout_ms,
+            tells_address: self.tells_address,
+            if_unreachable: self.if_unreachable,
+        })
+    }
+}
+
+fn check_text(path: &str, text: &str) -> Result<(), FieldError> {
+    let is_good = (1..=TEXT_LEN_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_good {
+        true => Ok(()),
+        false => {
+            let problem = "must be 1 to 1,024 visible ASCII characters";
+            Err(FieldError::new(path, problem))
+        }
+    }
+}
+
+fn default_timeout_ms() -> u64 {
+    2_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn checked(more: &str) -> Result<Captcha, FieldError> {
+        let json = format!(
+            r#"{{"cluster":"turnstile","host":"challenges.cloudflare.com","path":"/turnstile/v0/siteverify","site_key":"0x4AAA",
+                "secret":{{"env":"WEIR_CAPTCHA_SECRET"}}{more}}}"#
+        );
+        let config: CaptchaConfig = weir_engine::config::parse(json.as_bytes())?;
+        config.checked(&|name| (name == "WEIR_CAPTCHA_SECRET").then(|| b"1x00\n".to_vec()))
+    }
+
+    #[test]
+    fn a_short_configuration_refuses_when_nobody_answers_and_tells_no_address() {
+        let captcha = checked("").unwrap();
+        assert_eq!(captcha.if_unreachable, IfUnreachable::Refuse);
+        assert!(!captcha.tells_address);
+        assert_eq!(
+            (captcha.timeout_ms, captcha.secret.0.as_str()),
+            (2_000, "1x00")
+        );
+        assert!(!format!("{captcha:?}").contains("1x00"));
+    }
+
+    #[test]
+    fn bad_fields_are_refused_by_their_paths() {
+        let refused = |from: &str, to: &str| {
+            let json =
+                r#"{"cluster":"c","host":"h","path":"/p","site_key":"k","secret":{"env":"S"}}"#;
+            assert!(json.contains(from), "{from}");
+            let json = json.replacen(from, to, 1);
+            let config = weir_engine::config::parse::<CaptchaConfig>(json.as_bytes());
+            let checked = config.and_then(|config| {
+                config.checked(&|name| (name == "S").then(|| b"secret".to_vec()))
+            });
+            checked.unwrap_err().path
+        };
+        assert_eq!(refused(r#""c""#, r#""""#), "captcha.cluster");
+        assert_eq!(refused(r#""h""#, r#""a b""#), "captcha.host");
+        assert_eq!(refused(r#""/p""#, r#""p""#), "captcha.path");
+        assert_eq!(refused(r#""k""#, r#""ü""#), "captcha.site_key");
+        assert_eq!(refused(r#""S""#, r#""NONE""#), "captcha.secret.env");
+        assert_eq!(
+            checked(r#","timeout_ms":99"#).unwrap_err().path,
+            "captcha.timeout_ms"
+        );
+        assert_eq!(
+            checked(r#","if_unreachable":"guess""#).unwrap_err().path,
+            "if_unreachable"
+        );
+    }
+}

@@ -1,0 +1,431 @@
+//! The proof of work that a sale may want before it gives an order token: whoever asks must have computed a little for it.
+//!
+//! ```text
+//! challenge:        <key id>.<payload>.<tag>
+//! payload:          v1;<sale>;<expires_at_ms>;<bits>;<user>, in base64url without padding
+//! tag:              HMAC-SHA256 of "weir-challenge\n" and the payload's text, in base64url
+//! x-weir-solution:  <challenge>:<counter>, a decimal number such that the SHA-256 of this whole text begins with that many zero bits
+//! ```
+//!
+//! No gateway keeps a challenge: whichever one is asked checks it with the ring of keys that all have. Nobody can compute ahead,
+//! as nobody can guess the tag. A user who asks twice in one millisecond gets the same challenge twice: both lead to one token. Which token
+//! a solution leads to is noted in Redis by its [name](Solved::name), see `challenge_spend` of `weir-scripts`.
+
+use alloc::format;
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, Purpose};
+
+use crate::token::{self, TokenError};
+
+/// The fewest bits that a sale may want: 256 hashes, which nobody notices.
+pub const BITS_MIN: u8 = 8;
+
+/// The most bits that a sale may want: 67 million hashes, half a minute in a good browser and several in a poor one.
+pub const BITS_MAX: u8 = 26;
+
+/// For how long a challenge counts, in milliseconds: two minutes.
+pub const VALID_MS: u64 = 120_000;
+
+/// How far another gateway's clock may be ahead of this one's, in milliseconds.
+pub const SKEW_MS: u64 = 2_000;
+
+/// The most digits of a counter: as many as 64 bits have.
+const DIGITS_MAX: usize = 20;
+
+/// The most bytes of a solution that is read at all: a challenge is as long as a token at most.
+pub const LEN_MAX: usize = token::LEN_MAX + 1 + DIGITS_MAX;
+
+/// The bytes of a solution's name.
+pub const NAME_LEN: usize = 16;
+
+const VERSION: &str = "v1";
+
+/// What a sale wants of whoever asks for an order token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Challenge {
+    /// That their machine has computed for it.
+    ProofOfWork {
+        /// How many zero bits a solution's hash must begin with: [`BITS_MIN`] to [`BITS_MAX`]. One more is twice the work.
+        bits: u8,
+    },
+    /// That the provider whom the gateway knows takes them for a person.
+    Captcha {},
+}
+
+impl Challenge {
+    /// Whether gateways can ask so.
+    pub fn is_valid(self) -> bool {
+        match self {
+            Self::ProofOfWork { bits } => (BITS_MIN..=BITS_MAX).contains(&bits),
+            Self::Captcha {} => true,
+        }
+    }
+}
+
+/// Why a solution does not count. Clients get a new challenge whatever it is, metrics tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum SolutionError {
+    /// It is too long, or not a challenge and a counter.
+    #[error("the solution is not well formed")]
+    Malformed,
+    /// None of the ring's keys has signed the challenge.
+    #[error("the challenge is none of this gateway's")]
+    Forged,
+    /// The challenge was another user's.
+    #[error("the challenge is another user's")]
+    ForeignUser,
+    /// The challenge was for another sale.
+    #[error("the challenge is for another sale")]
+    OtherSale,
+    /// The challenge ends later than one can that was made by now.
+    #[error("the challenge is from the future")]
+    FutureDated,
+    /// The challenge counts no longer.
+    #[error("the challenge has expired")]
+    Expired,
+    /// The sale wants more bits by now.
+    #[error("the challenge is too easy")]
+    TooEasy,
+    /// The hash does not begin with as many zero bits.
+    #[error("the challenge is not solved")]
+    Unsolved,
+}
+
+impl SolutionError {
+    /// Every reason, in the order in which they are looked for.
+    pub const ALL: [Self; 8] = [
+        Self::Malformed,
+        Self::Forged,
+        Self::ForeignUser,
+        Self::OtherSale,
+        Self::FutureDated,
+        Self::Expired,
+        Self::TooEasy,
+        Self::Unsolved,
+    ];
+
+    /// The word in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Forged => "forged",
+            Self::ForeignUser => "foreign_user",
+            Self::OtherSale => "other_sale",
+            Self::FutureDated => "future_dated",
+            Self::Expired => "expired",
+            Self::TooEasy => "too_easy",
+            Self::Unsolved => "unsolved",
+        }
+    }
+}
+
+impl From<TokenError> for SolutionError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::UnknownKey | TokenError::BadSignature => Self::Forged,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+/// A solution that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solved {
+    /// The same for every solution of one challenge, and for no other.
+    pub name: [u8; NAME_LEN],
+    /// Until when the challenge counts.
+    pub expires_at_ms: u64,
+}
+
+/// A challenge of `bits` bits for `user`, who wants a token of `sale`, signed with the ring's first key.
+pub fn ask(ring: &KeyRing, sale: &SaleId, user: &UserId, bits: u8, now_ms: u64) -> String {
+    let expires_at_ms = now_ms.saturating_add(VALID_MS);
+    let payload = format!("{VERSION};{sale};{expires_at_ms};{bits};{user}");
+    token::seal(ring, Purpose::Challenge, &payload)
+}
+
+/// Whether `solution`, the header's bytes, lets `user` have a token of `sale`, which wants `bits` bits, at `now_ms`. Nothing of the
+/// payload is looked at before its tag counts.
+///
+/// # Errors
+/// The first reason against it, in the order of [`SolutionError::ALL`].
+pub fn check(
+    ring: &KeyRing,
+    solution: &[u8],
+    sale: &SaleId,
+    user: &UserId,
+    bits: u8,
+    now_ms: u64,
+) -> Result<Solved, SolutionError> {
+    let challenge = challenge_of(solution).ok_or(SolutionError::Malformed)?;
+    let payload = token::open(ring, Purpose::Challenge, challenge)?;
+    let (of_sale, expires_at_ms, of_bits, of_user) =
+        parse(&payload).ok_or(SolutionError::Malformed)?;
+    if of_user != user.as_str().as_bytes() {
+        return Err(SolutionError::ForeignUser);
+    }
+    if of_sale != sale.as_str().as_bytes() {
+        return Err(SolutionError::OtherSale);
+    }
+    if expires_at_ms > now_ms.saturating_add(VALID_MS + SKEW_MS) {
+        return Err(SolutionError::FutureDated);
+    }
+    if now_ms >= expires_at_ms {
+        return Err(SolutionError::Expired);
+    }
+    if of_bits < bits {
+        return Err(SolutionError::TooEasy);
+    }
+    if zero_bits(&Sha256::digest(solution)) < u32::from(of_bits) {
+        return Err(SolutionError::Unsolved);
+    }
+    let mut name = [0; NAME_LEN];
+    for (to, from) in name.iter_mut().zip(Sha256::digest(challenge)) {
+        *to = from;
+    }
+    Ok(Solved {
+        name,
+        expires_at_ms,
+    })
+}
+
+/// The challenge of a solution that is well formed.
+fn challenge_of(solution: &[u8]) -> Option<&[u8]> {
+    if solution.len() > LEN_MAX {
+        return None;
+    }
+    let at = solution.iter().rposition(|&byte| byte == b':')?;
+    let (challenge, counter) = (solution.get(..at)?, solution.get(at + 1..)?);
+    let is_counter =
+        (1..=DIGITS_MAX).contains(&counter.len()) && counter.iter().all(u8::is_ascii_digit);
+    is_counter.then_some(challenge)
+}
+
+/// A payload's sale, end, bits and user. The user stands last, as a user's name may hold a `;`.
+fn parse(payload: &[u8]) -> Option<(&[u8], u64, u8, &[u8])> {
+    let mut fields = payload.splitn(5, |&byte| byte == b';');
+    if fields.next()? != VERSION.as_bytes() {
+        return None;
+    }
+    let (sale, expires_at_ms, bits) = (fields.next()?, fields.next()?, fields.next()?);
+    let text = |bytes| core::str::from_utf8(bytes).ok();
+    let expires_at_ms = text(expires_at_ms)?.parse().ok()?;
+    let bits = text(bits)?.parse().ok()?;
+    Some((sale, expires_at_ms, bits, fields.next()?))
+}
+
+/// With how many zero bits a hash begins.
+fn zero_bits(hash: &[u8]) -> u32 {
+    let zero_bytes = hash.iter().take_while(|&&byte| byte == 0).count();
+    let next = hash.get(zero_bytes).map_or(0, |byte| byte.leading_zeros());
+    u32::try_from(zero_bytes).map_or(0, |bytes| bytes * 8 + next)
+}
+
+/// The first solution of `challenge`: what a browser does, for tests.
+#[cfg(any(test, feature = "model"))]
+pub fn solve(challenge: &str, bits: u8) -> String {
+    let solutions = (0_u64..).map(|counter| format!("{challenge}:{counter}"));
+    let is_one = |text: &String| zero_bits(&Sha256::digest(text)) >= u32::from(bits);
+    let mut solutions = solutions.filter(is_one);
+    solutions.next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::ring;
+    use alloc::borrow::ToOwned;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn names(sale: &str, user: &str) -> (SaleId, UserId) {
+        (SaleId::new(sale).unwrap(), UserId::new(user).unwrap())
+    }
+
+    fn asked() -> String {
+        let (sale, user) = names("s", "alice;x");
+        ask(&ring(&[("k1", 7)]), &sale, &user, BITS_MIN, NOW_MS)
+    }
+
+    fn check_as(
+        solution: &[u8],
+        (sale, user): (&str, &str),
+        bits: u8,
+        now_ms: u64,
+    ) -> Result<Solved, SolutionError> {
+        let (sale, user) = names(sale, user);
+        check(
+            &ring(&[("k2", 8), ("k1", 7)]),
+            solution,
+            &sale,
+            &user,
+            bits,
+            now_ms,
+        )
+    }
+
+    fn check_at(solution: &str, now_ms: u64) -> Result<Solved, SolutionError> {
+        check_as(solution.as_bytes(), ("s", "alice;x"), BITS_MIN, now_ms)
+    }
+
+    #[test]
+    fn a_solution_counts_for_its_user_and_sale_until_its_end() {
+        let solution = solve(&asked(), BITS_MIN);
+        let solved = check_at(&solution, NOW_MS).unwrap();
+        assert_eq!(solved.expires_at_ms, NOW_MS + VALID_MS);
+        assert_eq!(check_at(&solution, NOW_MS + VALID_MS - 1), Ok(solved));
+        assert_eq!(check_at(&solution, NOW_MS - SKEW_MS), Ok(solved));
+        let refused =
+            |of, bits, now_ms| check_as(solution.as_bytes(), of, bits, now_ms).unwrap_err();
+        let own = ("s", "alice;x");
+        assert_eq!(
+            refused(("s", "alice"), BITS_MIN, NOW_MS),
+            SolutionError::ForeignUser
+        );
+        assert_eq!(
+            refused(("t", "alice;x"), BITS_MIN, NOW_MS),
+            SolutionError::OtherSale
+        );
+        assert_eq!(
+            refused(own, BITS_MIN, NOW_MS + VALID_MS),
+            SolutionError::Expired
+        );
+        assert_eq!(
+            refused(own, BITS_MIN, NOW_MS - SKEW_MS - 1),
+            SolutionError::FutureDated
+        );
+        assert_eq!(refused(own, BITS_MIN + 1, NOW_MS), SolutionError::TooEasy);
+    }
+
+    #[test]
+    fn what_is_not_solved_or_not_ours_does_not_count() {
+        let challenge = asked();
+        let unsolved = (0_u64..)
+            .map(|counter| format!("{challenge}:{counter}"))
+            .find(|text| zero_bits(&Sha256::digest(text)) < u32::from(BITS_MIN));
+        assert_eq!(
+            check_at(&unsolved.unwrap(), NOW_MS),
+            Err(SolutionError::Unsolved)
+        );
+        let (sale, user) = names("s", "alice;x");
+        for (id, byte) in [("k1", 9), ("k3", 7)] {
+            let forged = ask(&ring(&[(id, byte)]), &sale, &user, BITS_MIN, NOW_MS);
+            let solution = solve(&forged, BITS_MIN);
+            assert_eq!(check_at(&solution, NOW_MS), Err(SolutionError::Forged));
+        }
+        // A token is no challenge though the same key has signed it.
+        let token = token::mint(&ring(&[("k1", 7)]), &sale, &user, NOW_MS);
+        let solution = solve(&token, BITS_MIN);
+        assert_eq!(check_at(&solution, NOW_MS), Err(SolutionError::Forged));
+        for counter in ["", "-1", "+1", "1 ", "0x1", "123456789012345678901"] {
+            let solution = format!("{challenge}:{counter}");
+            assert_eq!(
+                check_at(&solution, NOW_MS),
+                Err(SolutionError::Malformed),
+                "{counter}"
+            );
+        }
+        for text in ["", ":", ":1", "a.b:1", &challenge] {
+            assert_eq!(
+                check_at(text, NOW_MS),
+                Err(SolutionError::Malformed),
+                "{text}"
+            );
+        }
+        let long = format!("{}:1", "a".repeat(LEN_MAX));
+        assert_eq!(check_at(&long, NOW_MS), Err(SolutionError::Malformed));
+    }
+
+    #[test]
+    fn all_solutions_of_a_challenge_have_one_name_and_those_of_others_another() {
+        let challenge = asked();
+        let mut solutions = (0_u64..)
+            .map(|counter| format!("{challenge}:{counter}"))
+            .filter_map(|text| check_at(&text, NOW_MS).ok());
+        let (first, second) = (solutions.next().unwrap(), solutions.next().unwrap());
+        assert_eq!(first.name, second.name);
+        let (sale, user) = names("s", "alice;x");
+        let later = ask(&ring(&[("k1", 7)]), &sale, &user, BITS_MIN, NOW_MS + 1);
+        let later = check_at(&solve(&later, BITS_MIN), NOW_MS + 1).unwrap();
+        assert_ne!(first.name, later.name);
+    }
+
+    #[test]
+    fn the_longest_challenge_is_read() {
+        let (sale, user) = names(&"s".repeat(64), &"u".repeat(128));
+        let ring = ring(&[(&"k".repeat(64), 7)]);
+        let longest = ask(&ring, &sale, &user, BITS_MAX, u64::MAX);
+        assert!(longest.len() <= token::LEN_MAX, "{}", longest.len());
+    }
+
+    #[test]
+    fn zero_bits_are_counted_over_bytes() {
+        for (hash, bits) in [
+            (&[0x80, 0][..], 0),
+            (&[0x01, 0], 7),
+            (&[0, 0x40], 9),
+            (&[0, 0], 16),
+            (&[], 0),
+        ] {
+            assert_eq!(zero_bits(hash), bits, "{hash:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_sale_wants_travels_as_json_and_is_bounded() {
+        let read = serde_json::from_str::<Challenge>;
+        let work = read(r#"{"proof_of_work":{"bits":18}}"#).unwrap();
+        assert_eq!(work, Challenge::ProofOfWork { bits: 18 });
+        let captcha = read(r#"{"captcha":{}}"#).unwrap();
+        assert_eq!(
+            serde_json::to_string(&captcha).unwrap(),
+            r#"{"captcha":{}}"#
+        );
+        for bad in [
+            r#"{"proof_of_work":{}}"#,
+            r#"{"proof_of_work":{"bits":300}}"#,
+            r#"{"captcha":{"key":1}}"#,
+            r#"{"riddle":{}}"#,
+            r#""captcha""#,
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        let of = |bits| Challenge::ProofOfWork { bits }.is_valid();
+        assert_eq!([7, 8, 26, 27].map(of), [false, true, true, false]);
+    }
+
+    #[test]
+    fn words_are_distinct() {
+        let words: BTreeSet<_> = SolutionError::ALL
+            .iter()
+            .map(|error| error.word())
+            .collect();
+        assert_eq!(words.len(), SolutionError::ALL.len());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_nothing_made_up_counts(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
+            prop_assert!(check_as(&bytes, ("s", "alice;x"), BITS_MIN, NOW_MS).is_err());
+        }
+
+        #[test]
+        fn one_changed_byte_makes_it_worthless(at in 0_usize..140, byte: u8) {
+            let solution = solve(&asked(), BITS_MIN);
+            let mut changed = solution.clone().into_bytes();
+            let at = at % changed.len();
+            let was = core::mem::replace(&mut changed[at], byte);
+            let found = check_as(&changed, ("s", "alice;x"), BITS_MIN, NOW_MS);
+            let colon = solution.rfind(':').unwrap();
+            // Another counter may be a solution, too.
+            prop_assert!(was == byte || found.is_err() || at > colon, "{}", solution.to_owned());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `challenge_spend.lua`, on a real Redis.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Redis, Server};
+use weir_resp::Value;
+use weir_scripts::challenge_spend::{Spend, call, parse};
+
+fn spend(redis: &mut Redis, spends: &[Spend]) -> Vec<u64> {
+    let reply = redis.run(&call("weir", spends));
+    parse(&reply, spends.len()).unwrap()
+}
+
+fn of(name: u8, now_ms: u64) -> Spend {
+    Spend {
+        name: [name; 16],
+        now_ms,
+        keep_ms: 60_000,
+    }
+}
+
+#[test]
+fn who_comes_first_with_a_solution_decides_when_its_token_was_minted() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    assert_eq!(
+        spend(&mut redis, &[of(1, 1_700_000_000_000)]),
+        [1_700_000_000_000]
+    );
+    assert_eq!(
+        spend(&mut redis, &[of(1, 1_700_000_000_001)]),
+        [1_700_000_000_000]
+    );
+    // In one call, too, and whoever's clock is behind.
+    let many = [of(2, 7), of(1, 5), of(2, 6), of(3, u64::MAX)];
+    assert_eq!(
+        spend(&mut redis, &many),
+        [7, 1_700_000_000_000, 7, u64::MAX]
+    );
+    assert!(spend(&mut redis, &[]).is_empty());
+}
+
+#[test]
+fn a_solution_is_forgotten_when_it_was_kept_for_long_enough() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let short = |now_ms| Spend {
+        keep_ms: 50,
+        ..of(1, now_ms)
+    };
+    assert_eq!(spend(&mut redis, &[short(1)]), [1]);
+    std::thread::sleep(Duration::from_millis(80));
+    assert_eq!(spend(&mut redis, &[short(2)]), [2]);
+}
+
+#[test]
+fn what_is_no_reply_is_refused() {
+    let times = |values: Vec<Value>| parse(&Value::Array(values), 1);
+    assert!(times(vec![Value::Bulk(b"5".to_vec())]).is_ok());
+    for values in [
+        vec![],
+        vec![Value::Null],
+        vec![Value::Bulk(b"-5".to_vec())],
+        vec![Value::Bulk(b"5".to_vec()), Value::Bulk(b"5".to_vec())],
+    ] {
+        assert!(times(values.clone()).is_err(), "{values:?}");
+    }
+    assert!(parse(&Value::Integer(5), 1).is_err());
+}

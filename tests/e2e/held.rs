@@ -1,0 +1,85 @@
+//! What a gateway's workers answer before they have read the catalogue.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tokio::task::JoinSet;
+use weir_stack::http::{self, Method, Response};
+use weir_stack::{GatewayOptions, Stack};
+use weir_tests::{books, verdict};
+
+/// So many that both workers get some of them: each comes on a connection of its own.
+const BUYERS: usize = 24;
+
+async fn buy_at(gateway: &str, sale: &str, user: &str) -> Result<Response> {
+    let url = format!("{gateway}/sales/{sale}/orders");
+    http::send(Method::POST, &url, &[("x-user-id", user)], "").await
+}
+
+/// All at the same time.
+async fn buy_all(gateway: &str, sale: &'static str, round: &str) -> Result<Vec<Response>> {
+    let mut buyers = JoinSet::new();
+    for n in 0..BUYERS {
+        let (gateway, user) = (gateway.to_owned(), format!("{round}-{n}"));
+        buyers.spawn(async move { buy_at(&gateway, sale, &user).await });
+    }
+    buyers.join_all().await.into_iter().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_buyers_of_a_gateway_that_has_just_started_are_served() -> Result<()> {
+    let mut stack = Stack::builder()
+        .workers(2)
+        .key_prefix("held")
+        .start()
+        .await?;
+    stack.open_sale("held", 1_000, 2).await?;
+    let gateway = stack.start_gateway(GatewayOptions::default()).await?;
+    for round in 0..3 {
+        if round > 0 {
+            stack.gateways[0].process().kill();
+            stack.gateways[0].start_again().await?;
+        }
+        for answer in buy_all(&gateway, "held", &format!("round-{round}")).await? {
+            let heard = (answer.status, verdict(&answer));
+            ensure!(heard == (201, "granted"), "{heard:?} {}", answer.text());
+        }
+    }
+    assert_eq!(books(&stack, "held").await?.orders, 3 * BUYERS as u64);
+    stack.check_children()?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_redis_they_hear_so_within_a_moment_and_those_after_them_at_once() -> Result<()> {
+    let mut stack = Stack::builder()
+        .workers(2)
+        .key_prefix("gone")
+        .start()
+        .await?;
+    stack.open_sale("gone", 10, 1).await?;
+    stack.redis.server.as_mut().context("its own Redis")?.stop();
+    let gateway = stack
+        .start_gateway(GatewayOptions {
+            workers: 1,
+            ..GatewayOptions::default()
+        })
+        .await?;
+    let started = Instant::now();
+    for answer in buy_all(&gateway, "gone", "first").await? {
+        let heard = (answer.status, verdict(&answer));
+        ensure!(heard == (503, "unavailable"), "{heard:?}");
+        ensure!(answer.header("retry-after") == Some("1"));
+    }
+    let waited = started.elapsed();
+    ensure!(waited > Duration::from_millis(900), "they wait: {waited:?}");
+    ensure!(waited < Duration::from_secs(3), "and not long: {waited:?}");
+    let started = Instant::now();
+    let answer = buy_at(&gateway, "gone", "alice").await?;
+    let waited = started.elapsed();
+    ensure!(
+        answer.status == 503 && waited < Duration::from_millis(500),
+        "{waited:?}"
+    );
+    Ok(())
+}
