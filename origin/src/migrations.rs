@@ -74,6 +74,7 @@ macro_rules! migrations {
             migration!($database, 75, "link totals", "0075_link_totals"),
             migration!($database, 76, "link click cells", "0076_link_click_cells"),
             migration!($database, 85, "access", "0085_access"),
+            migration!($database, 103, "tenants", "0103_tenants"),
         ]
     };
 }
