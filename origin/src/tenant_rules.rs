@@ -1,5 +1,5 @@
 //! What each admin route is to tenants' keys, in one place. A route that is not here is the platform's alone, and a test fails until
-//! somebody has decided what it is: `tests/origin/tenants.rs` walks the OpenAPI document.
+//! somebody has decided what it is: `tests/origin/tenants/mod.rs` walks the OpenAPI document.
 
 use crate::access::tenancy::TenantRule::{Heeds, Own, Platform};
 use crate::access::tenancy::TenantRules;

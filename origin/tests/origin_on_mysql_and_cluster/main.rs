@@ -55,7 +55,7 @@ mod stock_changes;
 mod support;
 #[path = "../origin/switches.rs"]
 mod switches;
-#[path = "../origin/tenants.rs"]
+#[path = "../origin/tenants/mod.rs"]
 mod tenants;
 #[path = "../origin/user_list.rs"]
 mod user_list;

@@ -289,3 +289,25 @@ fn past(row: &Row) -> Result<Past, Error> {
         at_ms: row.number("at_ms")?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::plan::plan;
+
+    /// What lies in other domains costs nothing, and whoever may not know of it cannot be slowed down by it.
+    #[tokio::test]
+    async fn a_page_within_domains_looks_at_these_alone() {
+        for (statement, step) in [
+            (LIST_WITHIN, "SEARCH l USING PRIMARY KEY (domain=?"),
+            (
+                LIST_BY_CLICKS_WITHIN,
+                "SEARCH c USING PRIMARY KEY (domain=?",
+            ),
+            (COUNT_WITHIN, "SEARCH links USING PRIMARY KEY (domain=?"),
+        ] {
+            let steps = plan(statement).await;
+            assert!(steps.iter().any(|one| one.starts_with(step)), "{steps:?}");
+        }
+    }
+}
