@@ -5,6 +5,12 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
+use weir_eventlog::Position;
+use weir_link::code::{Code, DomainId, LinkId};
+use weir_link::record::Link;
+use weir_origin::clock::now_ms;
+use weir_origin::links::search::SCAN_MAX;
+use weir_origin::links::store::{Entry, NewLink};
 
 use super::two_tenants;
 use crate::support::{World, sale_json};
@@ -134,6 +140,28 @@ async fn names_and_domains_are_one_tenants_each() {
     );
 }
 
+/// More links of the first tenant than a page looks at, made after all others.
+async fn many_links(world: &World) {
+    let link = Link::to("https://acmes-target.example/");
+    let made = |n: usize| {
+        let domain = DomainId::new("acmes-dom").unwrap();
+        let code = Code::new(format!("acmes-many-{n}")).unwrap();
+        Entry::Made(NewLink {
+            id: LinkId { domain, code },
+            record: String::from_utf8(link.encode()).unwrap(),
+            tags: vec!["x".to_owned()],
+            life_ms: 0,
+            ends_at_ms: 0,
+            created_at_ms: now_ms() + 1_000,
+        })
+    };
+    let entries: Vec<Entry> = (0..SCAN_MAX + 100).map(made).collect();
+    let log = "0123456789abcdef0123456789abcdef";
+    let at = Position { file: 1, byte: 1 };
+    let store = world.origin.links().unwrap().store();
+    store.drain(log, at, &entries).await.unwrap();
+}
+
 #[tokio::test]
 async fn pages_have_all_of_a_tenants_own_and_name_nothing_of_others() {
     let (world, _, evil) = two_tenants().await;
@@ -147,6 +175,7 @@ async fn pages_have_all_of_a_tenants_own_and_name_nothing_of_others() {
             assert_eq!(made.status, 201, "{made:?}");
         }
     }
+    many_links(&world).await;
     for (path, member, name) in [
         ("/sales?limit=2", "sales", "id"),
         ("/links?limit=2", "links", "code"),
