@@ -149,7 +149,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
 /// What is all's is not on its pages, and what is another's neither.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
-    let mut desk = Desk::open(|_, _| Ok(())).await?;
+    let desk = Desk::open(|_, _| Ok(())).await?;
     let tenant = json!({ "title": "Acme" });
     desk.api(Method::PUT, "/tenants/acme", &tenant).await?;
     let new = json!({ "name": "Ada", "role": "operator", "tenant": "acme" });
