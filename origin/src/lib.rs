@@ -11,12 +11,14 @@
 //! | [`limits`] | the rules that gateways read |
 //! | [`console`] | the page for operators, of all domains: files alone |
 //! | [`access`] | who may use the admin routes, and who has changed what |
+//! | [`tenants`] | who shares the origin, and how much each may have |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`traces`], [`disk`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
 //! | [`doctor`] | the command that finds what is wrong with a set-up |
 //! | [`shard_proxy`] | the command that reaches shards of sales in objects of an edge |
 //! | [`init`] | the command that writes a set-up to begin with |
+//! | [`tenant_rules`] | what each admin route is to tenants' keys |
 //! | [`origin`], [`run`](mod@run), [`config`], [`migrations`] | start-up, where the domains meet |
 //!
 //! A domain has its own router, state, store, jobs, metrics and configuration. What is absent: no domain names
@@ -51,6 +53,8 @@ pub mod sales;
 pub mod secret;
 pub mod shard_proxy;
 pub mod sql;
+pub mod tenant_rules;
+pub mod tenants;
 pub mod traces;
 pub mod unavailable;
 pub mod views;

@@ -39,6 +39,8 @@ use crate::sales::risk::RiskScorer;
 use crate::sales::store::{HoldRules, SaleStore, SinkName};
 use crate::sales::{self, Sales};
 use crate::sql::{Database, OpenError};
+use crate::tenant_rules::RULES;
+use crate::tenants::Counts;
 
 /// Opens the origin's database; see [`Database::open`].
 ///
@@ -107,6 +109,13 @@ const NARROW: &[(Level, &str)] = &[
     (Level::Read, "/link-domains/{id}"),
 ];
 
+/// What may be a tenant's by its name. Links are counted by their domains, see [`links::quota`].
+const COUNTS: Counts = &[
+    sales::store::TENANTS_SALES,
+    sales::store::TENANTS_UNITS,
+    rooms::store::TENANTS_ROOMS,
+];
+
 impl Origin {
     /// An origin with sales, whose claims are signed with one of `keys`.
     pub fn new(database: Database, redis: Redis, keys: KeyRing, limits: SqlLimits) -> Self {
@@ -149,6 +158,7 @@ impl Origin {
                 database.clone(),
                 access_metrics.clone(),
                 access::Settings::default(),
+                COUNTS,
             ),
             access_metrics,
             live: Live::default(),
@@ -291,7 +301,7 @@ impl Origin {
     #[must_use]
     pub fn with_access(mut self, settings: access::Settings) -> Self {
         let (database, metrics) = (self.database.clone(), self.access_metrics.clone());
-        self.access = Access::new(database, metrics, settings);
+        self.access = Access::new(database, metrics, settings, COUNTS);
         self
     }
 
@@ -392,7 +402,7 @@ impl Origin {
         let door = self.access.with_token(token);
         let routes = self
             .guarded(&door)
-            .merge(access::http::routes(&door))
+            .merge(access::http::routes(&door, RULES))
             .merge(http::alive())
             .merge(http::probes(health))
             .merge(console::page())
@@ -419,19 +429,20 @@ impl Origin {
         let fitment = fitment::http::admin(self.fitment.clone());
         let rooms = rooms::http::admin(self.rooms.clone());
         let limits = limits::http::admin(self.redis.clone());
+        let guard = |area| Guard::of(area).tenants(RULES);
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
-        let of_links = Guard::of(Area::Links).behind(&["/links"]).narrow(NARROW);
+        let of_links = guard(Area::Links).behind(&["/links"]).narrow(NARROW);
         let of_links = of_links.questions(&[links::http::QR_SVG, links::http::QR_PNG]);
         // What business systems send are events, not acts.
-        let of_events = Guard::of(Area::Events).unnoted(&["/events"]);
-        let of_fitment = Guard::of(Area::Fitment).questions(&[FITMENT_CHECK]);
-        door.guard(sales, Guard::of(Area::Sales))
+        let of_events = guard(Area::Events).unnoted(&["/events"]);
+        let of_fitment = guard(Area::Fitment).questions(&[FITMENT_CHECK]);
+        door.guard(sales, guard(Area::Sales))
             .merge(door.guard(links, of_links))
             .merge(door.guard(events, of_events))
-            .merge(door.guard(history, Guard::of(Area::History)))
+            .merge(door.guard(history, guard(Area::History)))
             .merge(door.guard(fitment, of_fitment))
-            .merge(door.guard(rooms, Guard::of(Area::Rooms)))
-            .merge(door.guard(limits, Guard::of(Area::Limits)))
+            .merge(door.guard(rooms, guard(Area::Rooms)))
+            .merge(door.guard(limits, guard(Area::Limits)))
     }
 
     /// What `/readyz` tells of beside SQL and Redis. A log of events that is full makes nobody turn sales away.

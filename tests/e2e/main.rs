@@ -32,6 +32,7 @@ mod stock_changes;
 mod storm;
 mod streams;
 mod switches;
+mod tenants;
 mod tokens;
 mod waiting_room;
 mod whole_sale;

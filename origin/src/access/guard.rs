@@ -12,7 +12,9 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tracing::error;
 
+use super::pace::Pass;
 use super::scope::{Area, Level, Scope};
+use super::tenancy::{self, TenantRules};
 use super::trail::{Intent, TrailError, Verdict};
 use super::{Caller, Door, session};
 use crate::clock::now_ms;
@@ -29,6 +31,7 @@ pub struct Guard {
     behind: Routes,
     unnoted: Routes,
     narrow: &'static [(Level, &'static str)],
+    tenants: TenantRules,
 }
 
 impl Guard {
@@ -40,6 +43,7 @@ impl Guard {
             behind: &[],
             unnoted: &[],
             narrow: &[],
+            tenants: &[],
         }
     }
 
@@ -72,6 +76,13 @@ impl Guard {
         self
     }
 
+    /// What its routes are to tenants' keys. What is not named is the platform's.
+    #[must_use]
+    pub fn tenants(mut self, rules: TenantRules) -> Self {
+        self.tenants = rules;
+        self
+    }
+
     fn need(&self, method: &Method, route: &str) -> Scope {
         let is_question = *method == Method::POST && self.questions.contains(&route);
         let is_read = is_question || [Method::GET, Method::HEAD].contains(method);
@@ -92,14 +103,17 @@ impl Guard {
     }
 
     /// Why `caller` may not; `None`: it may.
-    fn refusal(&self, caller: &Caller, need: Scope, route: &str) -> Option<Cow<'static, str>> {
+    fn refusal(&self, caller: &Caller, need: Scope, route: &str) -> Option<Problem> {
         let name = &caller.0.name;
         if !caller.may(need) {
-            return Some(format!("this needs {need}, which the key {name:?} has not").into());
+            let detail = format!("this needs {need}, which the key {name:?} has not");
+            return Some(forbidden(detail));
         }
-        let is_open = !caller.is_narrow() || self.narrow.contains(&(need.level, route));
+        let is_open = !caller.has_filter() || self.narrow.contains(&(need.level, route));
         (!is_open).then(|| {
-            format!("the key {name:?} is about some domains or tags, and this is about all").into()
+            forbidden(format!(
+                "the key {name:?} is about some domains or tags, and this is about all"
+            ))
         })
     }
 }
@@ -155,6 +169,10 @@ async fn check(
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
+    let pass = match post.door.pass(&caller) {
+        Ok(pass) => pass,
+        Err(problem) => return problem.into_response(),
+    };
     request.extensions_mut().insert(caller.clone());
     let guard = post.guard;
     let need = guard.need(request.method(), route);
@@ -162,19 +180,40 @@ async fn check(
     if is_change && caller.0.session.is_some() && !session::is_from_page(request.headers()) {
         return not_from_page().into_response();
     }
-    let refusal = guard.refusal(&caller, need, route);
+    let refusal = match guard.refusal(&caller, need, route) {
+        None => tenancy::refusal(guard.tenants, &caller, &mut request, route).await,
+        refusal => refusal,
+    };
     let noting = guard.noting(request.method(), route, need.level);
     let intent = Asked::of(&request, route).by(&caller);
     let run = async {
         match refusal {
-            Some(detail) => forbidden(detail).into_response(),
+            Some(problem) => problem.into_response(),
             None => next.run(request).await,
         }
     };
-    post.door.noted(noting, intent, run).await
+    let response = post.door.noted(noting, intent, run).await;
+    match pass {
+        Some(pass) => pass.until_sent(response),
+        None => response,
+    }
 }
 
 impl Door {
+    /// Lets a request go on, if it is a tenant's by that tenant's pace. What is refused here is not noted: it could fill the trail.
+    fn pass(&self, caller: &Caller) -> Result<Option<Pass>, Problem> {
+        let Some(tenant) = caller.tenant() else {
+            return Ok(None);
+        };
+        let pass = self.access.0.paces.take(&tenant.name, &tenant.limits);
+        pass.map(Some).map_err(|wait_ms| {
+            let detail = format!("too many requests of the tenant {}", tenant.name);
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            Problem::new(status, "tenant_limit", "Too many", detail)
+                .retry_after(wait_ms.div_ceil(1_000))
+        })
+    }
+
     /// Does what `run` does, with an entry in the audit trail. What cannot be noted before is not done.
     pub(super) async fn note(
         &self,
@@ -233,6 +272,7 @@ impl Asked {
             at_ms: now_ms(),
             actor: caller.0.id.clone(),
             actor_name: caller.0.name.clone(),
+            tenant: caller.tenant().map(|tenant| tenant.name.to_string()),
             is_session: caller.0.session.is_some(),
             method: self.method,
             route: self.route,
@@ -259,7 +299,8 @@ fn unknown() -> Problem {
     Problem::new(status, "unauthorized", "Unauthorized", detail).challenge("Bearer")
 }
 
-fn forbidden(detail: Cow<'static, str>) -> Problem {
+/// 403: the key does not open this.
+pub(super) fn forbidden(detail: impl Into<Cow<'static, str>>) -> Problem {
     Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
 }
 

@@ -12,11 +12,13 @@ use tracing::{error, info, warn};
 
 use super::scope::{Area, Role, Scope, Scopes};
 use super::session::{SignInError, is_from_page, set_cookie};
-use super::store::{KEYS_MAX, StoredKey};
+use super::store::{Added, KEYS_MAX, StoredKey};
+use super::tenancy::{TenantRules, of_tenants};
 use super::trail::EntryView;
-use super::{Caller, Door, Guard, guard, key};
+use super::{Caller, Door, Guard, guard, key, over_limit, tenants};
 use crate::clock::now_ms;
 use crate::http::{JsonBody, PeerAddress, Problem, ReadQuery, page_len};
+use crate::tenants::TenantName;
 
 /// The longest name of a key, in characters.
 const NAME_LEN_MAX: usize = 80;
@@ -37,19 +39,22 @@ const PAGE_MAX: usize = 200;
 /// - `POST` and `GET /access/keys`; `GET` and `DELETE /access/keys/{id}`
 /// - `POST`, `GET` and `DELETE /access/session`
 /// - `GET /access/audit`
-pub fn routes(door: &Door) -> Router {
+/// - `GET /tenants`; `GET`, `PUT` and `DELETE /tenants/{id}`
+pub fn routes(door: &Door, rules: TenantRules) -> Router {
     let guarded = Router::new()
         .route("/access/keys", post(create).get(list))
         .route("/access/keys/{id}", get(one).delete(revoke))
         .route("/access/audit", get(audit))
-        .with_state(door.clone());
+        .with_state(door.clone())
+        .merge(tenants::routes(door));
     let open = Router::new()
         .route(
             "/access/session",
             post(sign_in).get(whoami).delete(sign_out),
         )
         .with_state(door.clone());
-    door.guard(guarded, Guard::of(Area::Access)).merge(open)
+    let guard = Guard::of(Area::Access).tenants(rules);
+    door.guard(guarded, guard).merge(open)
 }
 
 /// A key to be made.
@@ -66,6 +71,8 @@ struct NewKey {
     #[serde(default)]
     tags: Vec<String>,
     expires_at_ms: Option<u64>,
+    /// Whose it is to be; `None`: whose the caller's is.
+    tenant: Option<String>,
 }
 
 /// A key as operators see it.
@@ -82,6 +89,8 @@ struct KeyView {
     created_by: String,
     expires_at_ms: Option<u64>,
     revoked_at_ms: Option<u64>,
+    /// Whose it is; null: the platform's.
+    tenant: Option<TenantName>,
     /// Whether it opens anything now.
     good: bool,
 }
@@ -110,11 +119,24 @@ impl From<StoredKey> for KeyView {
             created_by: stored.created_by,
             expires_at_ms: stored.expires_at_ms,
             revoked_at_ms: stored.revoked_at_ms,
+            tenant: stored.tenant,
         }
     }
 }
 
 impl NewKey {
+    /// Whose it is: a tenant makes keys of its own alone.
+    fn holder(&self, caller: &Caller) -> Result<Option<TenantName>, Problem> {
+        let own = caller.tenant().map(|tenant| &tenant.name);
+        match (&self.tenant, own) {
+            (None, own) => Ok(own.cloned()),
+            (Some(name), Some(own)) if own.as_str() != name => Err(guard::forbidden(
+                "tenant: a tenant makes keys of its own alone",
+            )),
+            (Some(name), _) => TenantName::new(name).map(Some).ok_or_else(no_tenant),
+        }
+    }
+
     /// What it may do: by its role, or by its scopes.
     fn may(&self) -> Result<(Option<Role>, Scopes), Problem> {
         match (&self.role, &self.scopes) {
@@ -176,6 +198,13 @@ async fn create(
     let now_ms = now_ms();
     new.check(now_ms)?;
     let (role, scopes) = new.may()?;
+    let tenant = new.holder(&caller)?;
+    if tenant.is_some()
+        && let Some(other) = of_tenants(&scopes).lacks(&scopes)
+    {
+        let detail = format!("scopes: {other}: a tenant has only sales, rooms, links and access");
+        return Err(invalid(detail));
+    }
     let id = key::new_id().map_err(no_random)?;
     let shown = key::new_key(&id).map_err(no_random)?;
     let stored = StoredKey {
@@ -190,15 +219,21 @@ async fn create(
         created_by: caller.0.id.clone(),
         expires_at_ms: new.expires_at_ms,
         revoked_at_ms: None,
+        tenant,
     };
     if let Some(lacking) = caller.0.scopes.lacks(&stored.may()) {
         let detail = format!("{lacking}: nobody gives what they have not");
         let status = StatusCode::FORBIDDEN;
         return Err(Problem::new(status, "forbidden", "Forbidden", detail));
     }
-    if !door.access.0.store.add_key(&stored).await? {
-        let detail = format!("there are {KEYS_MAX} keys already");
-        return Err(Problem::conflict("too_many_keys", "Too many keys", detail));
+    match door.access.0.store.add_key(&stored).await? {
+        Added::Made => {}
+        Added::TooMany => {
+            let detail = format!("there are {KEYS_MAX} keys already");
+            return Err(Problem::conflict("too_many_keys", "Too many keys", detail));
+        }
+        Added::Over(over) => return Err(over_limit(over)),
+        Added::NoTenant => return Err(no_tenant()),
     }
     info!(key = stored.id, by = caller.0.id, "key made");
     let location = [(header::LOCATION, format!("/access/keys/{}", stored.id))];
@@ -207,24 +242,64 @@ async fn create(
     Ok((StatusCode::CREATED, location, Json(made)))
 }
 
-/// `GET /access/keys`: all, the newest first.
-async fn list(State(door): State<Door>) -> Result<Json<Value>, Problem> {
-    let keys = door.access.0.store.keys().await?;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeysQuery {
+    tenant: Option<String>,
+}
+
+/// `GET /access/keys`: those of the platform, or of a tenant, the newest first.
+async fn list(
+    State(door): State<Door>,
+    caller: Caller,
+    ReadQuery(query): ReadQuery<KeysQuery>,
+) -> Result<Json<Value>, Problem> {
+    let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
+    let keys = door.access.0.store.keys(tenant).await?;
     let keys: Vec<KeyView> = keys.into_iter().map(Into::into).collect();
     Ok(Json(json!({ "keys": keys })))
 }
 
+/// Whose things are asked for: a tenant's key tells of its own alone.
+fn asked_tenant<'a>(
+    caller: &'a Caller,
+    asked: Option<&'a str>,
+) -> Result<Option<&'a str>, Problem> {
+    let own = caller.tenant().map(|tenant| tenant.name.as_str());
+    let asked = asked.filter(|asked| !asked.is_empty());
+    match (own, asked) {
+        (Some(own), Some(asked)) if own != asked => Err(guard::forbidden(
+            "tenant: a tenant's key tells of its own alone",
+        )),
+        (own, asked) => Ok(own.or(asked)),
+    }
+}
+
+/// A key that the caller may know of.
+async fn found(door: &Door, caller: &Caller, id: &str) -> Result<StoredKey, Problem> {
+    let found = door.access.0.store.key(id).await?;
+    let own = caller.tenant().map(|tenant| &tenant.name);
+    let is_seen = |key: &StoredKey| own.is_none_or(|own| key.tenant.as_ref() == Some(own));
+    found.filter(is_seen).ok_or_else(unknown_key)
+}
+
 /// `GET /access/keys/{id}`.
-async fn one(State(door): State<Door>, Path(id): Path<String>) -> Result<Json<KeyView>, Problem> {
-    let key = door.access.0.store.key(&id).await?;
-    Ok(Json(key.ok_or_else(unknown_key)?.into()))
+async fn one(
+    State(door): State<Door>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<KeyView>, Problem> {
+    Ok(Json(found(&door, &caller, &id).await?.into()))
 }
 
 /// `DELETE /access/keys/{id}`: from now on it opens nothing, and its sessions have ended. Again changes nothing.
 async fn revoke(
     State(door): State<Door>,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<KeyView>, Problem> {
+    // Whose it is never changes.
+    found(&door, &caller, &id).await?;
     let revoked = door.access.0.store.revoke(&id, now_ms()).await;
     // Even if the answer was lost: it may be done.
     door.access.forget_known();
@@ -248,6 +323,8 @@ struct CallerView {
     scopes: Vec<String>,
     domains: Vec<String>,
     tags: Vec<String>,
+    /// Whose key it is; null: the platform's.
+    tenant: Option<TenantName>,
     /// Whether it is a session of the console.
     session: bool,
     expires_at_ms: Option<u64>,
@@ -263,6 +340,7 @@ impl From<Caller> for CallerView {
             scopes: who.scopes.words(),
             domains: who.domains,
             tags: who.tags,
+            tenant: who.tenant.map(|tenant| tenant.name.clone()),
             session: who.session.is_some(),
             expires_at_ms: who.expires_at_ms,
         }
@@ -360,20 +438,24 @@ async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Respon
 struct AuditQuery {
     after: Option<u64>,
     actor: Option<String>,
+    tenant: Option<String>,
     limit: Option<usize>,
 }
 
 /// `GET /access/audit`: the last first, page by page; `after` is the `next` of the page before.
 async fn audit(
     State(door): State<Door>,
+    caller: Caller,
     ReadQuery(query): ReadQuery<AuditQuery>,
 ) -> Result<Json<Value>, Problem> {
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
     let before = query.after.unwrap_or(u64::MAX);
     let actor = query.actor.as_deref().filter(|actor| !actor.is_empty());
+    let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
     // One more tells whether there is another page.
     let trail = &door.access.0.trail;
-    let mut entries = trail.before(before, actor, limit + 1).await?;
+    let entries = trail.before(before, tenant, actor, limit + 1);
+    let mut entries = entries.await?;
     let has_more = entries.len() > limit;
     entries.truncate(limit);
     let next = entries.last().filter(|_| has_more).map(EntryView::id);
@@ -386,6 +468,10 @@ fn invalid(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
 
 fn unknown_key() -> Problem {
     Problem::not_found("unknown_key", "Unknown key", "there is no such key")
+}
+
+fn no_tenant() -> Problem {
+    invalid("tenant: there is no such tenant")
 }
 
 fn wrong_key() -> Problem {

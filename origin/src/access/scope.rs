@@ -165,6 +165,12 @@ impl Scopes {
         other.0.difference(&self.0).next().copied()
     }
 
+    /// Those that are of one of these areas.
+    pub fn of_areas(&self, areas: &[Area]) -> Self {
+        let is_of = |scope: &&Scope| areas.contains(&scope.area);
+        Self(self.0.iter().filter(is_of).copied().collect())
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

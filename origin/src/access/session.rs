@@ -60,9 +60,11 @@ impl Door {
             return Ok(Some((Caller::bootstrap(), known)));
         }
         let stored = self.access.0.store.key(key_id).await?;
-        Ok(stored
-            .filter(|stored| stored.is_good(now_ms()))
-            .map(|stored| (Caller::of(&stored), stored.hash)))
+        let Some(stored) = stored.filter(|stored| stored.is_good(now_ms())) else {
+            return Ok(None);
+        };
+        let caller = self.access.caller_of(&stored).await?;
+        Ok(caller.map(|caller| (caller, stored.hash)))
     }
 
     /// Whose session the cookie of a request names. One that is used lives on.

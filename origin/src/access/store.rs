@@ -3,18 +3,34 @@
 use sqlx::Error;
 
 use super::scope::{Role, Scopes};
-use crate::sql::{Database, Row, SqlError, damaged, sql};
+use super::tenancy::of_tenants;
+use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
+use crate::tenants::{Over, TenantName, store as tenants};
 
-/// The most keys, revoked ones included.
+/// The most keys of the platform, revoked ones included.
 pub(super) const KEYS_MAX: u64 = 1_000;
+
+/// The most keys of a tenant that are kept although they open nothing any more: it makes new ones as it likes.
+const ENDED_MAX: u64 = 100;
 
 const INSERT_KEY: &str = "
     INSERT INTO access_keys
-        (id, name, hash, role, scopes, domains, tags, created_at_ms, created_by, expires_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const SELECT_KEYS: &str = "SELECT * FROM access_keys ORDER BY created_at_ms DESC, id";
+        (id, name, hash, role, scopes, domains, tags, created_at_ms, created_by, expires_at_ms, tenant)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const SELECT_KEYS: &str =
+    "SELECT * FROM access_keys WHERE tenant IS NULL ORDER BY created_at_ms DESC, id";
+const SELECT_KEYS_OF: &str =
+    "SELECT * FROM access_keys WHERE tenant = ? ORDER BY created_at_ms DESC, id";
 const SELECT_KEY: &str = "SELECT * FROM access_keys WHERE id = ?";
-const COUNT_KEYS: &str = "SELECT COUNT(*) AS n FROM access_keys";
+const COUNT_KEYS: &str = "SELECT COUNT(*) AS n FROM access_keys WHERE tenant IS NULL";
+const COUNT_GOOD_OF: &str = "
+    SELECT COUNT(*) AS n FROM access_keys
+    WHERE tenant = ? AND revoked_at_ms IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > ?)";
+const SELECT_ENDED_OF: &str = "
+    SELECT id FROM access_keys
+    WHERE tenant = ? AND (revoked_at_ms IS NOT NULL OR expires_at_ms <= ?)
+    ORDER BY created_at_ms DESC, id LIMIT ? OFFSET ?";
+const DELETE_KEY: &str = "DELETE FROM access_keys WHERE id = ?";
 const REVOKE_KEY: &str =
     "UPDATE access_keys SET revoked_at_ms = ? WHERE id = ? AND revoked_at_ms IS NULL";
 
@@ -40,6 +56,20 @@ pub(super) struct StoredKey {
     pub created_by: String,
     pub expires_at_ms: Option<u64>,
     pub revoked_at_ms: Option<u64>,
+    /// Whose it is; `None`: the platform's.
+    pub tenant: Option<TenantName>,
+}
+
+/// The answer to a new key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    Made,
+    /// There are as many as there may be.
+    TooMany,
+    /// The tenant has as many as it may have.
+    Over(Over),
+    /// There is no such tenant.
+    NoTenant,
 }
 
 impl StoredKey {
@@ -50,7 +80,11 @@ impl StoredKey {
 
     /// What it may do.
     pub(super) fn may(&self) -> Scopes {
-        self.role.map_or_else(|| self.scopes.clone(), Role::scopes)
+        let scopes = self.role.map_or_else(|| self.scopes.clone(), Role::scopes);
+        match self.tenant {
+            Some(_) => of_tenants(&scopes),
+            None => scopes,
+        }
     }
 }
 
@@ -75,27 +109,44 @@ impl AccessStore {
         Self { db }
     }
 
-    /// Keeps a new key; false: there are as many as there may be. Two at the same moment may both be the last one.
-    pub(super) async fn add_key(&self, key: &StoredKey) -> Result<bool, SqlError> {
-        let count = self.db.one(sql(COUNT_KEYS)).await?;
-        let count: u64 = count.map_or(Ok(0), |row| row.number("n"))?;
-        if count >= KEYS_MAX {
-            return Ok(false);
-        }
-        let (scopes, domains) = (key.scopes.words().join(" "), list(&key.domains)?);
-        let tags = list(&key.tags)?;
-        let insert = sql(INSERT_KEY).text(&key.id).text(&key.name);
-        let insert = insert.bytes(&key.hash).maybe_text(key.role.map(Role::word));
-        let insert = insert.text(&scopes).text(&domains).text(&tags);
-        let insert = insert.number(key.created_at_ms).text(&key.created_by);
-        self.db.execute(insert.maybe(key.expires_at_ms)).await?;
-        Ok(true)
+    /// Keeps a new key. Two of the platform's at the same moment may both be the last one; of a tenant's only one is.
+    pub(super) async fn add_key(&self, key: &StoredKey) -> Result<Added, SqlError> {
+        let add = async || {
+            let mut tx = self.db.begin().await?;
+            let refusal = match &key.tenant {
+                Some(tenant) => tenants_refusal(&mut tx, tenant, key.created_at_ms).await?,
+                None => {
+                    let count = tx.one(sql(COUNT_KEYS)).await?;
+                    let count: u64 = count.map_or(Ok(0), |row| row.number("n"))?;
+                    (count >= KEYS_MAX).then_some(Added::TooMany)
+                }
+            };
+            if let Some(refusal) = refusal {
+                tx.rollback().await?;
+                return Ok(refusal);
+            }
+            insert(&mut tx, key).await?;
+            tx.commit().await?;
+            Ok(Added::Made)
+        };
+        Ok(retried(add).await?)
     }
 
-    /// All keys, the newest first.
-    pub(super) async fn keys(&self) -> Result<Vec<StoredKey>, SqlError> {
-        let rows = self.db.all(sql(SELECT_KEYS)).await?;
+    /// All keys of a tenant, or of the platform, the newest first.
+    pub(super) async fn keys(&self, tenant: Option<&str>) -> Result<Vec<StoredKey>, SqlError> {
+        let select = match tenant {
+            Some(tenant) => sql(SELECT_KEYS_OF).text(tenant),
+            None => sql(SELECT_KEYS),
+        };
+        let rows = self.db.all(select).await?;
         Ok(rows.iter().map(key).collect::<Result<_, _>>()?)
+    }
+
+    /// How many keys of a tenant open something.
+    pub(super) async fn good_keys(&self, tenant: &str, now_ms: u64) -> Result<u64, SqlError> {
+        let count = sql(COUNT_GOOD_OF).text(tenant).number(now_ms);
+        let row = self.db.one(count).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("n"))?)
     }
 
     pub(super) async fn key(&self, id: &str) -> Result<Option<StoredKey>, SqlError> {
@@ -147,6 +198,43 @@ impl AccessStore {
     }
 }
 
+/// Why a tenant may have no more keys. Of those that open nothing any more only so many stay.
+async fn tenants_refusal(
+    tx: &mut Tx,
+    tenant: &TenantName,
+    now_ms: u64,
+) -> Result<Option<Added>, Error> {
+    let name = tenant.as_str();
+    let Some(limits) = tenants::locked(tx, name).await? else {
+        return Ok(Some(Added::NoTenant));
+    };
+    let good = tx.one(sql(COUNT_GOOD_OF).text(name).number(now_ms)).await?;
+    let good: u64 = good.map_or(Ok(0), |row| row.number("n"))?;
+    if let Some(over) = Over::check("keys", good + 1, limits.keys) {
+        return Ok(Some(Added::Over(over)));
+    }
+    let ended = sql(SELECT_ENDED_OF).text(name).number(now_ms);
+    let ended = tx.all(ended.number(ENDED_MAX).number(ENDED_MAX)).await?;
+    for row in &ended {
+        let id = row.text("id")?;
+        tx.execute(sql(DELETE_KEY).text(&id)).await?;
+    }
+    Ok(None)
+}
+
+async fn insert(tx: &mut Tx, key: &StoredKey) -> Result<(), Error> {
+    let (scopes, domains) = (key.scopes.words().join(" "), list(&key.domains)?);
+    let tags = list(&key.tags)?;
+    let insert = sql(INSERT_KEY).text(&key.id).text(&key.name);
+    let insert = insert.bytes(&key.hash).maybe_text(key.role.map(Role::word));
+    let insert = insert.text(&scopes).text(&domains).text(&tags);
+    let insert = insert.number(key.created_at_ms).text(&key.created_by);
+    let insert = insert.maybe(key.expires_at_ms);
+    tx.execute(insert.maybe_text(key.tenant.as_ref().map(TenantName::as_str)))
+        .await?;
+    Ok(())
+}
+
 fn list(words: &[String]) -> Result<String, Error> {
     serde_json::to_string(words).map_err(|error| Error::Encode(error.into()))
 }
@@ -159,6 +247,9 @@ fn key(row: &Row) -> Result<StoredKey, Error> {
     let role = row.maybe_text("role")?;
     let role = role.map(|word| Role::from_word(&word).ok_or_else(|| damaged("role", "is none")));
     // A scope of a later version does nothing here.
+    let tenant = row.maybe_text("tenant")?;
+    let tenant =
+        tenant.map(|name| TenantName::new(&name).ok_or_else(|| damaged("tenant", "is none")));
     let scopes = row.text("scopes")?;
     let scopes = scopes.split(' ').filter_map(|word| word.parse().ok());
     Ok(StoredKey {
@@ -173,6 +264,7 @@ fn key(row: &Row) -> Result<StoredKey, Error> {
         created_by: row.text("created_by")?,
         expires_at_ms: row.maybe("expires_at_ms")?,
         revoked_at_ms: row.maybe("revoked_at_ms")?,
+        tenant: tenant.transpose()?,
     })
 }
 

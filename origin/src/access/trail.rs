@@ -19,15 +19,15 @@ const PATH_LEN_MAX: usize = 512;
 const DELETED_AT_ONCE: u32 = 1_000;
 
 const INSERT: &str = "
-    INSERT INTO audit_trail (id, at_ms, actor, actor_name, is_session, method, route, path, source)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    INSERT INTO audit_trail (id, at_ms, actor, actor_name, is_session, method, route, path, source, tenant)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const INSERT_VERDICT: &str =
     "INSERT INTO audit_verdicts (id, at_ms, status, made) VALUES (?, ?, ?, ?)";
 
 macro_rules! select {
     ($of:literal) => {
         concat!(
-            "SELECT t.id, t.at_ms, t.actor, t.actor_name, t.is_session, t.method, t.route, t.path, t.source, ",
+            "SELECT t.id, t.at_ms, t.actor, t.actor_name, t.is_session, t.method, t.route, t.path, t.source, t.tenant, ",
             "v.at_ms AS ended_at_ms, v.status, v.made ",
             "FROM audit_trail t LEFT JOIN audit_verdicts v ON v.id = t.id ",
             "WHERE t.id < ?",
@@ -38,6 +38,8 @@ macro_rules! select {
 }
 const SELECT: &str = select!("");
 const SELECT_OF: &str = select!(" AND t.actor = ?");
+const SELECT_TENANTS: &str = select!(" AND t.tenant = ?");
+const SELECT_TENANTS_OF: &str = select!(" AND t.tenant = ? AND t.actor = ?");
 
 const OLDEST: &str = "SELECT id FROM audit_trail WHERE id < ? ORDER BY id LIMIT 1 OFFSET ?";
 const DELETE: &str = "DELETE FROM audit_trail WHERE id < ?";
@@ -49,6 +51,8 @@ pub(super) struct Intent {
     pub at_ms: u64,
     pub actor: String,
     pub actor_name: String,
+    /// Whose key it was; `None`: the platform's.
+    pub tenant: Option<String>,
     pub is_session: bool,
     pub method: String,
     pub route: String,
@@ -74,6 +78,8 @@ pub(super) struct EntryView {
     /// The id of the key, or `admin-token`.
     actor: String,
     actor_name: String,
+    /// Whose key it was; null: the platform's.
+    tenant: Option<String>,
     /// Whether it came from somebody who has signed in.
     session: bool,
     method: String,
@@ -152,16 +158,22 @@ impl Trail {
         Ok(())
     }
 
-    /// Entries before the one of this id, the last first; those of `actor` alone, if one is named.
+    /// Entries before the one of this id, the last first; those of a tenant's keys alone, and of `actor` alone, if one is named.
     pub(super) async fn before(
         &self,
         id: u64,
+        tenant: Option<&str>,
         actor: Option<&str>,
         limit: usize,
     ) -> Result<Vec<EntryView>, SqlError> {
-        let select = match actor {
-            Some(actor) => sql(SELECT_OF).number(id).text(actor),
-            None => sql(SELECT).number(id),
+        let select = match (tenant, actor) {
+            (None, None) => sql(SELECT).number(id),
+            (None, Some(actor)) => sql(SELECT_OF).number(id).text(actor),
+            (Some(tenant), None) => sql(SELECT_TENANTS).number(id).text(tenant),
+            (Some(tenant), Some(actor)) => {
+                let select = sql(SELECT_TENANTS_OF).number(id);
+                select.text(tenant).text(actor)
+            }
         };
         let rows = self.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(view).collect::<Result<_, _>>()?)
@@ -208,7 +220,8 @@ fn insert(id: u64, intent: &Intent) -> crate::sql::Statement<'_> {
     let insert = insert.text(&intent.actor).text(&intent.actor_name);
     let insert = insert.number(u8::from(intent.is_session));
     let insert = insert.text(&intent.method).text(cut(&intent.route));
-    insert.text(cut(&intent.path)).text(&intent.source)
+    let insert = insert.text(cut(&intent.path)).text(&intent.source);
+    insert.maybe_text(intent.tenant.as_deref())
 }
 
 fn insert_verdict(id: u64, verdict: &Verdict) -> crate::sql::Statement<'_> {
@@ -229,6 +242,7 @@ fn view(row: &Row) -> Result<EntryView, sqlx::Error> {
         at_ms: row.number("at_ms")?,
         actor: row.text("actor")?,
         actor_name: row.text("actor_name")?,
+        tenant: row.maybe_text("tenant")?,
         session: row.flag("is_session")?,
         method: row.text("method")?,
         route: row.text("route")?,

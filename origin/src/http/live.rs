@@ -1,8 +1,9 @@
 //! Server-sent events: an answer that goes on, with a message a second.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ const MESSAGES_MAX: u32 = 60;
 /// The most such answers at once: each reads SQL and Redis every second.
 const ANSWERS_MAX: usize = 32;
 
+/// The most of them that one tenant may have: the others see something, too.
+const TENANTS_ANSWERS_MAX: usize = 8;
+
 const EVENT_STREAM: &str = "text/event-stream";
 
 /// What answers that go on have in common: how many there are, and when all of them end.
@@ -33,13 +37,34 @@ const EVENT_STREAM: &str = "text/event-stream";
 pub struct Live {
     stop: CancellationToken,
     free: Arc<Semaphore>,
+    /// How many each tenant has.
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// A tenant's answer that goes on.
+struct Taken {
+    of: String,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.of);
+            }
+        }
+    }
 }
 
 impl Default for Live {
     fn default() -> Self {
         let stop = CancellationToken::new();
         let free = Arc::new(Semaphore::new(ANSWERS_MAX));
-        Self { stop, free }
+        let taken = Arc::default();
+        Self { stop, free, taken }
     }
 }
 
@@ -50,12 +75,27 @@ impl Live {
         self.stop.cancel();
     }
 
-    /// An answer of `read`, again every second.
+    /// One more answer for the tenant `of`; `None`: it has as many as it may have.
+    fn take(&self, of: &str) -> Option<Taken> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(of.to_owned()).or_default();
+        if *count >= TENANTS_ANSWERS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Taken {
+            of: of.to_owned(),
+            taken: Arc::clone(&self.taken),
+        })
+    }
+
+    /// An answer of `read`, again every second, for the tenant `of`, if the key is one's.
     ///
     /// # Errors
     /// When the client does not ask for it, when there are too many, and when the first `read` fails.
     pub(crate) async fn answer<T, F>(
         &self,
+        of: Option<&str>,
         headers: &HeaderMap,
         read: impl Fn() -> F + Send + 'static,
     ) -> Result<Response, Problem>
@@ -73,15 +113,18 @@ impl Live {
                 detail,
             ));
         }
+        let too_many =
+            || Problem::unavailable("too_many_streams", "too many look on; please try again");
+        let taken = of
+            .map(|of| self.take(of).ok_or_else(too_many))
+            .transpose()?;
         let place = self.free.clone().try_acquire_owned();
-        let place = place.map_err(|_| {
-            Problem::unavailable("too_many_streams", "too many look on; please try again")
-        })?;
+        let place = place.map_err(|_| too_many())?;
         let first = message(&read().await);
         let (sender, receiver) = mpsc::channel(1);
         let stop = self.stop.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _places = (place, taken);
             let send = send_all(first, sender, read);
             stop.run_until_cancelled(send).await;
         });

@@ -11,6 +11,7 @@
 //! | [`edit`] | changes and deletes links |
 //! | [`import`] | takes links over from exports of other shorteners, and of Weir |
 //! | [`cli`] | `weir-origin links`, which asks a running origin |
+//! | [`quota`] | how many links a tenant may have |
 //! | [`cold`] | answers gateways when Redis does not know a link |
 //! | [`domains`] | the domains, shared by all origins |
 //! | [`publish`] | has Redis follow edits, and tells gateways of domains |
@@ -47,6 +48,7 @@ pub mod metrics;
 pub mod numbers;
 pub mod publish;
 pub mod qr;
+pub mod quota;
 pub mod records;
 pub mod report;
 pub mod request;
@@ -83,6 +85,7 @@ use log::{LinkLog, LogError, drain};
 use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
 use publish::Publisher;
+use quota::Quota;
 use records::LinkRecords;
 use state::States;
 use store::{LinkStore, StoredDomains};
@@ -125,6 +128,7 @@ struct Parts {
     finder: Finder,
     editor: Editor,
     importer: Importer,
+    quota: Quota,
     states: States,
     cold: ColdLinks,
     publisher: Publisher,
@@ -247,6 +251,11 @@ impl Links {
         &self.0.importer
     }
 
+    /// How many links tenants may have.
+    pub fn quota(&self) -> &Quota {
+        &self.0.quota
+    }
+
     /// Tells how links stand.
     pub fn states(&self) -> &States {
         &self.0.states
@@ -339,11 +348,13 @@ impl Parts {
             domains: domains.clone(),
             clock: clock.clone(),
         };
+        let quota = Quota::new(store.clone());
         let importer = Importer {
             creator: creator.clone(),
             finder: finder.clone(),
             store: store.clone(),
             domains: domains.clone(),
+            quota: quota.clone(),
             clock: clock.clone(),
         };
         let cold = ColdLinks {
@@ -375,6 +386,7 @@ impl Parts {
             finder,
             editor,
             importer,
+            quota,
             states,
             cold,
             publisher,

@@ -171,12 +171,23 @@ impl Cursor {
         chunk: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
         let to_ms = wanted.to_ms.unwrap_or(u64::MAX);
+        // A page ends where it has looked, and that must not be another's link.
+        let domains = wanted.narrow_key.as_ref().and_then(Caller::domains);
         match self {
             Self::Age(after) | Self::Unclicked(after) => {
-                let tag = wanted.tag.as_deref();
-                store.list_before(tag, to_ms, after.as_ref(), chunk).await
+                let (tag, after) = (wanted.tag.as_deref(), after.as_ref());
+                match domains {
+                    Some(domains) => {
+                        let list = store.list_within(&domains, tag, to_ms, after, chunk);
+                        list.await
+                    }
+                    None => store.list_before(tag, to_ms, after, chunk).await,
+                }
             }
-            Self::Clicks(after) => store.list_by_clicks(after.as_ref(), chunk).await,
+            Self::Clicks(after) => {
+                let (domains, after) = (domains.as_deref(), after.as_ref());
+                store.list_by_clicks(domains, after, chunk).await
+            }
         }
     }
 

@@ -11,6 +11,8 @@ use weir_room::{Mode, NUMBER_MAX, RoomName, Setting};
 use weir_scripts::room_look::Look;
 
 use super::Rooms;
+use super::store::SetError;
+use crate::access::{Caller, over_limit};
 use crate::clock::now_ms;
 use crate::http::{Fault, JsonBody, Problem};
 use crate::redis::CallError;
@@ -98,9 +100,9 @@ pub fn admin(rooms: Rooms) -> Router {
         .with_state(rooms)
 }
 
-async fn list(State(rooms): State<Rooms>) -> Result<Json<RoomList>, Problem> {
+async fn list(State(rooms): State<Rooms>, caller: Caller) -> Result<Json<RoomList>, Problem> {
     let mut views = Vec::new();
-    for (room, setting) in rooms.store().all().await? {
+    for (room, setting) in rooms.store().all(&caller.names()).await? {
         let look = rooms.look(&room).await.map_err(no_redis)?;
         views.push(rooms.view(&room, Some(setting), look));
     }
@@ -128,7 +130,8 @@ async fn set(
 ) -> Result<Json<RoomView>, Problem> {
     let room = name(&room)?;
     let setting = new.checked()?;
-    let setting = rooms.store().set(&room, &setting, now_ms()).await?;
+    let set = rooms.store().set(&room, &setting, now_ms()).await;
+    let setting = set.map_err(not_set)?;
     // If Redis is away now, the next round puts it there.
     if let Err(error) = rooms.publish(&room, &setting).await {
         warn!(%error, room = room.as_str(), "a setting is not in Redis yet");
@@ -215,6 +218,13 @@ fn name(text: &str) -> Result<RoomName, Problem> {
         let detail = "room: must be 1 to 48 of a-z, 0-9 and -";
         Problem::unprocessable("invalid_room", "Invalid", detail)
     })
+}
+
+fn not_set(failure: SetError) -> Problem {
+    match failure {
+        SetError::Sql(error) => error.into(),
+        SetError::Over(over) => over_limit(over),
+    }
 }
 
 fn no_redis(error: CallError) -> Problem {

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::Rooms;
 use crate::background::Rounds;
 use crate::clock::now_ms;
+use crate::tenants::NameRange;
 
 /// Between two rounds.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -25,7 +26,7 @@ impl Rooms {
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn publish_all(&self) -> anyhow::Result<()> {
-        for (room, setting) in self.store().all().await? {
+        for (room, setting) in self.store().all(&NameRange::default()).await? {
             self.publish(&room, &setting).await?;
             if let Some(look) = self.look(&room).await? {
                 self.note_entries(&room, look.entered, now_ms());

@@ -15,6 +15,7 @@ use super::catalogue::ended_after_ms;
 use super::new_sale::Window;
 use super::store::{SaleStore, StoredSale};
 use crate::sql::SqlError;
+use crate::tenants::TenantName;
 
 /// For how long an answer of SQL is shown.
 const FRESH_FOR: Duration = Duration::from_secs(1);
@@ -96,18 +97,22 @@ impl Listing {
     }
 
     /// At most `limit` sales, those that start first first, behind the one that starts at `after.0` and has the name `after.1`;
-    /// and whether there are more.
+    /// and whether there are more; those of one tenant, if one is named.
     ///
     /// # Errors
     /// When SQL does not answer, and has not for a while.
     pub async fn page(
         &self,
+        tenant: Option<&TenantName>,
         after: Option<(u64, &SaleId)>,
         limit: usize,
         now_ms: u64,
     ) -> Result<(Vec<ListedSale>, bool), SqlError> {
         let seen = self.seen().await?;
-        let is_shown = |stored: &&StoredSale| after.is_none_or(|after| after < place_of(stored));
+        let is_shown = |stored: &&StoredSale| {
+            after.is_none_or(|after| after < place_of(stored))
+                && tenant.is_none_or(|tenant| tenant.owns(stored.sale.id.as_str()))
+        };
         let mut shown = seen.sales.iter().filter(is_shown);
         let page = shown.by_ref().take(limit);
         let page = page.map(|stored| ListedSale::new(stored, seen.switch, now_ms));

@@ -34,6 +34,19 @@ macro_rules! in_many {
 }
 pub(crate) use in_many;
 
+/// The same, with something behind the list.
+macro_rules! in_many_then {
+    ($before:expr, $after:expr) => {
+        concat!(
+            $before,
+            " IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ",
+            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            $after
+        )
+    };
+}
+pub(crate) use in_many_then;
+
 /// Some values for it, at most [`MANY`]: the last one fills the places that are left.
 pub(crate) fn filled<T: Copy>(values: &[T]) -> impl Iterator<Item = T> {
     let last = values.last().into_iter().cycle();

@@ -7,7 +7,7 @@ const DOMAINS: [&str; 7] = [
 ];
 
 /// Where domains meet. Nothing else may name these.
-const START_UP: [&str; 9] = [
+const START_UP: [&str; 10] = [
     "config",
     "doctor",
     "init",
@@ -16,11 +16,12 @@ const START_UP: [&str; 9] = [
     "origin",
     "run",
     "shard_proxy",
+    "tenant_rules",
     "views",
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 14] = [
+const SHARED: [&str; 15] = [
     "access",
     "background",
     "clock",
@@ -33,6 +34,7 @@ const SHARED: [&str; 14] = [
     "redis",
     "secret",
     "sql",
+    "tenants",
     "traces",
     "unavailable",
 ];

@@ -54,6 +54,7 @@ mod silent_cluster;
 mod stock_changes;
 mod store;
 mod switches;
+mod tenants;
 mod traces;
 mod user_list;
 mod warm;

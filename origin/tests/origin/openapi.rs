@@ -68,6 +68,7 @@ fn every_route_is_documented() {
     let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
     let routes = [
         include_str!("../../src/access/http.rs"),
+        include_str!("../../src/access/tenants.rs"),
         include_str!("../../src/events/http/mod.rs"),
         include_str!("../../src/fitment/http/mod.rs"),
         include_str!("../../src/history/http/mod.rs"),

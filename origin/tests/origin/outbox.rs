@@ -23,6 +23,7 @@ use weir_origin::metrics::Metrics;
 use weir_origin::sales::metrics::SaleMetrics;
 use weir_origin::sales::outbox::{OrderWebhook, Outbox, OutboxTimes};
 use weir_origin::sales::store::{Sent, SinkName};
+use weir_origin::tenants::NameRange;
 
 use crate::support::World;
 
@@ -149,7 +150,13 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 async fn until_nothing_waits(world: &World) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let store = world.origin.sales().store();
-    while store.backlog(SinkName::Webhook).await.unwrap().orders > 0 {
+    while store
+        .backlog(SinkName::Webhook, &NameRange::default())
+        .await
+        .unwrap()
+        .orders
+        > 0
+    {
         assert!(Instant::now() < deadline, "something still waits");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -354,7 +361,13 @@ async fn what_was_told_is_pruned_and_its_numbers_go_on() {
         let _outbox = outbox(&world, address, times());
         until("it is told", || receiver.sequences(&order) == [1]).await;
         let deadline = Instant::now() + Duration::from_secs(20);
-        while store.backlog(SinkName::Webhook).await.unwrap().orders > 1 {
+        while store
+            .backlog(SinkName::Webhook, &NameRange::default())
+            .await
+            .unwrap()
+            .orders
+            > 1
+        {
             assert!(Instant::now() < deadline);
         }
     }

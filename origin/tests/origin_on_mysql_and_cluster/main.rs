@@ -55,6 +55,8 @@ mod stock_changes;
 mod support;
 #[path = "../origin/switches.rs"]
 mod switches;
+#[path = "../origin/tenants/mod.rs"]
+mod tenants;
 #[path = "../origin/user_list.rs"]
 mod user_list;
 #[path = "../origin/warm.rs"]

@@ -145,3 +145,38 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     assert!(!browser.page_text().await?.contains("autumn"));
     desk.browser.check()
 }
+
+/// What is all's is not on its pages, and what is another's neither.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
+    let desk = Desk::open(|_, _| Ok(())).await?;
+    let tenant = json!({ "title": "Acme" });
+    desk.api(Method::PUT, "/tenants/acme", &tenant).await?;
+    let new = json!({ "name": "Ada", "role": "operator", "tenant": "acme" });
+    let made = desk.api(Method::POST, "/access/keys", &new).await?;
+    let key = made.json()?["key"].as_str().context("no key")?.to_owned();
+    for id in ["acme--tee", "other"] {
+        let sale = weir_stack::sale::sale_json(id, 5, 1)?;
+        let made = desk.api(Method::POST, "/sales", &sale).await?;
+        ensure!(made.status == 201, "{}", made.text());
+    }
+    let browser = &desk.browser;
+    browser.open(&desk.console("#/sales")).await?;
+    desk.enter(&key).await?;
+    browser.wait_for_text("#sales", "acme--tee").await?;
+    browser
+        .wait_for_text("body", "Ada (acme, operator)")
+        .await?;
+    assert_eq!(desk.count("#sales tbody tr").await?, json!(1));
+    assert_eq!(desk.count("#global").await?, json!(0));
+    assert_eq!(desk.count("[href='#/limits']").await?, json!(0));
+    browser.open(&desk.console("#/sales/new")).await?;
+    browser.wait_for_text("h1", "New sale").await?;
+    let id = browser
+        .run("return document.querySelector('[name=id]').value", &[])
+        .await?;
+    assert_eq!(id, json!("acme--"));
+    browser.open(&desk.console("#/sales/id/acme--tee")).await?;
+    browser.wait_for_text("#standing", "Not warm").await?;
+    desk.nothing_to_complain(&[]).await
+}

@@ -96,7 +96,8 @@ function bar() {
     return el("a", { href: place, "aria-current": isHere ? "page" : null }, text);
   };
   replace(views, VIEWS.filter(([, , scope]) => may(scope)).map(link));
-  name.textContent = who.role ? `${who.name} (${who.role})` : who.name;
+  const whose = [who.tenant, who.role].filter(Boolean).join(", ");
+  name.textContent = whose ? `${who.name} (${whose})` : who.name;
   signOut.hidden = views.hidden = name.hidden = false;
 }
 

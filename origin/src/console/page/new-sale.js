@@ -18,11 +18,12 @@ function isWhole(text, min, max) {
 }
 
 /** The controls of the form, by the member that each one sets. */
-function controls() {
+function controls(tenant) {
   const hour = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
   return {
     title: el("input", { name: "title", autocomplete: "off" }),
-    id: el("input", { name: "id", autocomplete: "off", spellcheck: "false" }),
+    // All names of a tenant begin so.
+    id: el("input", { name: "id", autocomplete: "off", spellcheck: "false", value: tenant ? `${tenant}--` : null }),
     total: whole("total", "", TOTAL_MAX),
     shards: whole("shards", 8, SHARDS_MAX),
     user_cap: whole("user_cap", 1, USER_CAP_MAX),
@@ -71,8 +72,8 @@ function body(of) {
   };
 }
 
-export function newSale() {
-  const of = controls();
+export function newSale(desk) {
+  const of = controls(desk.who.tenant);
   const said = el("div", { id: "said" });
   const submit = el("button", { type: "submit", class: "primary" }, "Make the sale");
   const within = field("Minutes to pay", of.pay_within);

@@ -10,6 +10,7 @@ use tracing::warn;
 use weir_link::domain::Domain;
 
 use super::links::if_match;
+use super::within::Within;
 use crate::http::{JsonBody, Problem};
 use crate::links::Links;
 use crate::links::domains::ChangeError;
@@ -29,9 +30,11 @@ pub(super) struct AllDomains {
     domains: Vec<Domain>,
 }
 
-/// `GET /link-domains`: all, the default first.
-pub(super) async fn list(links: Links) -> Response {
-    with_all(&links.domains())
+/// `GET /link-domains`: all that the key is about, the default first.
+pub(super) async fn list(links: Links, within: Within) -> Response {
+    with_all(&links.domains(), |domain| {
+        within.has_domain(domain.id.as_str())
+    })
 }
 
 /// `PUT /link-domains`: these in place of all, as from a file.
@@ -55,13 +58,19 @@ pub(super) async fn replace_all(
     let changed = links.shared_domains().change(version, replace).await;
     let stored = changed.map_err(not_changed)?;
     publish(&links).await;
-    Ok(with_all(&stored))
+    Ok(with_all(&stored, |_| true))
 }
 
 /// `GET /link-domains/{id}`.
-pub(super) async fn get(links: Links, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn get(
+    links: Links,
+    within: Within,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     let stored = links.domains();
-    let domain = stored.domains.by_id(&id).ok_or_else(unknown)?;
+    let domain = stored.domains.by_id(&id);
+    let domain = domain.filter(|_| within.has_domain(&id));
+    let domain = domain.ok_or_else(unknown)?;
     Ok(with_etag(&stored, Json(domain)))
 }
 
@@ -121,8 +130,8 @@ async fn publish(links: &Links) {
     }
 }
 
-fn with_all(stored: &StoredDomains) -> Response {
-    let domains: Vec<&Domain> = stored.domains.iter().collect();
+fn with_all(stored: &StoredDomains, is_shown: impl Fn(&&Domain) -> bool) -> Response {
+    let domains: Vec<&Domain> = stored.domains.iter().filter(is_shown).collect();
     let all = json!({ "version": stored.version, "domains": domains });
     with_etag(stored, Json(all))
 }

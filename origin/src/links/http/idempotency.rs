@@ -13,6 +13,7 @@ use tracing::warn;
 use super::links::Made;
 use crate::http::Problem;
 use crate::links::records::LinkRecords;
+use crate::tenants::TenantName;
 
 const HEADER: &str = "idempotency-key";
 
@@ -52,15 +53,19 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     ))
 }
 
-/// The answer to a request with `key`: that of `make`, or that of the first request.
+/// The answer to a request of a tenant, or of the platform, with `key`: that of `make`, or that of the first request.
 pub(super) async fn once(
     records: &LinkRecords,
+    tenant: Option<&TenantName>,
     key: &[u8],
     body: &[u8],
     make: impl Future<Output = Result<Made, Problem>>,
 ) -> Result<Response, Problem> {
+    // No key has a byte 0: none of one tenant's is another's, or the platform's.
+    let whose = tenant.map_or_else(String::new, |tenant| format!("{tenant}\0"));
     let mut hash = [0; 16];
-    hash.copy_from_slice(&digest(&SHA256, key).as_ref()[..16]);
+    let whole = digest(&SHA256, &[whose.as_bytes(), key].concat());
+    hash.copy_from_slice(&whole.as_ref()[..16]);
     let body_hash = digest(&SHA256, body);
     let held = records
         .idempotency(hash, body_hash.as_ref(), UNDER_WAY_MS)

@@ -39,7 +39,7 @@ pub(super) async fn import(
 ) -> Result<Json<Report>, Problem> {
     let file = body.map_err(|rejection| unread(&rejection))?;
     if let Some(id) = &query.domain
-        && links.domains().domains.by_id(id).is_none()
+        && (links.domains().domains.by_id(id).is_none() || !within.has_domain(id))
     {
         return Err(Problem::invalid_query(
             "domain: is none of the configured ones",
@@ -56,6 +56,7 @@ pub(super) async fn import(
         tag: query.tag,
         first_line: query.first_line.unwrap_or(least).max(least),
         is_dry_run: query.dry_run,
+        tenant: within.tenant().cloned(),
         narrow_key: within.narrow_key(),
     };
     let imported = links.importer().import(&order, &file).await;

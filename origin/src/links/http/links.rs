@@ -81,7 +81,8 @@ pub(super) async fn create(
         return Ok(made(&links, &within, &body).await?.into_response());
     };
     let make = made(&links, &within, &body);
-    idempotency::once(links.records(), key, &body, make).await
+    let tenant = within.tenant().map(|tenant| &tenant.name);
+    idempotency::once(links.records(), tenant, key, &body, make).await
 }
 
 /// What was made, as it is answered, now and to whoever asks with the same key.
@@ -111,6 +112,7 @@ async fn made(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Probl
     let request: LinkRequest = read_json_of(body, "NewLink")?;
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
+    within.take(links, 1).await?;
     let made = links.creator().create(request).await;
     let link = made.map_err(not_made)?;
     Ok(Made {
@@ -140,7 +142,10 @@ async fn made_all(links: &Links, within: &Within, body: &[u8]) -> Result<Made, P
     };
     let requests: Vec<Result<LinkRequest, Problem>> = all.iter().map(read).collect();
     let sound = requests.iter().filter_map(|request| request.as_ref().ok());
-    let made = links.creator().create_all(sound.cloned().collect()).await;
+    let sound: Vec<LinkRequest> = sound.cloned().collect();
+    // All or none: which ones there is room for would be by chance.
+    within.take(links, sound.len() as u64).await?;
+    let made = links.creator().create_all(sound).await;
     let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
         true => StatusCode::CREATED,
         false => StatusCode::MULTI_STATUS,

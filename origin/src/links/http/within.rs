@@ -1,13 +1,16 @@
 //! What a narrow key is about: links of some domains, or with some tags.
 
+use axum::RequestPartsExt;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
-use crate::access::Caller;
+use crate::access::{Caller, over_limit};
 use crate::http::Problem;
+use crate::links::Links;
 use crate::links::request::{EditRequest, LinkRequest};
 use crate::links::store::StoredLink;
+use crate::tenants::Tenant;
 
 /// Who asks. A request that came by no key is about nothing.
 pub(super) struct Within(Caller);
@@ -16,9 +19,7 @@ impl<S: Sync> FromRequestParts<S> for Within {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let caller = parts.extensions.get::<Caller>().cloned();
-        let caller = caller.ok_or_else(|| not_within("nobody has said who asks"))?;
-        Ok(Self(caller))
+        parts.extract::<Caller>().await.map(Self)
     }
 }
 
@@ -31,6 +32,27 @@ impl Within {
     /// The key that asks, if it is only about some links.
     pub(super) fn narrow_key(self) -> Option<Caller> {
         Some(self.0).filter(Caller::is_narrow)
+    }
+
+    /// The tenant that asks, if one does.
+    pub(super) fn tenant(&self) -> Option<&Tenant> {
+        self.0.tenant()
+    }
+
+    /// Lets the tenant that asks, if one does, make so many links.
+    pub(super) async fn take(&self, links: &Links, count: u64) -> Result<(), Problem> {
+        let Some(tenant) = self.tenant() else {
+            return Ok(());
+        };
+        match links.quota().take(tenant, count).await? {
+            Some(over) => Err(over_limit(over)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a domain may be known.
+    pub(super) fn has_domain(&self, id: &str) -> bool {
+        self.0.may_domain(id)
     }
 
     /// Whether a link may be seen.

@@ -19,10 +19,12 @@ use super::create::{CreateError, Creator};
 use super::domains::SharedDomains;
 use super::find::{FindError, Finder};
 use super::numbers::Clock;
+use super::quota::Quota;
 use super::request::{Draft, LinkRequest, Name, TAGS_MAX};
 use super::store::{LinkStore, StoredLink};
 use crate::access::Caller;
 use crate::sql::SqlError;
+use crate::tenants::Tenant;
 use format::Format;
 use rows::{Row, Rows};
 
@@ -41,6 +43,8 @@ pub struct Order {
     pub first_line: u64,
     /// Whether it only says what would be.
     pub is_dry_run: bool,
+    /// The tenant that asks, which may have only so many links.
+    pub tenant: Option<Tenant>,
     /// Who asks, if they may only make some links.
     pub narrow_key: Option<Caller>,
 }
@@ -126,6 +130,7 @@ pub struct Importer {
     pub(super) finder: Finder,
     pub(super) store: LinkStore,
     pub(super) domains: SharedDomains,
+    pub(super) quota: Quota,
     pub(super) clock: Clock,
 }
 
@@ -193,6 +198,11 @@ impl Importer {
         }
         if order.is_dry_run {
             return Ok(Outcome::Made);
+        }
+        if let Some(tenant) = &order.tenant
+            && let Some(over) = self.quota.take(tenant, 1).await?
+        {
+            return Ok(Outcome::Refused("tenant_limit", over.to_string()));
         }
         self.make(order, draft, code, &id, now_ms).await
     }

@@ -7,7 +7,7 @@ use weir_link::code::{Code, DomainId, LinkId};
 use weir_link::record::Link;
 
 use super::{Action, ClicksPlace, LinkStore, Past, Place, StoredLink};
-use crate::sql::{Row, SqlError, damaged, sql};
+use crate::sql::{MANY, Row, SqlError, Statement, damaged, filled, in_many_then, sql};
 
 /// Codes that one statement looks for.
 const CODES: usize = 100;
@@ -50,6 +50,45 @@ const LIST_BY_CLICKS: &str = "
         AND l.deleted_at_ms IS NULL
     ORDER BY c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?";
 
+/// The same within some domains: as the primary key has them, so that a page costs what is in these, and not what is in all.
+const LIST_WITHIN: &str = in_many_then!(
+    "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM links l
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE (+l.created_at_ms < ? OR (+l.created_at_ms = ? AND (l.domain < ? OR (l.domain = ? AND l.code < ?))))
+        AND l.deleted_at_ms IS NULL AND l.domain",
+    " ORDER BY +l.created_at_ms DESC, l.domain DESC, l.code DESC LIMIT ?"
+);
+
+const LIST_TAGGED_WITHIN: &str = in_many_then!(
+    "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM link_tags t JOIN links l ON l.domain = t.domain AND l.code = t.code
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE t.tag = ? AND (t.created_at_ms < ?
+        OR (t.created_at_ms = ? AND (t.domain < ? OR (t.domain = ? AND t.code < ?))))
+        AND l.deleted_at_ms IS NULL AND t.domain",
+    " ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?"
+);
+
+const LIST_BY_CLICKS_WITHIN: &str = in_many_then!(
+    "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        c.clicks
+    FROM link_totals c JOIN links l ON l.domain = c.domain AND l.code = c.code
+    WHERE (+c.clicks < ? OR (+c.clicks = ? AND (c.domain < ? OR (c.domain = ? AND c.code < ?))))
+        AND l.deleted_at_ms IS NULL AND c.domain",
+    " ORDER BY +c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?"
+);
+
+const COUNT_WITHIN: &str = in_many_then!(
+    "SELECT COUNT(*) AS n FROM (SELECT 1 AS one FROM links WHERE deleted_at_ms IS NULL AND domain",
+    " LIMIT ?) AS some_links"
+);
+
 const HISTORY: &str = "
     SELECT action, record, tags, at_ms FROM link_history
     WHERE domain = ? AND code = ? ORDER BY version";
@@ -89,29 +128,43 @@ impl LinkStore {
         after: Option<&Place>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
-        let before_ms = after.map_or(before_ms, |place| place.created_at_ms.min(before_ms));
-        let (domain, code) = after.map_or(("", ""), |place| {
-            (place.id.domain.as_str(), place.id.code.as_str())
-        });
+        let (before_ms, domain, code) = begin(before_ms, after);
         let select = match tag {
             Some(tag) => sql(LIST_TAGGED).text(tag),
             None => sql(LIST),
         };
         let select = select.number(before_ms).number(before_ms);
         let select = select.text(domain).text(domain).text(code).number(limit);
-        Ok(self
-            .db
-            .all(select)
-            .await?
-            .iter()
-            .map(stored)
-            .collect::<Result<_, _>>()?)
+        self.listed(select).await
+    }
+
+    /// The same of links under these domains, at most [`MANY`] of them.
+    pub async fn list_within(
+        &self,
+        domains: &[&str],
+        tag: Option<&str>,
+        before_ms: u64,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        if domains.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (before_ms, domain, code) = begin(before_ms, after);
+        let select = match tag {
+            Some(tag) => sql(LIST_TAGGED_WITHIN).text(tag),
+            None => sql(LIST_WITHIN),
+        };
+        let select = select.number(before_ms).number(before_ms);
+        let select = select.text(domain).text(domain).text(code);
+        self.listed(within(select, domains).number(limit)).await
     }
 
     /// At most `limit` links that are not deleted and were clicked, those that were clicked most first: those that come
-    /// after `after`.
+    /// after `after`, and those under these domains alone, if any are named, at most [`MANY`] of them.
     pub async fn list_by_clicks(
         &self,
+        domains: Option<&[&str]>,
         after: Option<&ClicksPlace>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
@@ -119,10 +172,31 @@ impl LinkStore {
         let (domain, code) = after.map_or(("", ""), |place| {
             (place.id.domain.as_str(), place.id.code.as_str())
         });
-        let select = sql(LIST_BY_CLICKS).number(clicks).number(clicks);
-        let select = select.text(domain).text(domain).text(code).number(limit);
+        let statement = match domains {
+            Some([]) => return Ok(Vec::new()),
+            Some(_) => LIST_BY_CLICKS_WITHIN,
+            None => LIST_BY_CLICKS,
+        };
+        let select = sql(statement).number(clicks).number(clicks);
+        let select = select.text(domain).text(domain).text(code);
+        let select = within(select, domains.unwrap_or_default());
+        self.listed(select.number(limit)).await
+    }
+
+    async fn listed(&self, select: Statement<'_>) -> Result<Vec<StoredLink>, SqlError> {
         let rows = self.db.all(select).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// How many links there are under these domains, at most [`MANY`] of them, that are not deleted; with more than `max`, more
+    /// than `max`.
+    pub async fn count_within(&self, domains: &[&str], max: u64) -> Result<u64, SqlError> {
+        if domains.is_empty() {
+            return Ok(0);
+        }
+        let count = within(sql(COUNT_WITHIN), domains).number(max.saturating_add(1));
+        let row = self.db.one(count).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("n"))?)
     }
 
     /// What was done to a link, the first first. Empty if it was never edited.
@@ -156,6 +230,23 @@ impl LinkStore {
             }
         }
         Ok(false)
+    }
+}
+
+/// Where a list begins: behind a time, a domain and a code.
+fn begin(before_ms: u64, after: Option<&Place>) -> (u64, &str, &str) {
+    after.map_or((before_ms, "", ""), |place| {
+        let before_ms = place.created_at_ms.min(before_ms);
+        (before_ms, place.id.domain.as_str(), place.id.code.as_str())
+    })
+}
+
+/// The same statement with these domains, if there are any.
+fn within<'a>(select: Statement<'a>, domains: &[&'a str]) -> Statement<'a> {
+    let some = domains.get(..MANY).unwrap_or(domains);
+    match some {
+        [] => select,
+        some => filled(some).fold(select, Statement::text),
     }
 }
 
@@ -197,4 +288,26 @@ fn past(row: &Row) -> Result<Past, Error> {
         tags: tags(row)?,
         at_ms: row.number("at_ms")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::plan::plan;
+
+    /// What lies in other domains costs nothing, and whoever may not know of it cannot be slowed down by it.
+    #[tokio::test]
+    async fn a_page_within_domains_looks_at_these_alone() {
+        for (statement, step) in [
+            (LIST_WITHIN, "SEARCH l USING PRIMARY KEY (domain=?"),
+            (
+                LIST_BY_CLICKS_WITHIN,
+                "SEARCH c USING PRIMARY KEY (domain=?",
+            ),
+            (COUNT_WITHIN, "SEARCH links USING PRIMARY KEY (domain=?"),
+        ] {
+            let steps = plan(statement).await;
+            assert!(steps.iter().any(|one| one.starts_with(step)), "{steps:?}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use weir_base::id::{SaleId, UserId};
 use super::orders::OrderView;
 use super::payments::PaymentView;
 use super::user_orders::{conflict, ended};
+use crate::access::Caller;
 use crate::clock::now_ms;
 use crate::http::{JsonBody, Problem, ReadQuery};
 use crate::sales::Sales;
@@ -85,7 +86,7 @@ enum SortWord {
 }
 
 impl Search {
-    fn filter(&self) -> Result<OrderFilter, Problem> {
+    fn filter(&self, caller: &Caller) -> Result<OrderFilter, Problem> {
         let sale = self.sale.as_ref().map(SaleId::new).transpose();
         let sale = sale.map_err(|error| Problem::invalid_query(format!("sale: {error}")))?;
         let user = self.user.as_ref().map(UserId::new).transpose();
@@ -103,6 +104,7 @@ impl Search {
             status: self.status.as_deref().map(read_status).transpose()?,
             from_ms: self.from_ms,
             until_ms: self.until_ms.unwrap_or(u64::MAX),
+            sales: caller.names(),
             sorting: match self.sort {
                 SortWord::Newest => Sorting::Newest,
                 SortWord::Oldest => Sorting::Oldest,
@@ -132,9 +134,10 @@ fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
 /// `GET /orders`: a page of a sale's or a user's orders.
 pub(super) async fn list(
     State(sales): State<Sales>,
+    caller: Caller,
     ReadQuery(search): ReadQuery<Search>,
 ) -> Result<Json<Value>, Problem> {
-    let filter = search.filter()?;
+    let filter = search.filter(&caller)?;
     let limit = search.limit.unwrap_or(LIMIT_DEFAULT);
     if !(1..=LIMIT_MAX).contains(&limit) {
         let detail = format!("limit: must be 1 to {LIMIT_MAX}");
@@ -152,6 +155,7 @@ pub(super) async fn list(
 /// `GET /orders.csv`: all that a list would show, as a table.
 pub(super) async fn csv(
     State(sales): State<Sales>,
+    caller: Caller,
     ReadQuery(search): ReadQuery<Search>,
 ) -> Result<Response, Problem> {
     if search.limit.is_some() || search.after.is_some() {
@@ -162,7 +166,7 @@ pub(super) async fn csv(
         (CONTENT_TYPE, "text/csv; charset=utf-8; header=present"),
         (CONTENT_DISPOSITION, "attachment; filename=\"orders.csv\""),
     ];
-    let table = export(sales.store.clone(), search.filter()?);
+    let table = export(sales.store.clone(), search.filter(&caller)?);
     Ok((headers, Body::new(table)).into_response())
 }
 
@@ -257,6 +261,7 @@ pub(super) struct Actions {
 /// `POST /order-actions`: cancels or refunds orders, one after another; a verdict for each, in their order.
 pub(super) async fn act(
     State(sales): State<Sales>,
+    caller: Caller,
     JsonBody(actions): JsonBody<Actions>,
 ) -> Result<Json<Value>, Problem> {
     let Actions { action, orders } = actions;
@@ -270,8 +275,13 @@ pub(super) async fn act(
     }
     let mut verdicts = Vec::with_capacity(orders.len());
     for order in orders {
-        let verdict = desk::act(&sales.orders, action, order.clone()).await;
-        let verdict = verdict.unwrap_or_else(|error| not_known(&order, &error));
+        let verdict = match caller.may_name(&order) {
+            true => {
+                let verdict = desk::act(&sales.orders, action, order.clone()).await;
+                verdict.unwrap_or_else(|error| not_known(&order, &error))
+            }
+            false => Verdict::UnknownOrder,
+        };
         verdicts.push(json!({ "order": order, "verdict": verdict }));
     }
     info!(
@@ -315,11 +325,15 @@ impl From<Waiting> for WaitingView {
 }
 
 /// `GET /order-deliveries`: what waits for each receiver, and the orders that have waited longest.
-pub(super) async fn deliveries(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
+pub(super) async fn deliveries(
+    State(sales): State<Sales>,
+    caller: Caller,
+) -> Result<Json<Value>, Problem> {
+    let orders = caller.names();
     let mut receivers = serde_json::Map::new();
     for name in SinkName::ALL {
-        let backlog = sales.store.backlog(name).await?;
-        let waiting = sales.store.waiting(name, LIST_LEN_MAX).await?;
+        let backlog = sales.store.backlog(name, &orders).await?;
+        let waiting = sales.store.waiting(name, &orders, LIST_LEN_MAX).await?;
         let waiting: Vec<WaitingView> = waiting.into_iter().map(Into::into).collect();
         let view = json!({
             "orders": backlog.orders, "oldest_since_ms": backlog.oldest_ms, "waiting": waiting,
@@ -330,10 +344,14 @@ pub(super) async fn deliveries(State(sales): State<Sales>) -> Result<Json<Value>
 }
 
 /// `POST /order-deliveries/retry`: what waits for another try has its turn now.
-pub(super) async fn retry(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
-    let mut orders = 0;
-    for name in SinkName::ALL {
-        orders += sales.store.retry_deliveries(name, now_ms()).await?;
+pub(super) async fn retry(
+    State(sales): State<Sales>,
+    caller: Caller,
+) -> Result<Json<Value>, Problem> {
+    let (names, mut orders) = (caller.names(), 0);
+    for sink in SinkName::ALL {
+        let retried = sales.store.retry_deliveries(sink, &names, now_ms());
+        orders += retried.await?;
     }
     Ok(Json(json!({ "orders": orders })))
 }

@@ -11,6 +11,7 @@ use crate::clock::now_ms;
 use crate::http::{Problem, ReadQuery, page_len};
 use crate::sales::Sales;
 use crate::sales::listing::ListedSale;
+use crate::tenants::TenantName;
 
 /// The sales of a page, unless the query says so, and at most.
 const LIMIT_DEFAULT: usize = 100;
@@ -27,6 +28,8 @@ pub(super) struct Page {
     /// `next` of an earlier page.
     after: Option<String>,
     limit: Option<usize>,
+    /// Whose sales; `None`: everybody's.
+    tenant: Option<String>,
 }
 
 /// A page of sales.
@@ -47,7 +50,10 @@ pub(super) async fn list(
     let after = after.as_ref().map(|(starts_at_ms, id)| (*starts_at_ms, id));
     let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let now_ms = now_ms();
-    let (list, has_more) = sales.listing.page(after, limit, now_ms).await?;
+    let tenant = page.tenant.as_deref().map(tenant).transpose()?;
+    let tenant = tenant.as_ref();
+    let shown = sales.listing.page(tenant, after, limit, now_ms).await?;
+    let (list, has_more) = shown;
     let next = list.last().filter(|_| has_more);
     let next = next.map(|last| format!("{}.{}", last.starts_at_ms, last.id));
     let page = PageView {
@@ -56,6 +62,11 @@ pub(super) async fn list(
         now_ms,
     };
     Ok(([(CACHE_CONTROL, CACHED)], Json(page)))
+}
+
+fn tenant(name: &str) -> Result<TenantName, Problem> {
+    let detail = "tenant: must be 1 to 20 of a-z, 0-9 and single - inside";
+    TenantName::new(name).ok_or_else(|| Problem::invalid_query(detail))
 }
 
 /// Where a page begins: `<starts_at_ms>.<id>` of the last sale of the page before it.

@@ -12,6 +12,7 @@ use weir_base::headers;
 
 use super::orders::only;
 use super::user_orders::{SignedUser, conflict, ended, unknown_order};
+use crate::access::Caller;
 use crate::clock::now_ms;
 use crate::http::{Problem, ReadQuery, page_len, read_json_of};
 use crate::sales::Sales;
@@ -176,6 +177,7 @@ pub(super) struct ListQuery {
 /// `GET /payments?state=refund_due`: those that have been in this state for longest come first, page by page.
 pub(super) async fn list(
     State(sales): State<Sales>,
+    caller: Caller,
     ReadQuery(query): ReadQuery<ListQuery>,
 ) -> Result<Json<Value>, Problem> {
     let words = PaymentState::ALL.map(PaymentState::word).join(", ");
@@ -186,9 +188,8 @@ pub(super) async fn list(
     let after = query.after.as_deref().map(place).transpose()?;
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
-    let found = sales
-        .store
-        .payments_in(state, after.unwrap_or((0, "")), limit + 1);
+    let (orders, after) = (caller.names(), after.unwrap_or((0, "")));
+    let found = sales.store.payments_in(state, &orders, after, limit + 1);
     let mut payments = found.await?;
     let has_more = payments.len() > limit;
     payments.truncate(limit);

@@ -11,6 +11,7 @@ use weir_base::id::SaleId;
 
 use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
+use crate::access::{Caller, over_limit};
 use crate::clock::now_ms;
 use crate::http::{JsonBody, Live, Problem, ReadQuery, page_len};
 use crate::sales::Sales;
@@ -18,6 +19,7 @@ use crate::sales::books::{Books, BooksView};
 use crate::sales::catalogue::PublishError;
 use crate::sales::new_sale::NewSale;
 use crate::sales::status::{SaleStatus, SaleSummary};
+use crate::sales::store::CreateError;
 use crate::sales::warm::WarmError;
 
 /// The most sales on one page.
@@ -38,10 +40,17 @@ type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
 /// `POST /sales`: makes a sale. Gateways do not know of it before it is warmed.
 pub(super) async fn create(
     State(sales): State<Sales>,
+    caller: Caller,
     JsonBody(sale): JsonBody<NewSale>,
 ) -> Result<Created, Problem> {
     sale.check().map_err(|error| invalid_sale(&error))?;
-    if !sales.store.create_sale(&sale, now_ms()).await? {
+    caller.check_new_name("id", sale.id.as_str())?;
+    let made = sales.store.create_sale(&sale, now_ms()).await;
+    let made = made.map_err(|failure| match failure {
+        CreateError::Sql(error) => error.into(),
+        CreateError::Over(over) => over_limit(over),
+    })?;
+    if !made {
         let detail = "there is a sale of this id already";
         return Err(Problem::conflict("duplicate_sale", "Duplicate", detail));
     }
@@ -54,13 +63,15 @@ pub(super) async fn create(
 /// `GET /sales`: those that end last first, page by page, without what Redis holds of them.
 pub(super) async fn list(
     State(sales): State<Sales>,
+    caller: Caller,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<Value>, Problem> {
     let after = page.after.as_deref().map(place).transpose()?;
     let after = after.as_ref().map(|(ends_at_ms, id)| (*ends_at_ms, id));
     let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
-    let mut stored = sales.store.sales(after, limit + 1).await?;
+    let names = caller.names();
+    let mut stored = sales.store.sales_of(&names, after, limit + 1).await?;
     let has_more = stored.len() > limit;
     stored.truncate(limit);
     let next = stored.last().filter(|_| has_more);
@@ -186,12 +197,14 @@ impl LiveView {
 pub(super) async fn live(
     State(sales): State<Sales>,
     Extension(live): Extension<Live>,
+    caller: Caller,
     SalePath(id): SalePath,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     stored(&sales, &id).await?;
     let read = move || LiveView::read(sales.clone(), id.clone());
-    live.answer(&headers, read).await
+    let of = caller.tenant().map(|tenant| tenant.name.as_str());
+    live.answer(of, &headers, read).await
 }
 
 fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {

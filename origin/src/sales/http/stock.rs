@@ -156,6 +156,7 @@ fn refused(refusal: ChangeRefusal) -> Problem {
         ChangeRefusal::Archived => "sale_archived",
         ChangeRefusal::UnderWay => "change_under_way",
         ChangeRefusal::TooMany => "too_many_units",
+        ChangeRefusal::Over(_) => "tenant_limit",
     };
     let problem = Problem::conflict(code, "Not changed", refusal.to_string());
     match refusal {

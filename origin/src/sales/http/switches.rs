@@ -235,6 +235,7 @@ fn not_edited(refusal: EditRefusal) -> Problem {
         EditRefusal::Started => "sale_started",
         EditRefusal::Warmed => "sale_warmed",
         EditRefusal::Drawing => "sale_drawing",
+        EditRefusal::Over(_) => "tenant_limit",
     };
     Problem::conflict(code, "Not changed", refusal.to_string())
 }

@@ -14,6 +14,7 @@ use crate::clock::now_ms;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::store::{Leased, SaleStore, Sent, SinkName};
 use crate::sql::SqlError;
+use crate::tenants::NameRange;
 
 /// Orders that are sent at the same time. While a receiver is away, one is enough to notice that it is back.
 const AT_ONCE: usize = 16;
@@ -235,7 +236,8 @@ impl Outbox {
     }
 
     async fn measure(&self) -> Result<(), SqlError> {
-        let backlog = self.store.backlog(self.name).await?;
+        let all = NameRange::default();
+        let backlog = self.store.backlog(self.name, &all).await?;
         let now_ms = now_ms();
         self.metrics.backlog(self.name, backlog, now_ms);
         let before_ms = now_ms.saturating_sub(ms(self.times.retention));

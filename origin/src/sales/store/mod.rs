@@ -17,7 +17,9 @@
 //! | `payments` | orders paid, cancelled or expired |
 //! | `provider` | payments at a provider: started, decided, refunded |
 //! | `reservations` | who has reserved, who is blocked |
+//! | `tenants` | what of it is a tenant's |
 //! | `user_list` | who is blocked in every sale, and whom no risk check blocks |
+//! | `warming` | which sales are to be warmed, and which are |
 
 mod archive;
 mod attempts;
@@ -36,7 +38,9 @@ mod reservations;
 mod sales;
 mod search;
 mod stock_changes;
+mod tenants;
 mod user_list;
+mod warming;
 
 pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
@@ -48,6 +52,7 @@ pub use outbox::{Backlog, Leased, Sent, Waiting};
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
+pub use tenants::{TENANTS_SALES, TENANTS_UNITS};
 pub use user_list::{ListEntry, ListedUser, Said, Standing};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
@@ -56,7 +61,8 @@ use weir_sale::sale::{Sale, SaleState};
 
 use super::new_sale::{Payment, Window};
 use super::payload::Payload;
-use crate::sql::Database;
+use crate::sql::{Database, SqlError};
+use crate::tenants::Over;
 
 /// Sales and orders in SQL. Cloning it is cheap.
 ///
@@ -445,6 +451,17 @@ pub enum TakenBack {
     Closed,
 }
 
+/// A sale was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// SQL did not answer, or answered with an error.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    /// Its tenant would have more than it may.
+    #[error(transparent)]
+    Over(#[from] Over),
+}
+
 /// The answer to a changed sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updated {
@@ -485,6 +502,9 @@ pub enum EditRefusal {
     /// Who has entered a draw relies on what was told of it.
     #[error("reservations for the draw have opened: neither they nor the draw can change")]
     Drawing,
+    /// Its tenant would have more units than it may.
+    #[error(transparent)]
+    Over(#[from] Over),
 }
 
 /// A user who has reserved and whom nobody has judged yet.

@@ -8,7 +8,8 @@ use sqlx::Error;
 
 use super::order_change::{ChangeKind, NewChange, OrderChange, SinkName, Sinks};
 use super::{SaleStore, StoredOrder, payloads};
-use crate::sql::{Row, SqlError, Tx, damaged, retried, sql};
+use crate::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
+use crate::tenants::NameRange;
 
 /// The changes that are pruned in one transaction: orders wait no longer than for them.
 const PRUNE_TOGETHER: usize = 100;
@@ -67,14 +68,17 @@ const RELEASE: &str = "
     UPDATE order_deliveries SET holder = 0, due_at_ms = ? WHERE sink = ? AND holder = ?";
 
 const RETRY_NOW: &str = "
-    UPDATE order_deliveries SET due_at_ms = ? WHERE sink = ? AND holder = 0 AND due_at_ms > ?";
+    UPDATE order_deliveries SET due_at_ms = ? WHERE sink = ? AND holder = 0 AND due_at_ms > ?
+        AND (? = '' OR (order_id >= ? AND order_id < ?))";
 
 const MEASURE: &str = "
-    SELECT COUNT(*) AS waiting, MIN(since_ms) AS oldest_ms FROM order_deliveries WHERE sink = ?";
+    SELECT COUNT(*) AS waiting, MIN(since_ms) AS oldest_ms FROM order_deliveries
+    WHERE sink = ? AND (? = '' OR (order_id >= ? AND order_id < ?))";
 
 const SELECT_WAITING: &str = "
     SELECT order_id, sink, next_seq, last_seq, since_ms, due_at_ms, tries, last_error
-    FROM order_deliveries WHERE sink = ? ORDER BY since_ms, order_id LIMIT ?";
+    FROM order_deliveries WHERE sink = ? AND (? = '' OR (order_id >= ? AND order_id < ?))
+    ORDER BY since_ms, order_id LIMIT ?";
 
 const SELECT_PRUNABLE: &str = "
     SELECT order_id, seq FROM order_changes
@@ -218,19 +222,23 @@ impl SaleStore {
     }
 
     /// Makes it everybody's turn who waits for another try; tells how many.
-    pub async fn retry_deliveries(&self, sink: SinkName, now_ms: u64) -> Result<u64, SqlError> {
+    pub async fn retry_deliveries(
+        &self,
+        sink: SinkName,
+        orders: &NameRange,
+        now_ms: u64,
+    ) -> Result<u64, SqlError> {
         let retry = || {
-            sql(RETRY_NOW)
-                .number(now_ms)
-                .text(sink.word())
-                .number(now_ms)
+            let retry = sql(RETRY_NOW).number(now_ms).text(sink.word());
+            of_orders(retry.number(now_ms), orders)
         };
         Ok(retried(|| self.db.execute(retry())).await?)
     }
 
-    /// How much waits for a receiver.
-    pub async fn backlog(&self, sink: SinkName) -> Result<Backlog, SqlError> {
-        let row = self.db.one(sql(MEASURE).text(sink.word())).await?;
+    /// How much of orders of these names waits for a receiver.
+    pub async fn backlog(&self, sink: SinkName, orders: &NameRange) -> Result<Backlog, SqlError> {
+        let measure = of_orders(sql(MEASURE).text(sink.word()), orders);
+        let row = self.db.one(measure).await?;
         let Some(row) = row else {
             return Ok(Backlog::default());
         };
@@ -240,10 +248,15 @@ impl SaleStore {
         })
     }
 
-    /// At most `limit` orders that wait for a receiver, those that have waited longest first.
-    pub async fn waiting(&self, sink: SinkName, limit: usize) -> Result<Vec<Waiting>, SqlError> {
-        let select = sql(SELECT_WAITING).text(sink.word()).number(limit);
-        let rows = self.db.all(select).await?;
+    /// At most `limit` orders of these names that wait for a receiver, those that have waited longest first.
+    pub async fn waiting(
+        &self,
+        sink: SinkName,
+        orders: &NameRange,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, SqlError> {
+        let select = of_orders(sql(SELECT_WAITING).text(sink.word()), orders);
+        let rows = self.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(waiting).collect::<Result<_, _>>()?)
     }
 
@@ -265,6 +278,11 @@ impl SaleStore {
         retried(once).await?;
         Ok(rows.len() == PRUNE_TOGETHER)
     }
+}
+
+fn of_orders<'a>(statement: Statement<'a>, orders: &'a NameRange) -> Statement<'a> {
+    let (from, to) = (orders.first(), orders.end());
+    statement.text(from).text(from).text(to)
 }
 
 /// Writes the first change of an order that is made in this transaction.

@@ -8,6 +8,7 @@ use super::outbox;
 use super::payments::pay_in;
 use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
 use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
+use crate::tenants::NameRange;
 
 const SELECT_PAYMENT: &str = "SELECT * FROM payments WHERE id = ?";
 
@@ -17,6 +18,7 @@ const SELECT_OF_ORDER: &str = "
 const SELECT_IN_STATE: &str = "
     SELECT * FROM payments
     WHERE state = ? AND (COALESCE(decided_at_ms, 0) > ? OR (COALESCE(decided_at_ms, 0) = ? AND id > ?))
+        AND (? = '' OR (order_id >= ? AND order_id < ?))
     ORDER BY decided_at_ms, id LIMIT ?";
 
 const INSERT_PAYMENT: &str = "
@@ -172,18 +174,20 @@ impl SaleStore {
         Ok(rows.last().map(stored).transpose()?)
     }
 
-    /// At most `limit` payments in this state, those first that have been in it for longest, behind the one of this
+    /// At most `limit` payments of orders of these names in this state, those first that have been in it for longest, behind the one of this
     /// [`StoredPayment::decided_at_ms`] and this name.
     pub async fn payments_in(
         &self,
         state: PaymentState,
+        orders: &NameRange,
         after: (u64, &str),
         limit: usize,
     ) -> Result<Vec<StoredPayment>, SqlError> {
         let (at_ms, id) = after;
         let select = sql(SELECT_IN_STATE).text(state.word());
-        let select = select.number(at_ms).number(at_ms).text(id).number(limit);
-        let rows = self.db.all(select).await?;
+        let select = select.number(at_ms).number(at_ms).text(id);
+        let select = select.text(orders.first()).text(orders.first());
+        let rows = self.db.all(select.text(orders.end()).number(limit)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 

@@ -8,11 +8,12 @@ use weir_sale::claim::Ticket;
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
-    Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes,
+    Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
+    SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes, tenants,
 };
 use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
+use crate::tenants::{Over, held_by};
 
 const INSERT_SALE: &str = "
     INSERT INTO sales
@@ -72,20 +73,6 @@ const SELECT_RUNNING: &str = "
     ORDER BY starts_at_ms, id
     LIMIT ?";
 
-const SELECT_DUE: &str = "
-    SELECT id FROM sales
-    WHERE warmed_at_ms IS NULL AND warm_before_ms IS NOT NULL
-        AND starts_at_ms - warm_before_ms <= ? AND ends_at_ms > ?
-    ORDER BY starts_at_ms, id";
-
-const SELECT_COLD: &str = "
-    SELECT id FROM sales
-    WHERE warmed_at_ms IS NULL AND starts_at_ms <= ? AND ends_at_ms > ?
-    ORDER BY starts_at_ms, id";
-
-const MARK_WARMED: &str = "
-    UPDATE sales SET warmed_at_ms = ? WHERE id = ? AND warmed_at_ms IS NULL";
-
 const SET_STATE: &str = "
     UPDATE sales SET state = ?, skip_risk = ?, skip_reservation = ?, static_page = ?
     WHERE id = ?";
@@ -120,8 +107,9 @@ const INSERT_SETTING: &str = "INSERT INTO settings (value, name) VALUES (?, ?)";
 
 impl SaleStore {
     /// Makes a sale, open, with all its units remaining. False if there is one of that id.
-    pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, SqlError> {
-        Ok(retried(|| create_once(&self.db, new, now_ms)).await?)
+    pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, CreateError> {
+        let made = retried(|| create_once(&self.db, new, now_ms)).await;
+        Ok(made.map_err(SqlError::from)??)
     }
 
     /// Changes the sale of that id, before it starts, to what `sale` says; its state stays.
@@ -311,33 +299,6 @@ impl SaleStore {
         let sale = |row: &Row| Ok((stored(row)?, row.number("version")?));
         rows.iter().map(sale).collect()
     }
-
-    /// The sales that are to be warmed by now, have not been, and have not ended.
-    pub async fn due_to_warm(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
-        let select = sql(SELECT_DUE).number(now_ms).number(now_ms);
-        let rows = self.db.all(select).await?;
-        Ok(rows
-            .iter()
-            .map(|row| sale_id(row, "id"))
-            .collect::<Result<_, _>>()?)
-    }
-
-    /// The sales that have begun, have not ended, and were never warmed: gateways do not know them.
-    pub async fn cold(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
-        let select = sql(SELECT_COLD).number(now_ms).number(now_ms);
-        let rows = self.db.all(select).await?;
-        Ok(rows
-            .iter()
-            .map(|row| sale_id(row, "id"))
-            .collect::<Result<_, _>>()?)
-    }
-
-    /// Notes that a sale's stock is on Redis, unless that is noted already.
-    pub async fn mark_warmed(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
-        let mark = || sql(MARK_WARMED).number(now_ms).text(id.as_str());
-        retried(|| self.db.execute(mark())).await?;
-        Ok(())
-    }
 }
 
 impl SaleTotals {
@@ -403,31 +364,45 @@ async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
     Ok(version)
 }
 
-async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<bool, Error> {
+async fn create_once(
+    db: &Database,
+    new: &NewSale,
+    now_ms: u64,
+) -> Result<Result<bool, Over>, Error> {
     let mut tx = db.begin().await?;
+    let tenant = held_by(&mut tx, new.id.as_str()).await?;
     let challenge = challenge_text(new.challenge);
     let insert = with_fields(sql(INSERT_SALE), new, challenge.as_deref())
         .text(SaleState::Open.word())
         .number(now_ms);
     if !tx.insert(insert).await? {
         tx.rollback().await?;
-        return Ok(false);
+        return Ok(Ok(false));
+    }
+    if let Some(over) = tenants::over(&mut tx, tenant.as_ref(), &new.id, new.total, true).await? {
+        tx.rollback().await?;
+        return Ok(Err(over));
     }
     let stock = sql(INSERT_STOCK).text(new.id.as_str()).number(new.total);
     tx.execute(stock).await?;
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
-    Ok(true)
+    Ok(Ok(true))
 }
 
 async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Updated, Error> {
     let mut tx = db.begin().await?;
+    let tenant = held_by(&mut tx, new.id.as_str()).await?;
     let Some(old) = select_one(&mut tx, &new.id).await? else {
         return Ok(Updated::Unknown);
     };
     if let Some(refusal) = refusal(&mut tx, &old, new, now_ms).await? {
         return Ok(Updated::Refused(refusal));
+    }
+    let tenant = tenant.as_ref().filter(|_| new.total > old.total);
+    if let Some(over) = tenants::over(&mut tx, tenant, &new.id, new.total, false).await? {
+        return Ok(Updated::Refused(over.into()));
     }
     let challenge = challenge_text(new.challenge);
     let update = with_fields(sql(UPDATE_SALE), new, challenge.as_deref());
@@ -536,7 +511,7 @@ async fn has_outcomes(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
     Ok(row.is_some())
 }
 
-fn stored(row: &Row) -> Result<StoredSale, Error> {
+pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
     let total = row.number("total")?;
     let remaining = row.number("remaining")?;
     let reservation = window(row)?;

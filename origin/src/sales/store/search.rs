@@ -6,6 +6,7 @@ use weir_base::id::{SaleId, UserId};
 use super::{OrderStatus, SaleStore, StoredOrder, StoredPayment, orders, provider};
 use crate::sales::payload::Payload;
 use crate::sql::{MANY, Row, SqlError, filled, in_many, sql};
+use crate::tenants::NameRange;
 
 /// One table's part of a page. The columns are those of both tables, in one order.
 macro_rules! part {
@@ -17,6 +18,7 @@ macro_rules! part {
             $by,
             " = ? AND (? = '' OR sale_id = ?) AND (? = '' OR user_id = ?)",
             " AND (? = '' OR status = ?) AND created_at_ms >= ? AND created_at_ms < ?",
+            " AND (? = '' OR (sale_id >= ? AND sale_id < ?))",
             " AND (created_at_ms ",
             $compare,
             " ? OR (created_at_ms = ? AND id ",
@@ -89,6 +91,8 @@ pub struct OrderFilter {
     pub from_ms: u64,
     /// And before this one.
     pub until_ms: u64,
+    /// Those of sales of these names.
+    pub sales: NameRange,
     /// In which order.
     pub sorting: Sorting,
 }
@@ -176,6 +180,9 @@ impl SaleStore {
                 .text(status)
                 .number(filter.from_ms)
                 .number(filter.until_ms)
+                .text(filter.sales.first())
+                .text(filter.sales.first())
+                .text(filter.sales.end())
                 .number(cursor_ms)
                 .number(cursor_ms)
                 .text(cursor_id)

@@ -6,9 +6,10 @@ use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
 
 use super::sales::{sale_id, select_one};
-use super::{SaleStore, StoredSale};
+use super::{SaleStore, StoredSale, tenants};
 use crate::sales::new_sale::TOTAL_MAX;
 use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
+use crate::tenants::{Limits, NameRange, Over, held_by};
 
 // Takes the row's lock, so that changes of one sale take turns.
 const LOCK_SALE: &str = "UPDATE sales SET total = total WHERE id = ?";
@@ -101,6 +102,9 @@ pub enum ChangeRefusal {
     /// It would have more units than a sale may have.
     #[error("the sale would have more than {TOTAL_MAX} units")]
     TooMany,
+    /// Its tenant would have more units than it may.
+    #[error(transparent)]
+    Over(#[from] Over),
 }
 
 impl StoredChange {
@@ -192,6 +196,7 @@ impl SaleStore {
 async fn begin_once(db: &Database, asked: &StoredChange) -> Result<ChangeBegun, Error> {
     let mut tx = db.begin().await?;
     let id = asked.sale.as_str();
+    let tenant = held_by(&mut tx, id).await?;
     tx.execute(sql(LOCK_SALE).text(id)).await?;
     let known = sql(SELECT_BY_KEY).text(id).text(&asked.key);
     if let Some(known) = tx.one(known).await? {
@@ -200,7 +205,7 @@ async fn begin_once(db: &Database, asked: &StoredChange) -> Result<ChangeBegun, 
     let Some(stored) = select_one(&mut tx, &asked.sale).await? else {
         return Ok(ChangeBegun::Refused(ChangeRefusal::UnknownSale));
     };
-    if let Some(refusal) = refusal(&mut tx, &stored, asked).await? {
+    if let Some(refusal) = refusal(&mut tx, &stored, asked, tenant.as_ref()).await? {
         return Ok(ChangeBegun::Refused(refusal));
     }
     let last = tx.one(sql(SELECT_LAST).text(id)).await?;
@@ -222,6 +227,7 @@ async fn refusal(
     tx: &mut Tx,
     stored: &StoredSale,
     asked: &StoredChange,
+    tenant: Option<&(NameRange, Limits)>,
 ) -> Result<Option<ChangeRefusal>, Error> {
     let total = stored.total.saturating_add_signed(asked.wanted.max(0));
     let refusal = match stored {
@@ -230,6 +236,10 @@ async fn refusal(
         _ if stored.sale.ends_at_ms <= asked.asked_at_ms => ChangeRefusal::Ended,
         _ if total > TOTAL_MAX => ChangeRefusal::TooMany,
         _ if open_of(tx, &asked.sale).await?.is_some() => ChangeRefusal::UnderWay,
+        _ if asked.wanted > 0 => {
+            let over = tenants::over(tx, tenant, &asked.sale, total, false).await?;
+            return Ok(over.map(ChangeRefusal::from));
+        }
         _ => return Ok(None),
     };
     Ok(Some(refusal))

@@ -26,7 +26,7 @@ async function maker() {
     spellcheck: "false",
   });
   const { domains } = await api.domains();
-  const domain = select(domains.map(({ id, hosts }) => [id, `${id} (${hosts[0]})`]), domains[0].id, { name: "domain" });
+  const domain = select(domains.map(({ id, hosts }) => [id, `${id} (${hosts[0]})`]), domains[0]?.id, { name: "domain" });
   const [target, ...others] = linkParts();
   const said = el("div", {});
   const button = el("button", { class: "primary", type: "submit" }, "Shorten");

@@ -1,0 +1,130 @@
+//! What a tenant's key opens: each admin route has a rule, and one without is the platform's alone.
+
+use axum::RequestExt;
+use axum::extract::{RawPathParams, Request};
+use axum::http::Method;
+
+use super::Caller;
+use super::scope::{Area, Scopes};
+use crate::http::Problem;
+
+/// Areas of which a tenant's key may have permissions. What else an origin has is one for all.
+pub(super) const AREAS: [Area; 4] = [Area::Sales, Area::Rooms, Area::Links, Area::Access];
+
+/// What a route is to a tenant's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantRule {
+    /// Its first path parameter names something that must be called after the tenant. To a tenant nothing else is there.
+    Own(Thing),
+    /// Its handler asks [`Caller`] what the tenant's is.
+    Heeds,
+    /// It is about all, or about what tenants share.
+    Platform,
+}
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// A sale.
+    Sale,
+    /// An order: its name begins with its sale's.
+    Order,
+    /// A payment: its name begins with its order's.
+    Payment,
+    /// A waiting room.
+    Room,
+}
+
+/// The rules, each with its methods and its route, as they are written.
+pub type TenantRules = &'static [(&'static str, &'static str, TenantRule)];
+
+impl Thing {
+    /// There is none.
+    fn unknown(self) -> Problem {
+        let (code, title, detail) = match self {
+            Self::Sale => ("unknown_sale", "Unknown sale", "there is no such sale"),
+            Self::Order => ("unknown_order", "Unknown order", "there is no such order"),
+            Self::Payment => (
+                "unknown_payment",
+                "Unknown payment",
+                "there is no such payment",
+            ),
+            Self::Room => (
+                "unknown_room",
+                "Unknown room",
+                "the tenant has no such room: its rooms' names begin with its own, and --",
+            ),
+        };
+        Problem::not_found(code, title, detail)
+    }
+}
+
+/// The rule of a route.
+pub(super) fn rule(rules: TenantRules, method: &Method, route: &str) -> TenantRule {
+    let method = match *method {
+        Method::HEAD => "GET",
+        _ => method.as_str(),
+    };
+    let found = rules
+        .iter()
+        .find(|(methods, path, _)| *path == route && methods.split(' ').any(|one| one == method));
+    found.map_or(TenantRule::Platform, |(_, _, rule)| *rule)
+}
+
+/// Why the tenant of `caller` may not; `None`: it may, or the caller is no tenant's.
+pub(super) async fn refusal(
+    rules: TenantRules,
+    caller: &Caller,
+    request: &mut Request,
+    route: &str,
+) -> Option<Problem> {
+    let tenant = caller.tenant()?;
+    match rule(rules, request.method(), route) {
+        TenantRule::Heeds => None,
+        TenantRule::Own(thing) => {
+            let params = request.extract_parts::<RawPathParams>().await.ok();
+            let first = params.as_ref().and_then(|params| params.iter().next());
+            let is_own = first.is_some_and(|(_, value)| tenant.name.owns(value));
+            (!is_own).then(|| thing.unknown())
+        }
+        TenantRule::Platform => {
+            let detail = format!(
+                "this is the platform's: a key of the tenant {} opens only what is its own",
+                tenant.name
+            );
+            Some(super::guard::forbidden(detail))
+        }
+    }
+}
+
+/// Of some permissions those that a tenant's key may have.
+pub(super) fn of_tenants(scopes: &Scopes) -> Scopes {
+    scopes.of_areas(&AREAS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: TenantRules = &[
+        ("GET", "/a", TenantRule::Heeds),
+        ("PUT DELETE", "/a/{id}", TenantRule::Own(Thing::Sale)),
+    ];
+
+    #[test]
+    fn a_route_that_nobody_thought_of_is_the_platforms() {
+        let of = |method: Method, route| rule(RULES, &method, route);
+        assert_eq!(of(Method::GET, "/a"), TenantRule::Heeds);
+        assert_eq!(of(Method::HEAD, "/a"), TenantRule::Heeds);
+        assert_eq!(of(Method::DELETE, "/a/{id}"), TenantRule::Own(Thing::Sale));
+        for (method, route) in [
+            (Method::POST, "/a"),
+            (Method::GET, "/a/{id}"),
+            (Method::GET, "/a/"),
+            (Method::GET, ""),
+            (Method::TRACE, "/a"),
+        ] {
+            assert_eq!(of(method, route), TenantRule::Platform, "{route}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! How much a tenant may have.
+
+use serde::{Deserialize, Serialize};
+
+/// The largest number that a limit may be: what SQL counts fits well below.
+pub const LIMIT_MAX: u64 = 1_000_000_000_000;
+
+/// The most requests that any tenant may send to the admin port, a second and at once.
+pub const REQUESTS_MAX: u64 = 10_000;
+
+/// How much a tenant may have. What exists stays when a limit is lowered below it; only more is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Sales that are not archived.
+    pub sales: u64,
+    /// Units in these sales together.
+    pub units: u64,
+    /// Waiting rooms that something is set for.
+    pub rooms: u64,
+    /// Links that are not deleted, in all its domains.
+    pub links: u64,
+    /// Keys that open something.
+    pub keys: u64,
+    /// Requests to the admin port, for each origin. A second's may come at once.
+    pub requests_per_second: u64,
+    /// Requests to the admin port that are being answered, for each origin.
+    pub requests_at_once: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sales: 20,
+            units: 1_000_000,
+            rooms: 20,
+            links: 100_000,
+            keys: 20,
+            requests_per_second: 50,
+            requests_at_once: 16,
+        }
+    }
+}
+
+impl Limits {
+    /// The fields that are none a tenant may have, each with what it must be.
+    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let counts = [
+            ("sales", self.sales),
+            ("units", self.units),
+            ("rooms", self.rooms),
+            ("links", self.links),
+            ("keys", self.keys),
+        ];
+        let requests = [
+            ("requests_per_second", self.requests_per_second),
+            ("requests_at_once", self.requests_at_once),
+        ];
+        let counts = counts.map(|(name, value)| (name, value, 0, LIMIT_MAX));
+        let requests = requests.map(|(name, value)| (name, value, 1, REQUESTS_MAX));
+        let all = counts.into_iter().chain(requests);
+        all.filter(|(_, value, min, max)| !(min..=max).contains(&value))
+            .map(|(name, value, min, max)| (name, format!("must be {min} to {max}, is {value}")))
+            .collect()
+    }
+}
+
+/// A tenant would have more of something than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the tenant may have {max} {what}")]
+pub struct Over {
+    /// Of what.
+    pub what: &'static str,
+    /// How many there may be.
+    pub max: u64,
+}
+
+impl Over {
+    /// Whether `count` of `what` are too many.
+    pub fn check(what: &'static str, count: u64, max: u64) -> Option<Self> {
+        (count > max).then_some(Self { what, max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_checked_field_by_field() {
+        assert!(Limits::default().mistakes().is_empty());
+        let wrong = Limits {
+            sales: LIMIT_MAX + 1,
+            requests_per_second: 0,
+            requests_at_once: REQUESTS_MAX + 1,
+            ..Limits::default()
+        };
+        let names: Vec<_> = wrong.mistakes().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["sales", "requests_per_second", "requests_at_once"]);
+    }
+
+    #[test]
+    fn a_limit_may_be_reached_and_not_passed() {
+        assert_eq!(Over::check("rooms", 3, 3), None);
+        let over = Over::check("rooms", 4, 3).map(|over| over.to_string());
+        assert_eq!(over.as_deref(), Some("the tenant may have 3 rooms"));
+    }
+}

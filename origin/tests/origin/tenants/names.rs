@@ -1,0 +1,235 @@
+//! What is a tenant's by its name, made, listed and given up.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use weir_eventlog::Position;
+use weir_link::code::{Code, DomainId, LinkId};
+use weir_link::record::Link;
+use weir_origin::clock::now_ms;
+use weir_origin::links::search::SCAN_MAX;
+use weir_origin::links::store::{Entry, NewLink};
+
+use super::two_tenants;
+use crate::support::{World, sale_json};
+
+#[tokio::test]
+async fn names_and_domains_are_one_tenants_each() {
+    let world = World::new().await;
+    for sale in ["acme--old", "acme", "acme-x--s"] {
+        assert_eq!(
+            world
+                .admin("POST", "/sales", &sale_json(sale, 1))
+                .await
+                .status,
+            201
+        );
+    }
+    let put = async |name: &str, body: Value| {
+        let path = format!("/tenants/{name}");
+        world.admin("PUT", &path, &body).await
+    };
+    let taken = put("acme", json!({ "title": "A" })).await;
+    assert_eq!(
+        (taken.status.as_u16(), taken.code()),
+        (409, "tenant_names_taken")
+    );
+    assert!(taken.detail().contains("1 sales"), "{taken:?}");
+    let made = put(
+        "acme",
+        json!({ "title": "A", "takes_over": true, "domains": ["b", "a", "a"] }),
+    )
+    .await;
+    assert_eq!(
+        (made.status.as_u16(), &made.body["domains"]),
+        (201, &json!(["a", "b"]))
+    );
+    assert_eq!(
+        put("acme", json!({ "title": "A", "domains": ["a"] }))
+            .await
+            .status,
+        200
+    );
+    let taken = put("other", json!({ "title": "O", "domains": ["a"] })).await;
+    assert_eq!(taken.code(), "tenant_domain_taken");
+    assert_eq!(
+        put("other", json!({ "title": "O", "domains": ["b"] }))
+            .await
+            .status,
+        201
+    );
+    for (name, body) in [
+        ("a--b", json!({ "title": "A" })),
+        ("a-", json!({ "title": "A" })),
+        ("A", json!({ "title": "A" })),
+        ("ok", json!({ "title": "" })),
+        ("ok", json!({ "title": "A", "domains": ["A"] })),
+        (
+            "ok",
+            json!({ "title": "A", "limits": { "requests_per_second": 0 } }),
+        ),
+    ] {
+        let refused = put(name, body.clone()).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (422, "invalid_tenant"),
+            "{name} {body}"
+        );
+    }
+    assert_eq!(
+        put("ok", json!({ "title": "A", "colour": 1 })).await.status,
+        400
+    );
+    let listed = world.admin("GET", "/tenants", &Value::Null).await;
+    let names: Vec<&Value> = listed.body["tenants"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["name"])
+        .collect();
+    assert_eq!(names, ["acme", "other"]);
+
+    // Its own begin with its name and two hyphens: neither the bare name nor that of a longer one.
+    let (_, key) = world.tenants_key("acme", json!({ "role": "admin" })).await;
+    let seen = world.by(&key, "GET", "/sales", &Value::Null).await;
+    assert_eq!(seen.body["sales"].as_array().unwrap().len(), 1, "{seen:?}");
+    for (sale, status) in [("acme--old", 200), ("acme", 404), ("acme-x--s", 404)] {
+        let seen = world
+            .by(&key, "GET", &format!("/sales/{sale}"), &Value::Null)
+            .await;
+        assert_eq!(seen.status, status, "{sale}");
+    }
+
+    // Gone: its keys open nothing, and a later one of its name has none of them.
+    assert_eq!(
+        world
+            .admin("DELETE", "/tenants/acme", &Value::Null)
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        world
+            .admin("DELETE", "/tenants/acme", &Value::Null)
+            .await
+            .code(),
+        "unknown_tenant"
+    );
+    assert_eq!(
+        world.by(&key, "GET", "/sales", &Value::Null).await.status,
+        401
+    );
+    assert_eq!(
+        put("acme", json!({ "title": "A", "takes_over": true }))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        world.by(&key, "GET", "/sales", &Value::Null).await.status,
+        401
+    );
+    assert_eq!(
+        world
+            .admin("GET", "/sales/acme--old", &Value::Null)
+            .await
+            .status,
+        200
+    );
+}
+
+/// More links of the first tenant than a page looks at, made after all others.
+async fn many_links(world: &World) {
+    let link = Link::to("https://acmes-target.example/");
+    let made = |n: usize| {
+        let domain = DomainId::new("acmes-dom").unwrap();
+        let code = Code::new(format!("acmes-many-{n}")).unwrap();
+        Entry::Made(NewLink {
+            id: LinkId { domain, code },
+            record: String::from_utf8(link.encode()).unwrap(),
+            tags: vec!["x".to_owned()],
+            life_ms: 0,
+            ends_at_ms: 0,
+            created_at_ms: now_ms() + 1_000,
+        })
+    };
+    let entries: Vec<Entry> = (0..SCAN_MAX + 100).map(made).collect();
+    let log = "0123456789abcdef0123456789abcdef";
+    let at = Position { file: 1, byte: 1 };
+    let store = world.origin.links().unwrap().store();
+    store.drain(log, at, &entries).await.unwrap();
+}
+
+#[tokio::test]
+async fn pages_have_all_of_a_tenants_own_and_name_nothing_of_others() {
+    let (world, _, evil) = two_tenants().await;
+    let (_, acme) = world.tenants_key("acme", json!({ "role": "admin" })).await;
+    for n in 0..5 {
+        for (tenant, key) in [("acme", &acme), ("evil", &evil)] {
+            let sale = sale_json(&format!("{tenant}--{n}"), 1);
+            assert_eq!(world.by(key, "POST", "/sales", &sale).await.status, 201);
+            let link = json!({ "target": format!("https://{tenant}s-target.example/{n}"), "domain": format!("{tenant}s-dom"), "code": format!("{tenant}s-code-{n}"), "tags": ["x"] });
+            let made = world.by(key, "POST", "/links", &link).await;
+            assert_eq!(made.status, 201, "{made:?}");
+        }
+    }
+    many_links(&world).await;
+    for (path, member, name) in [
+        ("/sales?limit=2", "sales", "id"),
+        ("/links?limit=2", "links", "code"),
+        ("/links?limit=2&tag=x", "links", "code"),
+        ("/links?limit=2&sort=clicks", "links", "code"),
+        ("/links?limit=2&q=code", "links", "code"),
+    ] {
+        let (mut seen, mut after) = (BTreeSet::new(), String::new());
+        for _ in 0..20 {
+            let page = world
+                .by(&evil, "GET", &format!("{path}{after}"), &Value::Null)
+                .await;
+            assert_eq!(page.status, 200, "{page:?}");
+            assert!(!page.body.to_string().contains("acme"), "{path} {page:?}");
+            for one in page.body[member].as_array().unwrap() {
+                let is_first = seen.insert(one[name].as_str().unwrap().to_owned());
+                assert!(is_first, "{path} {one}");
+            }
+            let Some(next) = page.body["next"].as_str() else {
+                break;
+            };
+            after = format!("&after={next}");
+        }
+        assert_eq!(seen.len(), 5, "{path} {seen:?}");
+    }
+    for format in ["csv", "ndjson"] {
+        let path = format!("/links.{format}");
+        let text = world
+            .by(&evil, "GET", &path, &Value::Null)
+            .await
+            .body
+            .to_string();
+        assert!(
+            !text.contains("acme") && text.matches("evils-code-").count() >= 5,
+            "{text}"
+        );
+    }
+
+    // Anybody's list of sales: everybody's, or one tenant's.
+    for sale in ["acme--1", "evil--1"] {
+        let path = format!("/sales/{sale}");
+        let listed = world
+            .admin("PATCH", &path, &json!({ "listed": true }))
+            .await;
+        assert_eq!(listed.status, 200, "{listed:?}");
+    }
+    let shown = async |path: &str| {
+        let answer = world
+            .public(Request::get(path).body(Body::empty()).unwrap())
+            .await;
+        answer.body["sales"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(shown("/sale-list?tenant=acme").await, 1);
+    assert_eq!(shown("/sale-list").await, 2);
+    assert_eq!(shown("/sale-list?tenant=none").await, 0);
+    assert_eq!(shown("/sale-list?tenant=a--b").await, 0);
+}

@@ -1,0 +1,185 @@
+//! Two tenants on one stack: they sell at once, and what one does, suffers or tries is no matter of the other's.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weir_stack::http::{self, Method, Response};
+use weir_stack::{Stack, sale};
+use weir_tests::{books, buy, rush, users, verdict};
+
+/// A tenant's admin.
+struct Tenant<'a> {
+    stack: &'a Stack,
+    name: &'static str,
+    key: String,
+}
+
+impl<'a> Tenant<'a> {
+    async fn new(stack: &'a Stack, name: &'static str, limits: Value) -> Result<Self> {
+        let new = json!({ "title": name, "limits": limits }).to_string();
+        let path = format!("/tenants/{name}");
+        stack.admin(Method::PUT, &path, &new, 201).await?;
+        let key = json!({ "name": name, "role": "admin", "tenant": name }).to_string();
+        let made = stack.admin(Method::POST, "/access/keys", &key, 201).await?;
+        let key = made["key"].as_str().context("no key")?.to_owned();
+        Ok(Self { stack, name, key })
+    }
+
+    /// What it calls its own, as everybody else calls it.
+    fn named(&self, name: &str) -> String {
+        format!("{}--{name}", self.name)
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Response> {
+        let bearer = format!("Bearer {}", self.key);
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("idempotency-key", "a-key"),
+        ];
+        let url = format!("{}{path}", self.stack.origin_admin_url());
+        http::send(method, &url, &headers, body.to_string()).await
+    }
+
+    async fn does(&self, method: Method, path: &str, body: &Value, status: u16) -> Result<Value> {
+        let answer = self.ask(method, path, body).await?;
+        let told = format!("{}: {path}: {} {}", self.name, answer.status, answer.text());
+        ensure!(answer.status == status, "{told}");
+        match status {
+            204 => Ok(Value::Null),
+            _ => answer.json(),
+        }
+    }
+
+    /// Makes and warms a sale of its own, known to every worker.
+    async fn sells(&self, name: &str, total: u64) -> Result<String> {
+        let id = self.named(name);
+        let new = sale::sale_json(&id, total, 2)?;
+        self.does(Method::POST, "/sales", &new, 201).await?;
+        let path = format!("/sales/{id}/warm");
+        self.does(Method::POST, &path, &Value::Null, 200).await?;
+        self.stack.wait_until_known(&id).await?;
+        Ok(id)
+    }
+}
+
+/// Lets `user` ask until it hears `word`: gateways follow what operators do.
+async fn hears(stack: &Stack, sale: &str, user: &str, word: &str) -> Result<()> {
+    let what = format!("{user} hears {word} of {sale}");
+    weir_tests::until(&what, async || {
+        let answer = buy(stack, sale, user).await;
+        answer.is_ok_and(|answer| verdict(&answer) == word)
+    })
+    .await
+}
+
+fn sold(verdicts: &BTreeMap<String, usize>) -> usize {
+    verdicts.get("granted").copied().unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tenants_sell_under_one_name_and_neither_reaches_the_others() -> Result<()> {
+    let stack = Stack::builder()
+        .workers(2)
+        .key_prefix("tenants")
+        .start()
+        .await?;
+    let north = Tenant::new(&stack, "north", json!({ "units": 60, "sales": 2 })).await?;
+    let south = Tenant::new(&stack, "south", json!({ "requests_per_second": 20 })).await?;
+    let (norths, souths) = (north.sells("tee", 50).await?, south.sells("tee", 30).await?);
+
+    // At once, to the last unit of each, by the same people.
+    let crowd = || users(0..120);
+    let (one, other) = tokio::try_join!(
+        rush(&stack, &norths, crowd(), 16),
+        rush(&stack, &souths, crowd(), 16)
+    )?;
+    ensure!((sold(&one), sold(&other)) == (50, 30), "{one:?} {other:?}");
+    for id in [&norths, &souths] {
+        let books = books(&stack, id).await?;
+        ensure!(books.balance(), "{id}: {books:?}");
+    }
+
+    // More than a tenant may have is refused to it alone.
+    let stock = |id: &str| format!("/sales/{id}/stock");
+    let (path, much) = (stock(&norths), json!({ "units": 11 }));
+    let over = north.ask(Method::POST, &path, &much);
+    let over = over.await?;
+    ensure!(
+        over.status == 409 && over.json()?["error"] == "tenant_limit",
+        "{}",
+        over.text()
+    );
+    for (tenant, id) in [(&north, &norths), (&south, &souths)] {
+        let more = json!({ "units": 10 });
+        tenant.does(Method::POST, &stock(id), &more, 200).await?;
+    }
+
+    // One blocks and closes; the other sells on.
+    let blocked = format!("/sales/{souths}/blocked/late");
+    south.does(Method::PUT, &blocked, &Value::Null, 204).await?;
+    hears(&stack, &souths, "late", "blocked").await?;
+    hears(&stack, &norths, "late", "granted").await?;
+    let close = format!("/sales/{souths}/close");
+    south.does(Method::POST, &close, &Value::Null, 200).await?;
+    hears(&stack, &souths, "later", "closed").await?;
+    hears(&stack, &norths, "later", "granted").await?;
+
+    // Nothing of the other's is there to it, and what is all's is the platform's.
+    for (method, path, body, status) in [
+        (Method::GET, format!("/sales/{norths}"), Value::Null, 404),
+        (
+            Method::POST,
+            format!("/sales/{norths}/close"),
+            Value::Null,
+            404,
+        ),
+        (
+            Method::POST,
+            format!("/sales/{norths}/rewarm"),
+            Value::Null,
+            404,
+        ),
+        (
+            Method::PUT,
+            format!("/sales/{norths}/blocked/user-1"),
+            Value::Null,
+            404,
+        ),
+        (
+            Method::PUT,
+            "/rooms/north--shop".into(),
+            json!({ "mode": "closed" }),
+            404,
+        ),
+        (
+            Method::PUT,
+            "/switch".into(),
+            json!({ "state": "closed" }),
+            403,
+        ),
+        (
+            Method::PUT,
+            "/tenants/south".into(),
+            json!({ "title": "s" }),
+            403,
+        ),
+    ] {
+        south.does(method, &path, &body, status).await?;
+    }
+    hears(&stack, &norths, "last", "granted").await?;
+    let listed = south.does(Method::GET, "/sales", &Value::Null, 200).await?;
+    ensure!(!listed.to_string().contains("north"), "{listed}");
+
+    // One that asks without end is told to wait; the other works.
+    let mut waits = 0;
+    for _ in 0..100 {
+        let answer = south.ask(Method::GET, "/sales", &Value::Null).await?;
+        waits += usize::from(answer.status == 429);
+    }
+    ensure!(waits > 10, "{waits}");
+    north.does(Method::GET, "/sales", &Value::Null, 200).await?;
+    let books = books(&stack, &norths).await?;
+    ensure!(books.balance() && books.total == 60, "{books:?}");
+    Ok(())
+}
