@@ -47,9 +47,19 @@ impl Crowd {
     /// Lets `users` buy from `sale`, each once, over `connections` connections that are spread over
     /// all gateways of `stack`.
     pub fn start(stack: &Stack, sale: &str, users: Vec<String>, connections: usize) -> Self {
+        Self::start_at(stack.gateway_urls(), sale, users, connections)
+    }
+
+    /// The same at gateways of any kind, by their URLs.
+    pub fn start_at(
+        gateways: Vec<String>,
+        sale: &str,
+        users: Vec<String>,
+        connections: usize,
+    ) -> Self {
         let authority = |url: String| url.trim_start_matches("http://").to_owned();
         let state = Arc::new(State {
-            gateways: stack.gateway_urls().into_iter().map(authority).collect(),
+            gateways: gateways.into_iter().map(authority).collect(),
             path: format!("/sales/{sale}/orders"),
             users,
             next: AtomicUsize::new(0),

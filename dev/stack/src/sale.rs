@@ -139,9 +139,14 @@ impl Stack {
     }
 }
 
+/// Waits until a gateway knows a sale.
+///
 /// By a request that takes no unit: the gate looks at the sale first and then misses the
 /// user.
-async fn known_at(gateway: &str, sale: &str) -> Result<()> {
+///
+/// # Errors
+/// When it does not answer, or does not know the sale in time.
+pub async fn known_at(gateway: &str, sale: &str) -> Result<()> {
     let url = format!("{gateway}/sales/{sale}/orders");
     let deadline = Instant::now() + KNOWN_LIMIT;
     let mut in_a_row = 0;

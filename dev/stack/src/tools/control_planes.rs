@@ -1,4 +1,4 @@
-//! The control planes' own command lines. They take half an hour to build on two busy cores, so they are found, and never got.
+//! Control planes and their command lines. They take half an hour to build on two busy cores, so they are found, and never got.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +12,31 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// The version of Istio's modules that [`Istioctl`] was tried with.
 pub const ISTIO_VERSION: &str = "v0.0.0-20260827124520-eed52ebb66ad";
+
+/// The version of Envoy Gateway that [`envoy_gateway`] was tried with.
+pub const ENVOY_GATEWAY_VERSION: &str = "v1.8.0";
+
+/// Envoy Gateway: on `PATH`, else in `target/weir/tools`.
+///
+/// # Errors
+/// When it is at neither place: with how it is built.
+pub fn envoy_gateway() -> Result<PathBuf> {
+    found(
+        "envoy-gateway",
+        "github.com/envoyproxy/gateway/cmd/envoy-gateway",
+        ENVOY_GATEWAY_VERSION,
+    )
+}
+
+/// Istio's control plane, `pilot-discovery`: on `PATH`, else in `target/weir/tools`.
+///
+/// # Errors
+/// When it is at neither place: with where it says how it is built.
+pub fn pilot_discovery() -> Result<PathBuf> {
+    find("pilot-discovery").context(
+        "no pilot-discovery was found; docs/kubernetes.md says how it is built to run without Kubernetes",
+    )
+}
 
 /// Istio's `istioctl`.
 #[derive(Debug, Clone)]
@@ -45,10 +70,18 @@ impl Istioctl {
 }
 
 fn found(name: &str, package: &str, version: &str) -> Result<PathBuf> {
-    let tools = workspace::out_dir().join("tools");
-    let own = Some(tools.join(name)).filter(|path| command::is_executable(path));
-    command::on_path(name).or(own).with_context(|| {
+    find(name).with_context(|| {
+        let tools = own_dir();
         let tools = tools.display();
         format!("no {name} was found; this builds it: GOBIN={tools} go install {package}@{version}")
     })
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    let own = Some(own_dir().join(name)).filter(|path| command::is_executable(path));
+    command::on_path(name).or(own)
+}
+
+fn own_dir() -> PathBuf {
+    workspace::out_dir().join("tools")
 }

@@ -34,7 +34,9 @@ pub use axe::Axe;
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
-pub use control_planes::{ISTIO_VERSION, Istioctl};
+pub use control_planes::{
+    ENVOY_GATEWAY_VERSION, ISTIO_VERSION, Istioctl, envoy_gateway, pilot_discovery,
+};
 pub use envoy::{
     ENVOY_VERSION, ENVOY_VERSIONS, Envoy, OLDEST_ENVOY_VERSION, oldest as oldest_envoy,
 };
