@@ -138,7 +138,7 @@ impl LinkStore {
         self.listed(select).await
     }
 
-    /// The same of links under these domains, at most [`MANY`] of them.
+    /// The same of links under these domains, at most as many of them as a statement takes.
     pub async fn list_within(
         &self,
         domains: &[&str],
@@ -161,7 +161,7 @@ impl LinkStore {
     }
 
     /// At most `limit` links that are not deleted and were clicked, those that were clicked most first: those that come
-    /// after `after`, and those under these domains alone, if any are named, at most [`MANY`] of them.
+    /// after `after`, and those under these domains alone, if any are named, at most as many of them as a statement takes.
     pub async fn list_by_clicks(
         &self,
         domains: Option<&[&str]>,
@@ -188,7 +188,7 @@ impl LinkStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// How many links there are under these domains, at most [`MANY`] of them, that are not deleted; with more than `max`, more
+    /// How many links there are under these domains, at most as many of them as a statement takes, that are not deleted; with more than `max`, more
     /// than `max`.
     pub async fn count_within(&self, domains: &[&str], max: u64) -> Result<u64, SqlError> {
         if domains.is_empty() {
