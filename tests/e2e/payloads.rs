@@ -1,0 +1,62 @@
+//! What a buyer says with an order goes through the gate to the origin, which holds it to the sale's schema.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use weir_stack::Stack;
+use weir_stack::http::{self, Method, Response};
+use weir_tests::verdict;
+
+use crate::whole_sale::audited;
+
+async fn says(stack: &Stack, user: &str, body: &Value) -> Result<Response> {
+    let headers = [("x-user-id", user), ("content-type", "application/json")];
+    http::send(
+        Method::POST,
+        &stack.buy_url("s"),
+        &headers,
+        body.to_string(),
+    )
+    .await
+}
+
+async fn order(stack: &Stack, order: &Value, user: &str) -> Result<Response> {
+    let path = format!("/orders/{}", order.as_str().unwrap_or_default());
+    let url = format!("{}{path}", stack.gateway_url());
+    http::send(Method::GET, &url, &[("x-user-id", user)], "").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_says_what_the_sale_wants_or_its_unit_is_free_at_once() -> Result<()> {
+    let stack = Stack::builder().key_prefix("payloads").start().await?;
+    let schema = json!({
+        "type": "object", "required": ["mail", "size"], "additionalProperties": false,
+        "properties": { "mail": { "type": "string", "pattern": "@" }, "size": { "enum": ["40", "41"] } },
+    });
+    let more = json!({ "payload_schema": schema });
+    stack.open_sale_with("s", 2, 1, more).await?;
+
+    for wrong in [
+        json!({}),
+        json!({ "mail": "alice@example.com", "size": "99" }),
+    ] {
+        let refused = says(&stack, "alice", &wrong).await?;
+        let problem = refused.json()?;
+        ensure!(refused.status == 422, "{problem}");
+        ensure!(verdict(&refused) == "granted", "it was the gate: {problem}");
+        ensure!(problem["error"] == "invalid_payload", "{problem}");
+        ensure!(!problem.to_string().contains("99"), "{problem}");
+        audited(&stack, "s", 2, 0).await?;
+    }
+
+    let said = json!({ "mail": "alice@example.com", "size": "41" });
+    let made = says(&stack, "alice", &said).await?;
+    ensure!(made.status == 201, "{}", made.text());
+    let id = made.json()?["order"].clone();
+    let seen = order(&stack, &id, "alice").await?.json()?;
+    ensure!(seen["payload"] == said, "{seen}");
+    ensure!(
+        order(&stack, &id, "bob").await?.status == 404,
+        "bob sees it"
+    );
+    audited(&stack, "s", 1, 1).await
+}
