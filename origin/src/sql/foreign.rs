@@ -7,7 +7,8 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions, MySqlRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Error, Row, query};
 
-use super::database::{OpenError, damaged};
+use super::OpenError;
+use super::database::damaged;
 
 /// How long a call waits for a connection.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);

@@ -2,7 +2,8 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`database`] | pools, transactions, statements and rows of either database; retries; migrations |
+//! | [`database`] | pools, transactions, statements and rows of either database; retries |
+//! | [`open`] | opens either, and brings its tables up to date |
 //! | [`shed`] | limits how many calls work at once and how many wait |
 //! | [`foreign`] | somebody else's database, to be read |
 //!
@@ -11,12 +12,14 @@
 
 pub mod database;
 pub mod foreign;
+pub mod open;
 #[cfg(test)]
 pub(crate) mod plan;
 pub mod shed;
 
-pub use database::{Database, Migrations, OpenError};
+pub use database::Database;
 pub(crate) use database::{Row, Statement, Tx, damaged, retried, sql};
+pub use open::{Migrations, OpenError};
 pub use shed::Shed;
 
 /// Values of one statement by [`in_many`].

@@ -12,7 +12,7 @@ use super::body::Body;
 use super::window::Window;
 use super::{Fetched, Fetching, Source};
 use crate::events::Clock;
-use crate::sql::database::OpenError;
+use crate::sql::OpenError;
 use crate::sql::foreign::{Foreign, PlacedRow};
 
 /// Where the number goes behind which rows are asked for.

@@ -1,0 +1,281 @@
+//! How a database is opened, and its tables are brought up to date.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Error, SqlSafeStr, query};
+
+use super::database::{File, Pools};
+
+/// SQLite has one writer at a time: a second connection would only wait inside SQLite, where no
+/// queue is fair.
+const SQLITE_WRITERS: u32 = 1;
+
+/// Readers do not wait for the writer (WAL).
+const SQLITE_READERS: u32 = 2;
+
+/// MySQL's threads and its group commit want several transactions at once; more would only wait for the same rows.
+const MYSQL_CONNECTIONS: u32 = 32;
+
+/// How long a call waits for a connection before it gives up. Below the time limit of a request,
+/// so that the answer says why.
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long SQLite waits for another process that holds the file's lock: an operator's shell, a
+/// backup, the origin before this one.
+const BUSY_LIMIT: Duration = Duration::from_secs(2);
+
+/// What each connection to MySQL is told. READ COMMITTED: no gap locks, which orders of different
+/// users would meet at. Strict: what does not fit is refused, not cut. A lock is waited for as long
+/// as SQLite's.
+const MYSQL_SETUP: [&str; 3] = [
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "SET SESSION innodb_lock_wait_timeout = 2",
+];
+
+/// How often tables of SQLite are brought up to date while another origin does the same, and the pause between. One round
+/// may fail for each migration.
+const MIGRATION_ATTEMPTS_MAX: usize = 50;
+const MIGRATION_PAUSE: Duration = Duration::from_millis(100);
+
+/// A migration: its version, its name, its statements.
+type NamedMigration = (i64, &'static str, &'static str);
+
+/// The schema's history, in each database's own SQL.
+#[derive(Clone, Copy, Debug)]
+pub struct Migrations {
+    /// For SQLite, in order.
+    pub sqlite: &'static [NamedMigration],
+    /// For the MySQL protocol, in order.
+    pub mysql: &'static [NamedMigration],
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is of another database. It is not shown: it may hold a password.
+    #[error("not a URL of SQLite or MySQL, such as sqlite://weir.db or mysql://weir@host/weir")]
+    Unknown,
+    /// The URL has a parameter that the database does not know, or is otherwise broken. For
+    /// MySQL the reason is left out: it may quote the password.
+    #[error("not a sound URL of {0}")]
+    Url(&'static str),
+    /// Each connection to an in-memory database would have a database of its own.
+    #[error("data must survive the process: a database in memory will not do")]
+    InMemory,
+    /// The URL of MySQL names no database.
+    #[error("the URL names no database: mysql://<user>@<host>/<database>")]
+    NoDatabase,
+    /// It could not be opened, or not be read.
+    #[error("cannot open the database: {0}")]
+    Connect(#[source] Error),
+    /// Its tables could not be brought up to date.
+    #[error("cannot migrate the database: {0}")]
+    Migrate(#[from] MigrateError),
+}
+
+impl OpenError {
+    /// Whether the database is merely away, or busy: it may be there in a moment.
+    pub fn is_away(&self) -> bool {
+        let error = match self {
+            Self::Connect(error) | Self::Migrate(MigrateError::Execute(error)) => error,
+            Self::Migrate(MigrateError::ExecuteMigration(error, _)) => error,
+            _ => return false,
+        };
+        match error {
+            Error::Io(_) | Error::PoolTimedOut => true,
+            Error::Database(error) => error.code().is_some_and(|code| is_away_code(&code)),
+            _ => false,
+        }
+    }
+}
+
+/// Whether this is what SQLite says of a file that another process holds, `SQLITE_BUSY` with whatever details in its upper
+/// bits, or a SQLSTATE of MySQL for a connection that it does not serve (class 08).
+fn is_away_code(code: &str) -> bool {
+    const SQLITE_BUSY: u32 = 5;
+    let sqlite = code.parse().map(|code: u32| code & 0xff);
+    code.starts_with("08") || sqlite == Ok(SQLITE_BUSY)
+}
+
+/// Opens a SQLite file, made if it is not there.
+pub(super) async fn open_sqlite(
+    url: &str,
+    migrations: &[NamedMigration],
+) -> Result<Pools, OpenError> {
+    let options = SqliteConnectOptions::from_str(url).map_err(|_| OpenError::Url("SQLite"))?;
+    if url.contains(":memory:") || url.contains("mode=memory") {
+        return Err(OpenError::InMemory);
+    }
+    let options = options
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // With NORMAL a power cut could take back orders that were answered with 201.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_LIMIT);
+    // The writer first: a reader can neither make the file nor its WAL.
+    let writer = connect_sqlite(SQLITE_WRITERS, options.clone()).await?;
+    migrate_sqlite(&writer, migrations).await?;
+    let file = File::of(options.get_filename());
+    let file = file.map_err(|error| OpenError::Connect(Error::Io(error)))?;
+    let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
+    Ok(Pools::Sqlite {
+        writer,
+        readers,
+        file,
+    })
+}
+
+/// Two origins may begin with one new file at the same moment. Nothing but SQLite's own lock keeps them apart, so what one has
+/// made meanwhile, the other fails to make; it then finds it made.
+async fn migrate_sqlite(
+    writer: &SqlitePool,
+    migrations: &[NamedMigration],
+) -> Result<(), MigrateError> {
+    let migrator = migrator(migrations);
+    for _ in 1..MIGRATION_ATTEMPTS_MAX {
+        match migrator.run(writer).await {
+            Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
+                tokio::time::sleep(MIGRATION_PAUSE).await;
+            }
+            ended => return ended,
+        }
+    }
+    migrator.run(writer).await
+}
+
+async fn connect_sqlite(
+    count: u32,
+    options: SqliteConnectOptions,
+) -> Result<SqlitePool, OpenError> {
+    SqlitePoolOptions::new()
+        .max_connections(count)
+        .acquire_timeout(ACQUIRE_LIMIT)
+        // A file does not drop connections, so none needs to be made anew.
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options)
+        .await
+        .map_err(OpenError::Connect)
+}
+
+/// Opens a database of MySQL's protocol.
+pub(super) async fn open_mysql(
+    url: &str,
+    migrations: &[NamedMigration],
+) -> Result<Pools, OpenError> {
+    let options = MySqlConnectOptions::from_str(url).map_err(|_| OpenError::Url("MySQL"))?;
+    if options.get_database().is_none_or(str::is_empty) {
+        return Err(OpenError::NoDatabase);
+    }
+    // `MYSQL_SETUP` sets the mode, all of it.
+    let options = options.pipes_as_concat(false).no_engine_substitution(false);
+    let pool = MySqlPoolOptions::new()
+        .max_connections(MYSQL_CONNECTIONS)
+        .acquire_timeout(ACQUIRE_LIMIT)
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                for setup in MYSQL_SETUP {
+                    query(setup).execute(&mut *connection).await?;
+                }
+                Ok(())
+            })
+        })
+        .connect_with(options.clone());
+    let pool = match pool.await {
+        // A pool does not say why it has no connection.
+        Err(Error::PoolTimedOut) => return Err(OpenError::Connect(why_away(&options).await)),
+        opened => opened.map_err(OpenError::Connect)?,
+    };
+    migrator(migrations).run(&pool).await?;
+    Ok(Pools::MySql(pool))
+}
+
+/// Why there is no connection, by one more try.
+async fn why_away(options: &MySqlConnectOptions) -> Error {
+    match tokio::time::timeout(ACQUIRE_LIMIT, options.connect()).await {
+        Ok(Err(error)) => error,
+        Ok(Ok(_)) | Err(_) => Error::PoolTimedOut,
+    }
+}
+
+fn migrator(migrations: &[NamedMigration]) -> Migrator {
+    let migration = |&(version, name, sql): &NamedMigration| {
+        let sql = sql.into_sql_str();
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+    };
+    Migrator::with_migrations(migrations.iter().map(migration).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqlx::query_scalar;
+
+    #[tokio::test]
+    async fn each_connection_is_set_up_as_the_design_asks() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/weir.db", dir.path().display());
+        let migrations = Migrations {
+            sqlite: &[(1, "stock", "CREATE TABLE stock (remaining INTEGER)")],
+            mysql: &[],
+        };
+        let pools = open_sqlite(&url, migrations.sqlite).await.unwrap();
+        let Pools::Sqlite {
+            writer, readers, ..
+        } = pools
+        else {
+            panic!("not SQLite");
+        };
+        let number = async |pragma: &'static str| -> i64 {
+            query_scalar(pragma).fetch_one(&writer).await.unwrap()
+        };
+        assert_eq!(number("PRAGMA synchronous").await, 2); // FULL
+        assert_eq!(number("PRAGMA foreign_keys").await, 1);
+        assert_eq!(number("PRAGMA busy_timeout").await, 2_000);
+        let mode: String = query_scalar("PRAGMA journal_mode")
+            .fetch_one(&writer)
+            .await
+            .unwrap();
+        assert_eq!(mode, "wal");
+        let written = query("DELETE FROM stock").execute(&readers).await;
+        assert!(written.is_err(), "a reader wrote");
+    }
+
+    #[test]
+    fn a_database_that_is_busy_is_away_and_one_that_refuses_is_not() {
+        for away in ["5", "261", "517", "08004", "08S01"] {
+            assert!(is_away_code(away), "{away}");
+        }
+        // A file that cannot be opened, one that is none, a wrong password, an unknown database.
+        for wrong in ["14", "26", "28000", "42000", "HY000", ""] {
+            assert!(!is_away_code(wrong), "{wrong}");
+        }
+        assert!(!OpenError::Unknown.is_away());
+        assert!(OpenError::Connect(Error::PoolTimedOut).is_away());
+    }
+
+    #[tokio::test]
+    async fn where_nothing_listens_the_error_says_so() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let url = format!("mysql://weir:secret@127.0.0.1:{port}/weir");
+        let Err(error) = open_mysql(&url, &[]).await else {
+            panic!("it was opened");
+        };
+        assert!(error.is_away());
+        let told = error.to_string();
+        assert!(
+            told.contains("refused") && !told.contains("secret"),
+            "{told}"
+        );
+    }
+}
