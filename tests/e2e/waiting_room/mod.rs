@@ -2,7 +2,6 @@
 
 mod draw;
 mod failures;
-mod million;
 mod operators;
 mod page;
 mod queue;

@@ -2,6 +2,7 @@
 
 use super::edges::{Edge, Edges, WORKERS};
 use super::report::{Measured, Point, Report, Round};
+use super::room::Positions;
 use super::statistics::Spread;
 use super::system::System::{
     self, EnvoyDirect, EnvoyLeast, EnvoyWebdis, NginxLua, Weir, WeirNative,
@@ -214,6 +215,8 @@ const COMMANDS: f64 = 0.05;
 const VM_MIB: f64 = 16.0;
 const EDGE_MIB: f64 = 1.0;
 const WORKERS_P50_MS: f64 = 1.0;
+const POSITION_P99_MS: f64 = 5.0;
+const COMMANDS_A_POLL: f64 = 0.05;
 const P99_CONNECTIONS: [usize; 3] = [128, 512, 1_024];
 
 /// All bars, in the order of the issues.
@@ -227,6 +230,7 @@ pub(super) fn bars(report: &Report) -> Vec<Bar> {
     bars.extend(NATIVE_RATES.iter().map(|rates| rates.bar(report)));
     bars.push(p99(redis, WeirNative, 128, NATIVE_P99));
     bars.extend(edges(report));
+    bars.extend(room(report));
     bars
 }
 
@@ -338,6 +342,22 @@ fn edges(report: &Report) -> [Bar; 2] {
     ]
 }
 
+fn room(report: &Report) -> [Bar; 2] {
+    let spread = |of: fn(&Positions) -> f64| report.room.as_ref()?.1.spread(of);
+    [
+        Bar {
+            what: "waiting room: p99 of a position among 1,000,000, through Envoy, ms".to_owned(),
+            limit: Limit::AtMost(POSITION_P99_MS),
+            measured: spread(|round| round.p99_ms),
+        },
+        Bar {
+            what: "waiting room: Redis commands a position".to_owned(),
+            limit: Limit::AtMost(COMMANDS_A_POLL),
+            measured: spread(|round| round.commands),
+        },
+    ]
+}
+
 /// Whether the load generator, and not the system, may have been what limits.
 pub(super) fn is_load_bound(point: &Point) -> bool {
     let median = |of: fn(&Round) -> f64| point.spread(of).map_or(0.0, |spread| spread.median);
@@ -348,6 +368,7 @@ pub(super) fn is_load_bound(point: &Point) -> bool {
 mod tests {
     use super::super::edges::tests::edges_of;
     use super::super::report::tests::{measured, point};
+    use super::super::room::tests::room_of;
     use super::*;
 
     fn report() -> Report {
@@ -415,11 +436,26 @@ mod tests {
     }
 
     #[test]
+    fn a_room_is_held_to_the_median_of_its_rounds() {
+        let is_met = |p99_ms, commands| {
+            let report = Report {
+                room: Some((measured(vec![]).run, room_of(p99_ms, commands))),
+                ..Report::default()
+            };
+            let all = bars(&report).into_iter();
+            let of_rooms = all.filter(|bar| bar.what.starts_with("waiting room"));
+            of_rooms.map(|bar| bar.is_met()).collect::<Vec<_>>()
+        };
+        assert_eq!(is_met([4.0, 9.0, 3.0], 0.001), [Some(true), Some(true)]);
+        assert_eq!(is_met([4.0, 9.0, 6.0], 0.06), [Some(false), Some(false)]);
+    }
+
+    #[test]
     fn what_was_not_measured_is_neither_met_nor_missed() {
         assert_eq!(bar("bare Envoy").is_met(), None);
         assert_eq!(bar("VM's memory").is_met(), None);
         assert_eq!(bar("edges: p50").is_met(), None);
-        assert_eq!(bars(&Report::default()).len(), 32);
+        assert_eq!(bars(&Report::default()).len(), 34);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::bars::{Bar, Limit, bars, is_load_bound};
 use super::edges::REQUESTS;
 use super::report::{Cost, Measured, Point, Report, Round, Run};
+use super::room::Positions;
 use super::scenario::{ALL, ONE, Scenario};
 use super::statistics::Spread;
 use super::system::System;
@@ -35,6 +36,7 @@ pub(super) fn page(report: &Report) -> String {
         }
     }
     edges(&mut page, report);
+    room(&mut page, report);
     memory(&mut page, report);
     costs(&mut page, &report.costs);
     not_measured(&mut page, report);
@@ -271,6 +273,55 @@ fn edges(page: &mut String, report: &Report) {
     }
 }
 
+fn room(page: &mut String, report: &Report) {
+    let Some((run, room)) = &report.room else {
+        return;
+    };
+    put(
+        page,
+        format_args!(
+            "\n## A million people in the queue\n\n{} people, each of an address of its own, have places in one waiting room. Then people from all over the \
+             queue ask where they stand, {} times a round on {} connections, through Envoy with the filter in WebAssembly and one worker, which \
+             shares the machine with Redis and those who ask.\n",
+            room.people, room.positions, room.connections
+        ),
+    );
+    put(
+        page,
+        format_args!(
+            "{} at {}: {} rounds, {}, no core of their own; load average before it {:.1}.\n",
+            run.date, run.commit, run.rounds, run.machine, run.load_average
+        ),
+    );
+    *page += "| | |\n|---|---|\n";
+    let cell = |of: fn(&Positions) -> f64| room.spread(of).map_or_else(|| "–".to_owned(), latency);
+    let commands = room.spread(|round| round.commands);
+    let commands =
+        commands.map_or_else(|| "–".to_owned(), |spread| format!("{:.4}", spread.median));
+    let rate = room
+        .spread(|round| round.rate)
+        .map_or(0.0, |spread| spread.median);
+    for (what, value) in [
+        (
+            "Redis' memory for all of them, MB",
+            format!("{:.1}", room.redis_bytes as f64 / 1e6),
+        ),
+        (
+            &*format!(
+                "newcomers who get a place in a second, {} in a call, one connection",
+                room.batch
+            ),
+            format!("{:.0}", room.places_a_second),
+        ),
+        ("a position, p50 ms", cell(|round| round.p50_ms)),
+        ("a position, p99 ms", cell(|round| round.p99_ms)),
+        ("positions a second", format!("{rate:.0}")),
+        ("Redis commands a position", commands),
+    ] {
+        put(page, format_args!("| {what} | {value} |"));
+    }
+}
+
 fn latency(spread: Spread) -> String {
     let Spread { min, median, max } = spread;
     format!("{median:.2} ({min:.2}–{max:.2})")
@@ -335,6 +386,9 @@ fn not_measured(page: &mut String, report: &Report) {
     if report.edges.is_none() {
         missing.push("Edges");
     }
+    if report.room.is_none() {
+        missing.push("A million people in the queue");
+    }
     if report.memory.is_none() {
         missing.push("Memory");
     }
@@ -369,6 +423,7 @@ mod tests {
     use super::super::edges::tests::edges_of;
     use super::super::report::Absent;
     use super::super::report::tests::{measured, point};
+    use super::super::room::tests::room_of;
     use super::*;
 
     fn report() -> Report {
@@ -412,6 +467,24 @@ mod tests {
         assert!(page.contains(row), "{page}");
         assert!(page.contains("load average before it 0.5."));
         assert!(page.contains("Fastly Compute was not measured: no viceroy."));
+    }
+
+    #[test]
+    fn a_room_stands_with_what_its_people_take() {
+        let run = measured(vec![]).run;
+        let report = Report {
+            room: Some((run, room_of([2.0, 3.0, 4.0], 0.00125))),
+            ..Report::default()
+        };
+        let page = page(&report);
+        for row in [
+            "| Redis' memory for all of them, MB | 43.6 |",
+            "| a position, p99 ms | 3.00 (2.00–4.00) |",
+            "| Redis commands a position | 0.0013 |",
+        ] {
+            assert!(page.contains(row), "{page}");
+        }
+        assert!(!page.contains("Not measured yet: A million"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod peers;
 mod plot;
 mod report;
 mod request;
+mod room;
 mod scenario;
 mod server;
 mod statistics;
@@ -40,6 +41,7 @@ use weir_tasks::up::Stop;
 const MEMORY: &str = "memory";
 const COSTS: &str = "costs";
 const EDGE: &str = "edge";
+const ROOM: &str = "room";
 
 #[derive(Debug, Clone, clap::Args)]
 // Flattened into bench's own, where a group of this struct's name would be there twice.
@@ -80,7 +82,7 @@ pub(crate) struct Arguments {
 
 fn names() -> clap::builder::PossibleValuesParser {
     let scenarios = scenario::ALL.iter().map(|scenario| scenario.name);
-    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS, EDGE]))
+    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS, EDGE, ROOM]))
 }
 
 impl Arguments {
@@ -148,8 +150,9 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     let mut report = Report::read(&kept)?;
     if !arguments.render {
         let tools = Tools::find_or_get(&options, &mut Console)?;
-        // Edges are built by who measures them.
-        let has_gateways = arguments.only != [EDGE];
+        // Programs of their own build what they measure.
+        let has_program = |name: &String| name == EDGE || name == ROOM;
+        let has_gateways = arguments.only.is_empty() || !arguments.only.iter().all(has_program);
         if has_gateways {
             wasm::build_filters(&tools.wasm, Messages::Show)?;
         }
@@ -232,6 +235,12 @@ async fn measure(
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(EDGE, "edges in their runtimes…");
         report.edges = Some((run, edges::measure(&effort)?));
+        report.write(kept)?;
+    }
+    if arguments.asks_for(ROOM) {
+        let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
+        Console.line(ROOM, "a million people in the queue…");
+        report.room = Some((run, room::measure(&effort)?));
         report.write(kept)?;
     }
     if arguments.asks_for(MEMORY) {

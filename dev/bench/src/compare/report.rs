@@ -3,6 +3,7 @@
 use super::cores::Cores;
 use super::edges::Edges;
 use super::memory::Memories;
+use super::room::Room;
 use super::statistics::Spread;
 use super::system::System;
 use anyhow::{Context, Result};
@@ -18,6 +19,9 @@ pub(super) struct Report {
     /// Edges in their runtimes: by `weir-edge-times`.
     #[serde(default)]
     pub(super) edges: Option<(Run, Edges)>,
+    /// A million people in a queue: by `weir-room-times`.
+    #[serde(default)]
+    pub(super) room: Option<(Run, Room)>,
     /// What does not depend on the machine: by `weir-costs`.
     pub(super) costs: Vec<Cost>,
 }
