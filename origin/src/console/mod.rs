@@ -24,10 +24,15 @@ static PAGE: Page = Page {
         "limits.js": JS,
         "main.js": JS,
         "new-sale.js": JS,
+        "order.js": JS,
+        "orders.js": JS,
         "rooms.js": JS,
         "sale.js": JS,
         "sales.js": JS,
         "session.js": JS,
+        "stock.js": JS,
+        "tenants.js": JS,
+        "users.js": JS,
     },
 };
 

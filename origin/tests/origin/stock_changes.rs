@@ -108,6 +108,12 @@ async fn units_are_added_once_however_often_they_are_asked_for() {
     let warmed = world.admin("POST", "/sales/s/warm", &Value::Null).await;
     assert_eq!(warmed.body["shards_filled"], 0, "{warmed:?}");
     assert_eq!(terms(&world).await, [6, 0, 0, 6, 0]);
+
+    // Less than was added is left: what there was at first stays.
+    change(&world, "none", -100).await;
+    let stock = world.admin("GET", "/sales/s/stock", &Value::Null).await;
+    let sums = sums.map(|sum| stock.body[sum].as_u64().unwrap());
+    assert_eq!(sums, [4, 5, 9, 0, 0]);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! `WEIR_SCREENSHOTS=<folder>` keeps pictures of them.
 
 mod console;
+mod desk;
 mod fitment;
 mod groups;
 mod history;
@@ -99,53 +100,61 @@ impl Desk {
         http::send(method, &url, &headers, body.to_string()).await
     }
 
-    /// Whoever has keys instead of a mouse, a reader of screens or weak eyes can use what is shown, as far as a program can
-    /// tell: WCAG 2.2 AA by axe-core, light and on a dark phone. Keeps pictures of it, too, if somebody wants them.
     async fn looks_right(&self, name: &str) -> Result<()> {
-        match tools::Axe::find_or_get(&mut Silent) {
-            Ok(axe) => self.is_accessible(&axe, name).await?,
-            Err(error) => eprintln!("left out: axe-core looks at {name}: {error:#}"),
-        }
-        let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
-            return self.browser.show_on(SCREEN).await;
-        };
-        std::fs::create_dir_all(&folder)?;
-        for (screen, size) in [(SCREEN, "screen"), (PHONE, "phone")] {
-            for (is_dark, light) in [(false, "light"), (true, "dark")] {
-                self.show(Screen { is_dark, ..screen }).await?;
-                let file = folder.join(format!("{name}-{size}-{light}.png"));
-                std::fs::write(file, self.browser.screenshot().await?)?;
-            }
-        }
-        self.browser.show_on(SCREEN).await
+        looks_right(&self.browser, name).await
     }
 
-    async fn is_accessible(&self, axe: &tools::Axe, name: &str) -> Result<()> {
-        let script = std::fs::read_to_string(&axe.0)?;
-        let dark_phone = Screen {
-            is_dark: true,
-            ..PHONE
-        };
-        for (screen, what) in [(SCREEN, "light"), (dark_phone, "on a dark phone")] {
-            self.show(screen).await?;
-            let faults = self.browser.faults(&script).await?;
-            ensure!(faults.is_empty(), "{name}, {what}: {faults:#?}");
-        }
-        Ok(())
-    }
-
-    /// Charts are drawn again when the screen has changed.
-    async fn show(&self, screen: Screen) -> Result<()> {
-        self.browser.show_on(screen).await?;
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        Ok(())
-    }
-
-    /// Nothing went wrong behind the page's back, such as a script that its policy has blocked. `but`: what had to.
     async fn nothing_to_complain(&self, but: &[&str]) -> Result<()> {
-        let mut complaints = self.browser.complaints().await?;
-        complaints.retain(|line| !but.iter().any(|known| line.contains(known)));
-        ensure!(complaints.is_empty(), "{complaints:#?}");
-        Ok(())
+        nothing_to_complain(&self.browser, but).await
     }
+}
+
+/// Whoever has keys instead of a mouse, a reader of screens or weak eyes can use what is shown, as far as a program can
+/// tell: WCAG 2.2 AA by axe-core, light and on a dark phone. Keeps pictures of it, too, if somebody wants them.
+async fn looks_right(browser: &Browser, name: &str) -> Result<()> {
+    match tools::Axe::find_or_get(&mut Silent) {
+        Ok(axe) => is_accessible(browser, &axe, name).await?,
+        Err(error) => eprintln!("left out: axe-core looks at {name}: {error:#}"),
+    }
+    let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
+        return browser.show_on(SCREEN).await;
+    };
+    std::fs::create_dir_all(&folder)?;
+    for (screen, size) in [(SCREEN, "screen"), (PHONE, "phone")] {
+        for (is_dark, light) in [(false, "light"), (true, "dark")] {
+            show(browser, Screen { is_dark, ..screen }).await?;
+            let file = folder.join(format!("{name}-{size}-{light}.png"));
+            std::fs::write(file, browser.screenshot().await?)?;
+        }
+    }
+    browser.show_on(SCREEN).await
+}
+
+async fn is_accessible(browser: &Browser, axe: &tools::Axe, name: &str) -> Result<()> {
+    let script = std::fs::read_to_string(&axe.0)?;
+    let dark_phone = Screen {
+        is_dark: true,
+        ..PHONE
+    };
+    for (screen, what) in [(SCREEN, "light"), (dark_phone, "on a dark phone")] {
+        show(browser, screen).await?;
+        let faults = browser.faults(&script).await?;
+        ensure!(faults.is_empty(), "{name}, {what}: {faults:#?}");
+    }
+    Ok(())
+}
+
+/// Charts are drawn again when the screen has changed.
+async fn show(browser: &Browser, screen: Screen) -> Result<()> {
+    browser.show_on(screen).await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    Ok(())
+}
+
+/// Nothing went wrong behind the page's back, such as a script that its policy has blocked. `but`: what had to.
+async fn nothing_to_complain(browser: &Browser, but: &[&str]) -> Result<()> {
+    let mut complaints = browser.complaints().await?;
+    complaints.retain(|line| !but.iter().any(|known| line.contains(known)));
+    ensure!(complaints.is_empty(), "{complaints:#?}");
+    Ok(())
 }

@@ -9,17 +9,18 @@ function address(path, query = {}) {
   return search ? `${path}?${search}` : path;
 }
 
-async function json(method, path, query, body) {
-  const options = { method };
+async function json(method, path, query, body, headers = {}) {
+  const options = { method, headers };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
-    options.headers = { "content-type": "application/json" };
+    options.headers = { "content-type": "application/json", ...headers };
   }
   const answer = await send(address(path, query), options);
   return answer.status === 204 ? null : answer.json();
 }
 
-const sale = (id, rest = "") => `sales/${encodeURIComponent(id)}${rest}`;
+const part = encodeURIComponent;
+const sale = (id, rest = "") => `sales/${part(id)}${rest}`;
 
 export const api = {
   sales: async () => (await json("GET", "sales")).sales,
@@ -28,16 +29,33 @@ export const api = {
   warm: (id) => json("POST", sale(id, "/warm")),
   switchTo: (id, change) => json("PUT", sale(id, "/switch"), {}, change),
   audit: (id) => json("GET", sale(id, "/audit")),
+  change: (id, members) => json("PATCH", sale(id), {}, members),
+  stock: (id) => json("GET", sale(id, "/stock")),
+  /** The same `key` names the same change, however often it is asked for. */
+  changeStock: (id, key, units) => json("POST", sale(id, "/stock"), {}, { units }, { "idempotency-key": key }),
+  orders: (query) => json("GET", "orders", query),
+  order: (id) => json("GET", `orders/${part(id)}`),
+  orderChanges: async (id) => (await json("GET", `orders/${part(id)}/changes`)).changes,
+  act: async (action, orders) => (await json("POST", "order-actions", {}, { action, orders })).verdicts,
+  ordersAsTable: (query) => address("orders.csv", query),
+  gaveBack: (payment, note) => json("POST", `payments/${part(payment)}/refunded`, {}, note),
+  users: async (query) => (await json("GET", "user-list", query)).users,
+  user: (name) => json("GET", `user-list/${part(name)}`),
+  setUser: (name, standing) => json("PUT", `user-list/${part(name)}`, {}, standing),
+  clearUser: (name, removal) => json("DELETE", `user-list/${part(name)}`, {}, removal),
+  tenants: async () => (await json("GET", "tenants")).tenants,
+  setTenant: (name, tenant) => json("PUT", `tenants/${part(name)}`, {}, tenant),
+  deleteTenant: (name) => json("DELETE", `tenants/${part(name)}`),
   live: (id) => new EventSource(address(sale(id, "/live"))),
   globalSwitch: () => json("GET", "switch"),
   setGlobalSwitch: (state) => json("PUT", "switch", {}, { state }),
   refundsDue: async () => (await json("GET", "payments", { state: "refund_due" })).payments,
   rooms: async () => (await json("GET", "rooms")).rooms,
-  room: (name) => json("GET", `rooms/${encodeURIComponent(name)}`),
-  setRoom: (name, setting) => json("PUT", `rooms/${encodeURIComponent(name)}`, {}, setting),
+  room: (name) => json("GET", `rooms/${part(name)}`),
+  setRoom: (name, setting) => json("PUT", `rooms/${part(name)}`, {}, setting),
   limits: () => json("GET", "limits"),
   keys: async () => (await json("GET", "access/keys")).keys,
   makeKey: (key) => json("POST", "access/keys", {}, key),
-  revokeKey: (id) => json("DELETE", `access/keys/${encodeURIComponent(id)}`),
+  revokeKey: (id) => json("DELETE", `access/keys/${part(id)}`),
   trail: (query) => json("GET", "access/audit", query),
 };

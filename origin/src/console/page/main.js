@@ -5,22 +5,28 @@ import { announce, complaint, el, field, replace } from "./dom.js";
 import { keys } from "./keys.js";
 import { limits } from "./limits.js";
 import { newSale } from "./new-sale.js";
+import { orders } from "./orders.js";
 import { rooms } from "./rooms.js";
 import { sale } from "./sale.js";
 import { sales } from "./sales.js";
 import { session } from "./session.js";
+import { tenants } from "./tenants.js";
+import { users } from "./users.js";
 
 const [content, signOut, views, name] = ["content", "sign-out", "views", "who"].map((id) => document.getElementById(id));
 
-/** The views of the console, and the pages beside it: what they are called, where they are, what they need. */
+/** The views of the console, and the pages beside it: what they are called, where they are, what they need; true: the platform's alone. */
 const VIEWS = [
   ["Sales", "#/sales", "sales:read"],
+  ["Orders", "#/orders", "sales:read"],
+  ["Users", "#/users", "sales:read", true],
   ["Waiting rooms", "#/rooms", "rooms:read"],
   ["Limits", "#/limits", "limits:read"],
   ["Links", "links/ui", "links:read"],
   ["Events", "events/page", "events:read"],
   ["Fitment", "fitment/ui", "fitment:read"],
   ["Keys", "#/keys", "access:read"],
+  ["Tenants", "#/tenants", "access:read", true],
   ["Audit trail", "#/audit", "access:read"],
 ];
 
@@ -29,9 +35,12 @@ const ROUTES = [
   [/^#\/sales$/, sales],
   [/^#\/sales\/new$/, newSale],
   [/^#\/sales\/id\/([a-z0-9-]+)$/, sale],
+  [/^#\/orders(?:\?(.*))?$/, orders],
+  [/^#\/users$/, users],
   [/^#\/rooms$/, rooms],
   [/^#\/limits$/, limits],
   [/^#\/keys$/, keys],
+  [/^#\/tenants$/, tenants],
   [/^#\/audit$/, audit],
 ];
 
@@ -90,12 +99,12 @@ function desk() {
 
 /** The views that there are for whoever is signed in; the one that is shown is marked. */
 function bar() {
-  const here = location.hash;
+  const [here] = location.hash.split("?");
   const link = ([text, place]) => {
     const isHere = here === place || here.startsWith(`${place}/`);
     return el("a", { href: place, "aria-current": isHere ? "page" : null }, text);
   };
-  replace(views, VIEWS.filter(([, , scope]) => may(scope)).map(link));
+  replace(views, VIEWS.filter(([, , scope, isPlatforms]) => may(scope) && !(isPlatforms && who.tenant)).map(link));
   const whose = [who.tenant, who.role].filter(Boolean).join(", ");
   name.textContent = whose ? `${who.name} (${whose})` : who.name;
   signOut.hidden = views.hidden = name.hidden = false;

@@ -8,6 +8,7 @@ const HOUR_MS = 3_600_000;
 const TOTAL_MAX = 1_000_000_000;
 const SHARDS_MAX = 64;
 const USER_CAP_MAX = 1_000;
+const [BITS_MIN, BITS_MAX] = [8, 26];
 const PAY_WITHIN_MINUTES_MAX = 30 * 24 * 60;
 
 const whole = (name, value, max) => el("input", { name, type: "number", min: 0, max, value, inputmode: "numeric", step: 1 });
@@ -33,6 +34,8 @@ function controls(tenant) {
     pay_within: whole("pay_within", 15, PAY_WITHIN_MINUTES_MAX),
     warm: whole("warm", 5, 100_000),
     token: el("input", { name: "token", type: "checkbox" }),
+    challenge: select([["", "nothing"], ["proof_of_work", "a proof of work"], ["captcha", "a captcha"]], "", { name: "challenge" }),
+    bits: whole("bits", 18, BITS_MAX),
   };
 }
 
@@ -53,7 +56,15 @@ function faults(of) {
     ends_at_ms: late,
     pay_within: of.payment.value === "hold" ? range("pay_within", 1, PAY_WITHIN_MINUTES_MAX) : null,
     warm: of.warm.value === "" ? null : range("warm", 0, 100_000),
+    challenge: of.challenge.value !== "" && !of.token.checked ? "Stands before an order token: choose that, too." : null,
+    bits: of.challenge.value === "proof_of_work" ? range("bits", BITS_MIN, BITS_MAX) : null,
   };
+}
+
+function challenge(of) {
+  const all = { proof_of_work: { bits: Number(of.bits.value) }, captcha: {} };
+  const wanted = of.challenge.value;
+  return wanted === "" ? null : { [wanted]: all[wanted] };
 }
 
 function body(of) {
@@ -67,6 +78,7 @@ function body(of) {
     starts_at_ms: atMinute(of.starts_at_ms.value),
     ends_at_ms: atMinute(of.ends_at_ms.value),
     token: of.token.checked,
+    challenge: challenge(of),
     payment: of.payment.value === "hold" ? hold : of.payment.value,
     warm_before_ms: of.warm.value === "" ? null : Number(of.warm.value) * 60_000,
   };
@@ -77,10 +89,13 @@ export function newSale(desk) {
   const said = el("div", { id: "said" });
   const submit = el("button", { type: "submit", class: "primary" }, "Make the sale");
   const within = field("Minutes to pay", of.pay_within);
+  const bits = field("Zero bits", of.bits, "One more is twice the work; 18 take an old phone 3 s.");
   const show = () => {
     within.hidden = of.payment.value !== "hold";
+    bits.hidden = of.challenge.value !== "proof_of_work";
   };
   of.payment.addEventListener("change", show);
+  of.challenge.addEventListener("change", show);
   show();
   const make = async (event) => {
     event.preventDefault();
@@ -121,6 +136,8 @@ export function newSale(desk) {
         field("Warm, in minutes before the start", of.warm, "Empty: by hand only."),
         field("Units are taken", of.payment),
         within,
+        field("Before an order token", of.challenge, "What a buyer has to solve at the checkout."),
+        bits,
       ),
       el("label", { class: "choice" }, of.token, "Only who brings an order token may buy"),
       el("div", { class: "row" }, submit),

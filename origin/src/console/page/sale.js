@@ -1,9 +1,10 @@
-// One sale: what it is, its stock and orders as they are this second, its switch, its books.
+// One sale: what it is, its stock and orders as they are this second, its switch, its books; its stock and end have a file of their own.
 
 import { api } from "./api.js";
 import { ask, button, complaint, el, fact, field, replace, select, state, table, working } from "./dom.js";
 import { count, length, time } from "./format.js";
 import { STATES, standing } from "./sales.js";
+import { stock } from "./stock.js";
 
 /**
  * What can be done to a sale. One more is one more entry: `text`, `id`, `scope`; `when` says whether it makes sense now; `question`,
@@ -145,6 +146,13 @@ function books(sale) {
 
 const PAYMENTS = { at_order: "at the order", at_payment: "at the payment" };
 
+function challenge(wanted) {
+  if (!wanted) {
+    return "nothing";
+  }
+  return wanted.proof_of_work ? `a proof of work of ${wanted.proof_of_work.bits} bits` : "a captcha";
+}
+
 function facts(sale) {
   const held = sale.payment.hold;
   const payment = held ? `held ${length(held.pay_within_ms)} for payment` : PAYMENTS[sale.payment];
@@ -160,6 +168,7 @@ function facts(sale) {
     fact("Units are taken", payment),
     fact("Warmed", time(sale.warmed_at_ms)),
     fact("Order token", sale.token ? "needed" : "not needed"),
+    fact("Before the token", challenge(sale.challenge)),
   );
 }
 
@@ -182,8 +191,10 @@ export async function sale(desk, id) {
       el("div", { class: "row apart" }, badge, row),
       said,
       known,
+      el("p", {}, el("a", { id: "orders-of", href: `#/orders?sale=${found.id}` }, "Its orders")),
     ),
     live(desk, found.id, show),
+    await stock(desk, found),
     el("div", { class: "columns" }, switches(desk, found, said), books(found)),
   ];
 }

@@ -117,7 +117,7 @@ pub(super) async fn list(
     Ok(Json(StockView {
         id,
         total: stored.total,
-        initial: stored.total.saturating_sub(topped_up) + withdrawn,
+        initial: (stored.total + withdrawn).saturating_sub(topped_up),
         topped_up,
         withdrawn,
         remaining: stored.remaining,

@@ -1,0 +1,105 @@
+// One order: what it is, what was paid, what receivers were told, and what can be done to it.
+
+import { api } from "./api.js";
+import { ask, button, el, fact, field, replace, state, table, working } from "./dom.js";
+import { count, instant } from "./format.js";
+
+export const standing = (order) => state(order.status, order.status === "paid" || order.status === "unpaid");
+
+const when = (ms) => (ms === null || ms === undefined ? "–" : instant(ms));
+
+function facts(order) {
+  return el(
+    "dl",
+    { class: "facts" },
+    fact("Sale", el("a", { href: `#/sales/id/${order.sale}` }, order.sale)),
+    fact("User", order.user),
+    fact("Units", count(order.quantity)),
+    fact("Made", when(order.created_at_ms)),
+    fact("To be paid by", when(order.pay_by_ms)),
+    fact("Paid", when(order.paid_at_ms)),
+    fact("Ended", when(order.ended_at_ms)),
+  );
+}
+
+/** What the buyer said with it. */
+function payload(order) {
+  const isThere = order.payload !== null && order.payload !== undefined;
+  return isThere && el("div", {}, el("h3", {}, "What the buyer said"), el("pre", { id: "payload" }, JSON.stringify(order.payload, null, 2)));
+}
+
+/** Its payments; one whose money is due has a form that notes that it was given back. */
+function payments(desk, order, change) {
+  if (order.payments.length === 0) {
+    return null;
+  }
+  const row = (payment) => [el("code", {}, payment.payment), payment.state, payment.reason ?? "–", payment.reference ?? "–"];
+  const due = order.payments.filter((payment) => payment.state === "refund_due" && desk.may("sales:write"));
+  return el(
+    "div",
+    {},
+    el("h3", {}, "Payments"),
+    table("payments", ["Payment", "State", "Reason", "Reference"], order.payments.map(row)),
+    due.map((payment) => givenBack(payment, change)),
+  );
+}
+
+function givenBack(payment, change) {
+  const reference = el("input", { name: "reference", autocomplete: "off", maxlength: 200 });
+  const said = el("div", {});
+  const submit = el("button", { type: "submit" }, "The money is back");
+  const note = working(submit, said, async () => {
+    await api.gaveBack(payment.payment, reference.value ? { reference: reference.value } : {});
+    await change();
+    return null;
+  });
+  return el("form", { class: "give-back", onsubmit: note }, said,
+    el("div", { class: "together" }, field(`Reference of the refund of ${payment.payment}`, reference, "Your bank's, or your provider's. May be empty."), submit));
+}
+
+/** Cancels or refunds it, whichever it can be. */
+function action(desk, order, said, change) {
+  const [text, what] = order.status === "paid" ? ["Refund", "refund"] : ["Cancel", "cancel"];
+  const isOver = order.status === "cancelled" || order.status === "expired";
+  if (isOver || !desk.may("sales:write")) {
+    return null;
+  }
+  const question = what === "refund" ? "Its units go back to stock, and its payment becomes due for refund. Weir moves no money." : "Its units go back to stock.";
+  return button(`${text} this order`, { class: "danger", id: what }, said, async () => {
+    if (!(await ask(`${text} ${order.order}?`, question, text))) {
+      return null;
+    }
+    const [{ verdict }] = await api.act(what, [order.order]);
+    await change();
+    return verdict === "done" ? null : verdict;
+  });
+}
+
+/** What receivers were told of it. */
+function told(order, said) {
+  const shown = el("div", { id: "told" });
+  const look = button("What receivers were told", { id: "tell" }, said, async () => {
+    const changes = await api.orderChanges(order.order);
+    const rows = changes.map((change) => [String(change.sequence), change.type, instant(change.at_ms), change.cause ?? "–"]);
+    replace(shown, rows.length > 0 ? table("changes", ["No.", "Change", "When", "Cause"], rows) : el("p", { class: "hint" }, "Nothing that is still kept."));
+    return null;
+  });
+  return [shown, look];
+}
+
+/** The card of one; `change` shows it anew. */
+export function card(desk, order, change) {
+  const said = el("div", {});
+  const [changes, look] = told(order, said);
+  return el(
+    "section",
+    { class: "card", id: "order", "aria-labelledby": "order-title" },
+    el("div", { class: "row apart" }, el("h2", { id: "order-title", tabindex: "-1" }, order.order), standing(order)),
+    said,
+    facts(order),
+    payload(order),
+    payments(desk, order, change),
+    changes,
+    el("div", { class: "row" }, look, action(desk, order, said, change)),
+  );
+}

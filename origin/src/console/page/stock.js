@@ -1,0 +1,119 @@
+// The stock and the end of a sale that runs: more units, fewer, a later or an earlier end; and what has changed so far.
+
+import { api } from "./api.js";
+import { ask, complaint, el, fact, field, mark, replace, state, table, working } from "./dom.js";
+import { atMinute, count, instant, minute, time } from "./format.js";
+
+const UNITS_MAX = 1_000_000_000;
+
+/** A name for a change, so that it happens once however often it is asked for. Also where a page is not served over HTTPS. */
+function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return `console-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+const signed = (units) => (units > 0 ? `+${count(units)}` : count(units));
+
+function sum(stock) {
+  return el(
+    "dl",
+    { class: "facts", id: "stock-sum" },
+    fact("At first", count(stock.initial)),
+    fact("Added", count(stock.topped_up)),
+    fact("Withdrawn", count(stock.withdrawn)),
+    fact("Now", count(stock.total)),
+  );
+}
+
+function changes(stock) {
+  if (stock.changes.length === 0) {
+    return null;
+  }
+  const row = (change) => [
+    instant(change.asked_at_ms),
+    signed(change.wanted),
+    change.units === null ? "–" : signed(change.units),
+    state(change.state === "done" ? "Done" : "Under way", change.state === "done"),
+  ];
+  return el("details", {}, el("summary", {}, "Changes"), table("stock-changes", ["Asked for", "Wanted", "Were", "State"], stock.changes.map(row)));
+}
+
+/** What the origin says of a change of stock. */
+function outcome(change) {
+  if (change.state !== "done") {
+    return "It is noted and goes on by itself. Send it again to see how far it is.";
+  }
+  const isLess = change.units !== change.wanted;
+  return isLess ? `${signed(change.units)} units, of ${signed(change.wanted)}: the others are held or ordered.` : `${signed(change.units)} units.`;
+}
+
+/** The form for units. It keeps the name of its change until that is done, or another one is wanted. */
+function units(sale, said, show) {
+  const control = el("input", { name: "units", inputmode: "numeric", autocomplete: "off" });
+  const submit = el("button", { type: "submit" }, "Change the stock");
+  let wanted = null;
+  const change = working(submit, said, async () => {
+    const value = Number(control.value);
+    const isRight = /^[+-]?\d+$/.test(control.value.trim()) && value !== 0 && Math.abs(value) <= UNITS_MAX;
+    mark(control, isRight ? null : "Must be a whole number, and not 0.");
+    if (!isRight) {
+      control.focus();
+      return null;
+    }
+    if (value < 0 && !(await ask(`Withdraw ${count(-value)} units?`, "Only units that nobody holds or has ordered are taken.", "Withdraw"))) {
+      return null;
+    }
+    wanted = wanted?.units === value ? wanted : { units: value, key: newKey() };
+    const done = await api.changeStock(sale.id, wanted.key, value);
+    if (done.state === "done") {
+      wanted = null;
+      control.value = "";
+    }
+    await show();
+    return outcome(done);
+  });
+  return el("form", { id: "change-stock", novalidate: true, onsubmit: change },
+    el("div", { class: "together" }, field("Units", control, "500 adds, -50 withdraws."), submit));
+}
+
+/** The form for the end. */
+function end(sale, said) {
+  const control = el("input", { type: "datetime-local", name: "ends", value: minute(sale.ends_at_ms) });
+  const submit = el("button", { type: "submit" }, "Move the end");
+  const move = working(submit, said, async () => {
+    const ends_at_ms = atMinute(control.value);
+    mark(control, Number.isNaN(ends_at_ms) ? "Must be a time." : null);
+    if (Number.isNaN(ends_at_ms)) {
+      control.focus();
+      return null;
+    }
+    const isNow = ends_at_ms <= Date.now();
+    if (isNow && !(await ask(`End “${sale.title}” now?`, "Nobody can buy any more. Who holds a claim may finish.", "End it"))) {
+      return null;
+    }
+    const changed = await api.change(sale.id, { ends_at_ms });
+    return `It ends ${time(changed.ends_at_ms)}.`;
+  });
+  return el("form", { id: "move-end", novalidate: true, onsubmit: move },
+    el("div", { class: "together" }, field("Ends (UTC)", control, "A time that has passed means now."), submit));
+}
+
+/** The card of a sale's stock and end. */
+export async function stock(desk, sale) {
+  const [said, shown] = [el("div", { id: "stock-said" }), el("div", {})];
+  const show = async () => {
+    const now = await api.stock(sale.id);
+    replace(shown, sum(now), changes(now));
+  };
+  await show().catch((error) => replace(shown, complaint(error)));
+  const isOpen = desk.may("sales:write") && !sale.archived_at_ms;
+  return el(
+    "section",
+    { class: "card", "aria-labelledby": "stock-title" },
+    el("h2", { id: "stock-title" }, "Stock and end"),
+    said,
+    shown,
+    isOpen && sale.warmed_at_ms && units(sale, said, show),
+    isOpen && end(sale, said),
+  );
+}

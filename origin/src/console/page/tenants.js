@@ -1,0 +1,99 @@
+// Tenants: shops that share this origin, and how much each may have. For keys of the platform.
+
+import { api } from "./api.js";
+import { ask, button, el, field, mark, replace, table, working } from "./dom.js";
+import { count, time } from "./format.js";
+
+const HEADS = ["Tenant", "Name", "Domains", "Sales", "Units", "Made", "Action"];
+const NAME = /^(?=.{1,20}$)[a-z0-9]+(?:-[a-z0-9]+)*$/;
+
+/** The limits, with what each is called and what is usual. */
+const LIMITS = [
+  ["sales", "Sales", 20], ["units", "Units in them", 1_000_000], ["rooms", "Waiting rooms", 20], ["links", "Links", 100_000],
+  ["keys", "Keys", 20], ["requests_per_second", "Requests a second", 50], ["requests_at_once", "Requests at once", 16],
+];
+
+const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
+
+function row(desk, one, said, list, edit) {
+  const remove = async () => {
+    if (!(await ask(`Remove “${one.title}”?`, "Its keys open nothing any more. What bears its name stays, and is the platform's.", "Remove"))) {
+      return null;
+    }
+    await api.deleteTenant(one.name);
+    await list();
+    return `${one.title} is removed.`;
+  };
+  const limits = one.limits;
+  const change = el("button", { type: "button", class: "small", "aria-label": `Change ${one.title}`, onclick: () => edit(one) }, "Change");
+  const acts = desk.may("access:write")
+    ? el("span", { class: "row" }, change, button("Remove", { class: "danger small", "aria-label": `Remove ${one.title}` }, said, remove))
+    : "";
+  return [
+    one.title, el("code", {}, one.name), one.domains.join(", ") || "–", count(limits.sales), count(limits.units), time(one.created_at_ms), acts,
+  ];
+}
+
+/** The form that makes a tenant, or changes one. */
+function form(list) {
+  const name = el("input", { name: "name", autocomplete: "off", spellcheck: "false" });
+  const title = el("input", { name: "title", maxlength: 80, autocomplete: "off" });
+  const domains = el("input", { name: "domains", autocomplete: "off", spellcheck: "false" });
+  const limits = LIMITS.map(([key, , usual]) => el("input", { name: key, type: "number", min: 0, step: 1, value: usual, inputmode: "numeric" }));
+  const said = el("div", { id: "set-said" });
+  const submit = el("button", { type: "submit", class: "primary" }, "Set the tenant");
+  const faults = () => [
+    [name, NAME.test(name.value) ? null : "Must be 1 to 20 of a-z, 0-9 and single hyphens inside."],
+    [title, title.value.trim() ? null : "Must be 1 to 80 characters."],
+    ...limits.map((control) => [control, /^\d+$/.test(control.value) ? null : "Must be a whole number."]),
+  ];
+  const set = working(submit, said, async () => {
+    const found = faults();
+    found.forEach(([control, fault]) => mark(control, fault));
+    const first = found.find(([, fault]) => fault);
+    if (first) {
+      first[0].focus();
+      throw new Error("Not all fields are right yet.");
+    }
+    const tenant = {
+      title: title.value.trim(),
+      domains: words(domains.value),
+      limits: Object.fromEntries(limits.map((control) => [control.name, Number(control.value)])),
+    };
+    const now = await api.setTenant(name.value, tenant);
+    await list();
+    return `${now.title} is set. Its names begin with ${now.prefix}`;
+  });
+  const edit = (one) => {
+    name.value = one.name;
+    title.value = one.title;
+    domains.value = one.domains.join(", ");
+    limits.forEach((control) => { control.value = one.limits[control.name]; });
+    title.focus();
+  };
+  const element = el(
+    "form",
+    { class: "card", id: "set-tenant", novalidate: true, onsubmit: set },
+    el("h2", {}, "New or changed tenant"),
+    said,
+    el("div", { class: "grid" },
+      field("Name", name, "Its sales and rooms begin with it. A name that is there is changed."),
+      field("Title", title, "What people call it."),
+      field("Domains of its links", domains, "With commas between them."),
+      LIMITS.map(([, text], at) => field(text, limits[at]))),
+    el("div", { class: "row" }, submit),
+  );
+  return { element, edit };
+}
+
+export async function tenants(desk) {
+  const [said, shown] = [el("div", { id: "said" }), el("div", {})];
+  const list = async () => {
+    const all = await api.tenants();
+    const rows = all.map((one) => row(desk, one, said, list, maker.edit));
+    replace(shown, rows.length > 0 ? table("tenants", HEADS, rows) : el("p", { class: "hint", id: "none" }, "No tenants: all is the platform's."));
+  };
+  const maker = form(list);
+  await list();
+  return ["Tenants", el("section", { class: "card", "aria-label": "All tenants" }, said, shown), desk.may("access:write") && maker.element];
+}

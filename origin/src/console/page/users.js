@@ -1,0 +1,92 @@
+// Users who are blocked in every sale, or whom no risk check blocks.
+
+import { api } from "./api.js";
+import { ask, button, el, field, mark, replace, select, state, table, working } from "./dom.js";
+import { instant } from "./format.js";
+
+const PAGE = 100;
+const HEADS = ["User", "Standing", "Reason", "By", "Since", "Action"];
+const STANDINGS = [["blocked", "Blocked: may not buy"], ["allowed", "Allowed: no risk check blocks"]];
+const SHOWN = [["blocked", "Blocked"], ["allowed", "Allowed"]];
+const TEXT_MAX = 200;
+
+const badge = (standing) => state(standing, standing !== "blocked");
+
+function row(desk, one, said, list) {
+  const remove = async () => {
+    if (!(await ask(`Take ${one.user} off the list?`, "The user stands as anybody again.", "Take off"))) {
+      return null;
+    }
+    await api.clearUser(one.user, { operator: desk.who.name });
+    await list();
+    return `${one.user} stands as anybody.`;
+  };
+  const act = desk.may("sales:write") ? button("Take off", { class: "danger small", "aria-label": `Take off ${one.user}` }, said, remove) : "";
+  return [one.user, badge(one.standing), one.reason ?? "–", one.operator ?? "–", one.at_ms ? instant(one.at_ms) : "–", act];
+}
+
+/** The list, page by page. */
+function listed(desk) {
+  const said = el("div", { id: "said" });
+  const shown = el("div", { id: "listed" });
+  const standing = select(SHOWN, "blocked", { name: "shown" });
+  let users = [];
+  const load = async (isFirst) => {
+    const after = isFirst ? null : users.at(-1)?.user;
+    const page = await api.users({ standing: standing.value, limit: PAGE, after });
+    users = isFirst ? page : users.concat(page);
+    more.hidden = page.length < PAGE;
+    const rows = users.map((one) => row(desk, one, said, () => load(true)));
+    replace(shown, rows.length > 0 ? table("users", HEADS, rows) : el("p", { class: "hint", id: "nobody" }, "Nobody."));
+    return null;
+  };
+  const more = button("More", { class: "quiet", id: "more" }, said, () => load(false));
+  const reload = working(standing, said, () => load(true));
+  standing.addEventListener("change", reload);
+  const card = el("section", { class: "card", "aria-label": "The list" }, field("Show", standing), said, shown, el("div", { class: "row" }, more));
+  return { card, load: () => load(true), show: (value) => { standing.value = value; } };
+}
+
+const length = (text) => [...text.trim()].length;
+
+/** The form that puts a user on the list. */
+function setter(desk, list) {
+  const user = el("input", { name: "user", autocomplete: "off", spellcheck: "false" });
+  const standing = select(STANDINGS, "blocked", { name: "standing" });
+  const reason = el("input", { name: "reason", autocomplete: "off" });
+  const said = el("div", { id: "set-said" });
+  const submit = el("button", { type: "submit", class: "primary" }, "Put on the list");
+  const set = working(submit, said, async () => {
+    const isReason = length(reason.value) >= 1 && length(reason.value) <= TEXT_MAX;
+    const faults = [
+      [user, user.value.trim() ? null : "Must be a user's name."],
+      [reason, isReason ? null : `Must be 1 to ${TEXT_MAX} characters.`],
+    ];
+    faults.forEach(([control, fault]) => mark(control, fault));
+    const first = faults.find(([, fault]) => fault);
+    if (first) {
+      first[0].focus();
+      throw new Error("Not all fields are right yet.");
+    }
+    const name = user.value.trim();
+    const now = await api.setUser(name, { standing: standing.value, reason: reason.value.trim(), operator: desk.who.name });
+    list.show(now.standing);
+    await list.load();
+    user.value = reason.value = "";
+    return `${name} is ${now.standing}.`;
+  });
+  return el(
+    "form",
+    { class: "card", id: "set-user", novalidate: true, onsubmit: set },
+    el("h2", {}, "Put a user on the list"),
+    said,
+    el("div", { class: "grid" }, field("User", user), field("Standing", standing), field("Reason", reason, "Your colleagues see it.")),
+    el("div", { class: "row" }, submit),
+  );
+}
+
+export async function users(desk) {
+  const list = listed(desk);
+  await list.load();
+  return ["Users", list.card, desk.may("sales:write") && setter(desk, list)];
+}

@@ -1,0 +1,273 @@
+//! The console's views of a sale under way: its orders, its users, its stock and its end, and the platform's tenants.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weir_stack::http::Method;
+use weir_stack::report::Silent;
+use weir_stack::{Stack, tools};
+use weir_tests::{Browser, buy, until};
+
+use super::{HOSTILE, SCREEN, looks_right, nothing_to_complain};
+use crate::whole_sale::{audited, order, pays};
+
+/// A shop with its gateway, and a browser before the console.
+struct Shop {
+    browser: Browser,
+    stack: Stack,
+}
+
+impl Shop {
+    /// Signed in with the key of this role.
+    async fn open(prefix: &str, role: &str) -> Result<Self> {
+        let stack = Stack::builder().key_prefix(prefix).start().await?;
+        let tool = tools::Chromium::find_or_get(&mut Silent)?;
+        let browser = Browser::start(&tool, &stack.data_dir().join("browser")).await?;
+        browser.show_on(SCREEN).await?;
+        let shop = Self { browser, stack };
+        shop.enter(role).await?;
+        Ok(shop)
+    }
+
+    async fn enter(&self, role: &str) -> Result<()> {
+        let new = json!({ "name": format!("Olga, {role}"), "role": role }).to_string();
+        let made = self
+            .stack
+            .admin(Method::POST, "/access/keys", &new, 201)
+            .await?;
+        self.see("#/sales").await?;
+        let key = made["key"].as_str().context("no key")?;
+        self.browser.type_into("[name=key]", key).await?;
+        self.browser.click("button[type=submit]").await?;
+        self.browser.wait_for_text("h1", "Sales").await
+    }
+
+    async fn see(&self, view: &str) -> Result<()> {
+        let url = format!("{}/ui{view}", self.stack.origin_admin_url());
+        self.browser.open(&url).await
+    }
+
+    async fn get(&self, path: &str) -> Result<Value> {
+        self.stack.admin(Method::GET, path, "", 200).await
+    }
+
+    async fn count(&self, selector: &str) -> Result<u64> {
+        let script = "return document.querySelectorAll(arguments[0]).length";
+        let count = self.browser.run(script, &[json!(selector)]).await?;
+        count.as_u64().context("no count")
+    }
+
+    async fn choose(&self, selector: &str, value: &str) -> Result<()> {
+        self.browser
+            .click(&format!("{selector} option[value={value}]"))
+            .await
+    }
+
+    /// Says yes to the question.
+    async fn yes(&self) -> Result<()> {
+        self.browser.click("#ask-yes").await
+    }
+}
+
+/// A paid order of Alice's, and unpaid ones of Bob's and Carol's; Alice's.
+async fn three_orders(stack: &Stack) -> Result<String> {
+    let paid = order(stack, "s", "alice").await?;
+    pays(stack, &paid, "alice").await?;
+    order(stack, "s", "bob").await?;
+    order(stack, "s", "carol").await?;
+    let id = paid.strip_prefix("/orders/").context("no path")?;
+    Ok(id.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
+    let shop = Shop::open("console-orders", "operator").await?;
+    let (stack, browser) = (&shop.stack, &shop.browser);
+    stack.open_sale("s", 8, 2).await?;
+    let paid = three_orders(stack).await?;
+
+    shop.see("#/orders").await?;
+    browser.click("#search button[type=submit]").await?;
+    browser
+        .wait_for_text("#said", "Name a sale or a user")
+        .await?;
+    shop.see("#/sales/id/s").await?;
+    browser.click("#orders-of").await?;
+    browser.wait_for_text("#orders", "carol").await?;
+    assert_eq!(shop.count("#orders tbody tr").await?, 3);
+
+    // One: what it is, and back with its money.
+    browser.click(&format!("[data-order='{paid}']")).await?;
+    browser.wait_for_text("#order", "alice").await?;
+    looks_right(browser, "console-orders").await?;
+    browser.click("#refund").await?;
+    shop.yes().await?;
+    browser.wait_for_text("#payments", "refund_due").await?;
+    browser.type_into("[name=reference]", "bank 7").await?;
+    browser.click(".give-back button").await?;
+    browser.wait_for_text("#payments", "refunded").await?;
+    let seen = shop.get(&format!("/orders/{paid}")).await?;
+    assert_eq!(seen["status"], "cancelled", "{seen}");
+    assert_eq!(seen["payments"][0]["reference"], "bank 7", "{seen}");
+
+    // Many: all are chosen, and each has its verdict.
+    let choose = "document.querySelectorAll('#orders input').forEach((box) => box.click())";
+    browser.run(choose, &[]).await?;
+    browser.click("#cancel-chosen").await?;
+    shop.yes().await?;
+    browser.wait_for_text("#acted", "2 done").await?;
+    audited(stack, "s", 8, 0).await?;
+    shop.choose("[name=status]", "paid").await?;
+    browser.click("#search button[type=submit]").await?;
+    browser
+        .wait_for_text("#no-orders", "No order is so")
+        .await?;
+
+    // All of them as a table, with the session alone.
+    shop.see("#/orders?sale=s").await?;
+    browser.wait_for_text("#orders", "carol").await?;
+    let csv = "return fetch(document.getElementById('csv').href).then((answer) => answer.text())";
+    let csv = browser.run(csv, &[]).await?;
+    let csv = csv.as_str().context("no table")?;
+    ensure!(csv.contains("alice") && csv.lines().count() == 4, "{csv}");
+    nothing_to_complain(browser, &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<()> {
+    let shop = Shop::open("console-users", "operator").await?;
+    let (stack, browser) = (&shop.stack, &shop.browser);
+    stack.open_sale("s", 4, 1).await?;
+    shop.see("#/users").await?;
+    browser.wait_for_text("#nobody", "Nobody").await?;
+    browser.click("#set-user button[type=submit]").await?;
+    browser.wait_for_text("#set-said", "Not all fields").await?;
+    assert_eq!(shop.count("[aria-invalid=true]").await?, 2);
+    browser
+        .type_into("#set-user [name=user]", "mallory")
+        .await?;
+    browser
+        .type_into("#set-user [name=reason]", HOSTILE)
+        .await?;
+    browser.click("#set-user button[type=submit]").await?;
+    browser.wait_for_text("#users", "mallory").await?;
+    browser.wait_for_text("#users", HOSTILE).await?;
+    assert_eq!(shop.count("main img").await?, 0);
+    looks_right(browser, "console-users").await?;
+    let refused = buy(stack, "s", "mallory").await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+
+    browser.click("#users button").await?;
+    shop.yes().await?;
+    browser.wait_for_text("#nobody", "Nobody").await?;
+    until("mallory buys", async || {
+        buy(stack, "s", "mallory")
+            .await
+            .is_ok_and(|answer| answer.status == 201)
+    })
+    .await?;
+    nothing_to_complain(browser, &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
+    let shop = Shop::open("console-stock", "operator").await?;
+    let (stack, browser) = (&shop.stack, &shop.browser);
+    stack.open_sale("s", 10, 2).await?;
+    order(stack, "s", "alice").await?;
+    shop.see("#/sales/id/s").await?;
+    browser.wait_for_text("#stock-sum", "10").await?;
+    browser.click("#change-stock button").await?;
+    browser
+        .wait_for_text("#change-stock .wrong", "whole number")
+        .await?;
+    browser.type_into("#change-stock [name=units]", "5").await?;
+    browser.click("#change-stock button").await?;
+    browser.wait_for_text("#stock-said", "+5 units").await?;
+    audited(stack, "s", 14, 1).await?;
+    // More than are left: what is ordered stays.
+    browser
+        .type_into("#change-stock [name=units]", "-100")
+        .await?;
+    browser.click("#change-stock button").await?;
+    shop.yes().await?;
+    browser
+        .wait_for_text("#stock-said", "-14 units, of -100")
+        .await?;
+    audited(stack, "s", 0, 1).await?;
+    let stock = shop.get("/sales/s/stock").await?;
+    assert_eq!(
+        (&stock["initial"], &stock["total"]),
+        (&json!(10), &json!(1))
+    );
+    browser.wait_for_text("#stock-sum", "10").await?;
+    looks_right(browser, "console-stock").await?;
+
+    let past =
+        "const end = document.querySelector('#move-end input'); end.value = '2001-01-01T00:00';";
+    browser.run(past, &[]).await?;
+    browser.click("#move-end button").await?;
+    shop.yes().await?;
+    browser.wait_for_text("#stock-said", "It ends").await?;
+    browser.wait_for_text("#standing", "Over").await?;
+    nothing_to_complain(browser, &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_token() -> Result<()>
+{
+    let shop = Shop::open("console-viewer", "viewer").await?;
+    let (stack, browser) = (&shop.stack, &shop.browser);
+    stack.open_sale("s", 10, 2).await?;
+    order(stack, "s", "alice").await?;
+    shop.see("#/orders?sale=s").await?;
+    browser.wait_for_text("#orders", "alice").await?;
+    browser.click("#orders button").await?;
+    browser.wait_for_text("#order", "alice").await?;
+    assert_eq!(shop.count("main button.danger").await?, 0);
+    shop.see("#/users").await?;
+    browser.wait_for_text("#nobody", "Nobody").await?;
+    assert_eq!(shop.count("#set-user").await?, 0);
+    shop.see("#/sales/id/s").await?;
+    browser.wait_for_text("#stock-sum", "10").await?;
+    assert_eq!(shop.count("#change-stock, #move-end").await?, 0);
+    assert_eq!(shop.count("#views a[href='#/tenants']").await?, 0);
+
+    browser.click("#sign-out").await?;
+    shop.enter("admin").await?;
+    shop.see("#/sales/new").await?;
+    browser.type_into("#make [name=title]", "Guarded").await?;
+    browser.type_into("#make [name=id]", "guarded").await?;
+    browser.type_into("#make [name=total]", "5").await?;
+    shop.choose("[name=challenge]", "proof_of_work").await?;
+    browser.click("#make button[type=submit]").await?;
+    browser.wait_for_text("#make", "choose that, too").await?;
+    browser.click("#make [name=token]").await?;
+    browser.click("#make button[type=submit]").await?;
+    browser
+        .wait_for_text("main", "a proof of work of 18 bits")
+        .await?;
+    let made = shop.get("/sales/guarded").await?;
+    assert_eq!(
+        made["challenge"],
+        json!({ "proof_of_work": { "bits": 18 } })
+    );
+
+    shop.see("#/tenants").await?;
+    browser.wait_for_text("#none", "No tenants").await?;
+    browser.click("#set-tenant button[type=submit]").await?;
+    browser.wait_for_text("#set-said", "Not all fields").await?;
+    browser.type_into("#set-tenant [name=name]", "acme").await?;
+    browser
+        .type_into("#set-tenant [name=title]", HOSTILE)
+        .await?;
+    browser.type_into("#set-tenant [name=sales]", "3").await?;
+    browser.click("#set-tenant button[type=submit]").await?;
+    browser.wait_for_text("#tenants", HOSTILE).await?;
+    looks_right(browser, "console-tenants").await?;
+    let tenant = shop.get("/tenants/acme").await?;
+    assert_eq!(tenant["limits"]["sales"], 3, "{tenant}");
+    browser.click("#tenants button.danger").await?;
+    shop.yes().await?;
+    browser.wait_for_text("#none", "No tenants").await?;
+    nothing_to_complain(browser, &[]).await
+}
