@@ -7,8 +7,9 @@ use crate::redis::{self, Access, Lock, RedisKind, RedisOptions, RedisServer};
 use crate::report::Reporter;
 use crate::{ports, secrets, tools};
 use ::redis::IntoConnectionInfo;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::path::Path;
+use std::time::Duration;
 
 /// What origin and gateways are told about Redis.
 #[derive(Debug)]
@@ -25,9 +26,29 @@ pub struct Backing {
     port: u16,
 }
 
+/// How long a Redis that is said to run may take to say so.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+async fn ping(url: &str) -> Result<()> {
+    let mut connection = redis::connect(url).await?;
+    ::redis::cmd("PING").exec_async(&mut connection).await?;
+    Ok(())
+}
+
 impl Backing {
-    /// A Redis that runs already.
-    pub(crate) fn running(url: &str) -> Result<Self> {
+    /// A Redis that runs already, and answers.
+    pub(crate) async fn running(url: &str) -> Result<Self> {
+        let there = Self::at(url)?;
+        let asked = tokio::time::timeout(ANSWER_LIMIT, ping(url)).await;
+        let asked = asked.unwrap_or_else(|_| Err(anyhow!("no answer within {ANSWER_LIMIT:?}")));
+        asked.with_context(|| {
+            format!("no Redis answers at {url}: start it there, or name none, and one is started")
+        })?;
+        Ok(there)
+    }
+
+    /// A Redis that somebody else starts and stops.
+    pub(crate) fn at(url: &str) -> Result<Self> {
         let (host, port) = plain_redis(url)?;
         Ok(Self {
             server: None,
@@ -153,6 +174,15 @@ fn plain_redis(url: &str) -> Result<(String, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_redis_that_does_not_answer_is_told_at_once() {
+        let port = ports::free().unwrap();
+        let url = format!("redis://127.0.0.1:{port}");
+        let error = Backing::running(&url).await.err().unwrap();
+        let told = format!("{error:#}");
+        assert!(told.contains(&url) && told.contains("refused"), "{told}");
+    }
 
     #[test]
     fn a_redis_that_the_shipped_config_cannot_reach_is_refused() {

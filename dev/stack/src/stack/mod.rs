@@ -178,7 +178,7 @@ impl Stack {
             .admin_port(ports::free()?)?
             .origin(origin)?;
         let options = EnvoyOptions {
-            config: Backing::running(&self.redis.access.url)?.configure(config)?,
+            config: Backing::at(&self.redis.access.url)?.configure(config)?,
             variables: Vec::new(),
             clock_ahead_ms: None,
             drain_s: None,
@@ -237,7 +237,7 @@ impl Stack {
             .admin_port(ports::free()?)?
             .origin(origin)?;
         let options = EnvoyOptions {
-            config: Backing::running(&self.redis.access.url)?.configure(config)?,
+            config: Backing::at(&self.redis.access.url)?.configure(config)?,
             variables: Vec::new(),
             clock_ahead_ms: None,
             drain_s: None,

@@ -50,9 +50,11 @@ impl Builder {
 
     /// Like [`Builder::start`], and says one line for each step.
     pub async fn start_reporting(mut self, reporter: &mut (dyn Reporter + Send)) -> Result<Stack> {
-        // Before anything is built: a bad URL should be told at once.
-        let running = self.redis_url.as_deref().map(Backing::running);
-        let running = running.transpose()?;
+        // Before anything is built: a bad URL, or a Redis that is away, should be told at once.
+        let running = match self.redis_url.as_deref() {
+            Some(url) => Some(Backing::running(url).await?),
+            None => None,
+        };
         let programs = Programs::get(&self, reporter)?;
         let common = self.common()?;
         let mut redis = match running {
