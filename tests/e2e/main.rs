@@ -26,6 +26,7 @@ mod outage;
 mod pages;
 mod payloads;
 mod problems;
+mod quantity;
 mod ratelimit;
 mod redis_kinds;
 mod retries;

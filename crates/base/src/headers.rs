@@ -24,6 +24,10 @@ pub const CAPTCHA: &str = "x-weir-captcha";
 /// `IdempotencyKey` of `weir-sale`.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// Request header from a client to the gateway: how many units it wants to buy, 1 without it, at most as many as one user may
+/// have.
+pub const QUANTITY: &str = "x-weir-quantity";
+
 /// Request header from a payment provider to the origin: when it signed its callback, in seconds since the Unix epoch.
 pub const PAYMENT_TIMESTAMP: &str = "x-weir-payment-timestamp";
 

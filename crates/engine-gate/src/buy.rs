@@ -83,14 +83,16 @@ impl<D: SharedData + Clone> Gate<D> {
             self.config.user_header.as_str(),
             headers::IDEMPOTENCY_KEY,
             headers::ORDER_TOKEN,
+            headers::QUANTITY,
             ACCEPT_LANGUAGE,
         ];
-        let [user, attempt, token, language] = request.headers().get_each(names);
+        let [user, attempt, token, quantity, language] = request.headers().get_each(names);
         if let Some(language) = language {
             buyer.language = Language::accepted(&language);
         }
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
+        let quantity = quantity.as_deref().map_or(Ok(1), read_quantity)?;
         let admission = match attempt {
             None => admit(switch, sale, &user, &self.memory, now_ms),
             Some(_) => admit_attempt(switch, sale, &user, now_ms),
@@ -98,6 +100,10 @@ impl<D: SharedData + Clone> Gate<D> {
         match admission {
             Admission::Reject(rejection) => Err(rejection),
             Admission::Empty => Err(self.without_units(sale, now_ms).into()),
+            // An attempt of before may have been granted under another cap: Redis tells.
+            Admission::Claim { .. } if quantity > sale.user_cap && attempt.is_none() => {
+                Err(Verdict::CapReached.into())
+            }
             Admission::Claim { shard, checks } => {
                 self.check_signer()?;
                 self.check_token(sale, &user, token.as_deref(), now_ms)?;
@@ -107,6 +113,9 @@ impl<D: SharedData + Clone> Gate<D> {
                     shard,
                     user,
                     user_cap: sale.user_cap,
+                    // More is refused all the same, and Redis has few different numbers to answer.
+                    quantity: quantity.min(sale.user_cap.saturating_add(1)),
+                    is_too_many: false,
                     shards: sale.shards,
                     rebalances: 0,
                     checks,
@@ -157,6 +166,15 @@ impl<D: SharedData + Clone> Gate<D> {
 fn without_query(path: &[u8]) -> Option<String> {
     let end = path.iter().position(|&byte| byte == b'?')?;
     String::from_utf8(path.get(..end)?.to_vec()).ok()
+}
+
+/// How many units a client wants: a decimal number from 1 on, without a sign or leading zeros.
+fn read_quantity(text: &[u8]) -> Result<u32, Rejection> {
+    let text = core::str::from_utf8(text).ok();
+    let is_number =
+        |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let quantity = text.filter(is_number).and_then(|text| text.parse().ok());
+    quantity.ok_or_else(|| Verdict::InvalidQuantity.into())
 }
 
 /// The attempt that a client names.

@@ -152,7 +152,8 @@ impl<D: SharedData + Clone> Gate<D> {
         };
         self.overload.redis_answered(job.pass.take(), true, now_ms);
         self.memory.learn(&job.sale, job.shard, &reply);
-        let if_empty = self.if_empty(&job.sale, now_ms);
+        let too_few = job.is_too_many.then_some(Verdict::TooFew);
+        let if_empty = self.if_empty(&job.sale, now_ms).or(too_few);
         let conclusion = conclude(reply, if_empty, job.rebalances);
         let Some(stream) = pending.stream else {
             // Nobody waits any more. What was granted goes back.

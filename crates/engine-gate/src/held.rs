@@ -5,7 +5,9 @@
 
 use alloc::vec::Vec;
 
-use weir_base::headers::{CAPTCHA, IDEMPOTENCY_KEY, ORDER_TOKEN, SOLUTION, is_gateway_only};
+use weir_base::headers::{
+    CAPTCHA, IDEMPOTENCY_KEY, ORDER_TOKEN, QUANTITY, SOLUTION, is_gateway_only,
+};
 use weir_base::language::ACCEPT_LANGUAGE;
 use weir_base::shared_data::SharedData;
 use weir_engine::event::PlainRequest;
@@ -17,11 +19,12 @@ use crate::gate::Gate;
 const HEADERS_LEN_MAX: usize = 8 * 1_024;
 
 /// The headers that decisions read, beside the user's and those that only gateways send.
-const READ: [&str; 7] = [
+const READ: [&str; 8] = [
     ":method",
     ":path",
     ACCEPT_LANGUAGE,
     IDEMPOTENCY_KEY,
+    QUANTITY,
     ORDER_TOKEN,
     SOLUTION,
     CAPTCHA,

@@ -18,9 +18,6 @@ use weir_scripts::{Call, challenge_spend, claim, deposit, lend, probe, release, 
 
 use crate::config::Topology;
 
-/// Units that one request asks for.
-const QUANTITY: u32 = 1;
-
 /// What is asked of Redis.
 #[derive(Clone, Debug)]
 pub enum Job {
@@ -71,6 +68,10 @@ pub struct ClaimJob {
     pub user: UserId,
     /// The sale's cap.
     pub user_cap: u32,
+    /// How many units it wants: 1 to the sale's cap.
+    pub quantity: u32,
+    /// Whether a rebalance has found that all shards together have fewer.
+    pub is_too_many: bool,
     /// Over how many shards the sale is spread.
     pub shards: u32,
     /// For how many rebalances of its shard the request has waited.
@@ -130,6 +131,8 @@ pub enum Step {
     Lend {
         /// The lender.
         from_shard: u32,
+        /// At least so many, if it has them.
+        units: u64,
     },
     /// They arrive.
     Deposit {
@@ -180,11 +183,14 @@ impl Plan for ClaimPlan {
     type Job = Job;
 
     fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
-        let (mut claims, mut hand_backs) = (Shards::new(), Shards::new());
+        let (mut claims, mut hand_backs) = (BTreeMap::<u32, Shards>::new(), Shards::new());
         let (mut probes, mut moves, mut spends) = (Vec::new(), Vec::new(), Vec::new());
         for request in requests {
             let (shards, sale, shard) = match &request.job {
-                Job::Claim(job) => (&mut claims, &job.sale, job.shard),
+                Job::Claim(job) => {
+                    let of_quantity = claims.entry(job.quantity).or_default();
+                    (of_quantity, &job.sale, job.shard)
+                }
                 Job::HandBack(job) => (&mut hand_backs, &job.sale, job.shard),
                 Job::Probe(_) => {
                     probes.push(request);
@@ -212,7 +218,10 @@ impl Plan for ClaimPlan {
             .map(|shard| self.hand_back(shard))
             .collect();
         calls.extend(moves);
-        calls.extend(self.claim_calls(claims));
+        // The script sees each shard once, on one set of terms.
+        for (quantity, shards) in claims {
+            calls.extend(self.claim_calls(shards, quantity));
+        }
         calls.extend(self.probe_calls(probes));
         calls.extend(self.spend_calls(spends));
         calls
@@ -225,12 +234,11 @@ impl ClaimPlan {
         ShardKeys::new(&self.key_prefix, sale, shard)
     }
 
-    fn claim_calls(&self, shards: Shards) -> Vec<Planned<Job>> {
+    fn claim_calls(&self, shards: Shards, quantity: u32) -> Vec<Planned<Job>> {
         match self.topology {
-            Topology::Single if shards.is_empty() => vec![],
-            Topology::Single => vec![self.claim(shards)],
+            Topology::Single => vec![self.claim(shards, quantity)],
             Topology::Cluster => {
-                let each = |shard| self.claim(Shards::from([shard]));
+                let each = |shard| self.claim(Shards::from([shard]), quantity);
                 shards.into_iter().map(each).collect()
             }
         }
@@ -239,10 +247,8 @@ impl ClaimPlan {
     fn move_call(&self, job: &MoveJob) -> Call {
         let keys = |shard| self.keys(&job.sale, shard);
         match job.step {
-            // At least one unit; how many more is for the lender.
-            Step::Lend { from_shard } => {
-                lend::call(&keys(from_shard), job.to_shard, u64::from(QUANTITY))
-            }
+            // How many more is for the lender.
+            Step::Lend { from_shard, units } => lend::call(&keys(from_shard), job.to_shard, units),
             Step::Deposit {
                 from_shard,
                 transfer,
@@ -301,13 +307,13 @@ impl ClaimPlan {
         Planned { call, requests }
     }
 
-    /// One call for all of `shards`.
-    fn claim(&self, shards: Shards) -> Planned<Job> {
+    /// One call for all of `shards`, whose requests want so many units each.
+    fn claim(&self, shards: Shards, quantity: u32) -> Planned<Job> {
         let groups: Vec<_> = shards
             .iter()
             .map(|((sale, shard), requests)| claim::Group {
                 keys: self.keys(sale, *shard),
-                terms: self.terms(requests),
+                terms: self.terms(requests, quantity),
                 users: claim_jobs(requests).map(|job| &job.user).collect(),
                 attempts: attempts(requests),
             })
@@ -323,12 +329,12 @@ impl ClaimPlan {
 
     /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
     /// latest catalogue.
-    fn terms(&self, requests: &[Pending<Job>]) -> ClaimTerms {
+    fn terms(&self, requests: &[Pending<Job>], quantity: u32) -> ClaimTerms {
         let latest = claim_jobs(requests).last();
         ClaimTerms {
             ttl_ms: self.claim_ttl_ms,
             user_cap: latest.map_or(0, |job| job.user_cap),
-            quantity: QUANTITY,
+            quantity,
             checks: latest.map_or_else(Checks::default, |job| job.checks),
         }
     }
@@ -377,6 +383,8 @@ mod tests {
             shard,
             user: UserId::new(user).unwrap(),
             user_cap: 2,
+            quantity: 1,
+            is_too_many: false,
             shards: 4,
             rebalances: 0,
             checks: Checks::default(),
@@ -456,6 +464,17 @@ mod tests {
                 ),
             ]
         );
+    }
+
+    #[test]
+    fn requests_for_several_units_of_a_shard_have_a_call_of_their_own() {
+        let mut requests = vec![claim_of("b", 0, "u1"), claim_of("b", 0, "u4")];
+        if let Job::Claim(job) = &mut requests[0].job {
+            job.quantity = 2;
+        }
+        let calls = plan(Topology::Single, requests);
+        let arguments: Vec<_> = calls.iter().map(|(_, _, args)| args.as_str()).collect();
+        assert_eq!(arguments, ["1 50 2 1 - \u{d0} u4", "1 50 2 2 - \u{b7} u1"]);
     }
 
     #[test]

@@ -127,12 +127,19 @@ impl ChallengeOutcome {
     }
 }
 
-const ENDS: [End; 4] = [End::Filled, End::SoldOut, End::Moving, End::Unknown];
+const ENDS: [End; 5] = [
+    End::Filled,
+    End::SoldOut,
+    End::TooFew,
+    End::Moving,
+    End::Unknown,
+];
 
 const fn word(end: End) -> &'static str {
     match end {
         End::Filled => "filled",
         End::SoldOut => "sold_out",
+        End::TooFew => "too_few",
         End::Moving => "moving",
         End::Unknown => "unknown",
     }

@@ -53,7 +53,7 @@ impl Rebalances {
             running.waiting.insert(stream, job);
             return vec![];
         }
-        let (rebalance, ask) = Rebalance::start(job.shard);
+        let (rebalance, ask) = Rebalance::start(job.shard, job.quantity);
         let mut running = Running {
             rebalance,
             seen: vec![None; job.shards as usize],
@@ -98,7 +98,7 @@ impl Rebalances {
     /// A lend has come back.
     pub(crate) fn lent(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
         let event = match (job.step, reply) {
-            (Step::Lend { from_shard }, Some(reply)) => RebalanceEvent::Lend(from_shard, reply),
+            (Step::Lend { from_shard, .. }, Some(reply)) => RebalanceEvent::Lend(from_shard, reply),
             _ => RebalanceEvent::Nothing,
         };
         self.on_event((job.sale.clone(), job.to_shard), &event)
@@ -130,7 +130,13 @@ impl Rebalances {
             },
             Next::Done(end, last) => {
                 let jobs = last.map_or(vec![], |ask| running.ask(&key.0, ask));
-                let waiting = core::mem::take(&mut running.waiting).into_iter().collect();
+                let wanted = running.rebalance.wanted();
+                let mut waiting: Vec<_> =
+                    core::mem::take(&mut running.waiting).into_iter().collect();
+                for (_, job) in &mut waiting {
+                    // Of who wants fewer than the one for whom it was begun nothing is known.
+                    job.is_too_many = end == End::TooFew && job.quantity >= wanted;
+                }
                 self.running.remove(&key);
                 Progress {
                     jobs,
@@ -148,7 +154,7 @@ impl Running {
         let to_shard = self.rebalance.to_shard();
         let step = match ask {
             RebalanceCall::Probe => return self.probe_all(sale),
-            RebalanceCall::Lend { from_shard } => Step::Lend { from_shard },
+            RebalanceCall::Lend { from_shard, units } => Step::Lend { from_shard, units },
             RebalanceCall::Deposit {
                 from_shard,
                 transfer,
@@ -193,6 +199,8 @@ mod tests {
             shard,
             user: UserId::new("u").unwrap(),
             user_cap: 1,
+            quantity: 1,
+            is_too_many: false,
             shards: 2,
             rebalances: 0,
             checks: Checks::default(),
@@ -272,7 +280,13 @@ mod tests {
         let lend = step(&progress);
         assert_eq!(
             (lend.to_shard, lend.step),
-            (0, Step::Lend { from_shard: 1 })
+            (
+                0,
+                Step::Lend {
+                    from_shard: 1,
+                    units: 1
+                }
+            )
         );
         let transfer = Transfer { id: 5, units: 2 };
         let progress = rebalances.lent(&lend, Some(LendReply::Lent(transfer)));

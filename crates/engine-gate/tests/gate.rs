@@ -7,6 +7,8 @@ mod bench;
 mod challenge;
 #[path = "gate/held.rs"]
 mod held;
+#[path = "gate/quantity.rs"]
+mod quantity;
 
 use proptest::prelude::*;
 use weir_base::headers;

@@ -80,6 +80,11 @@ impl Verdict {
                 "请求头 Idempotency-Key 须为 1 至 128 个字母、数字或 -_.~:+/=@",
                 "Der Header Idempotency-Key muss aus 1 bis 128 Buchstaben, Ziffern oder -_.~:+/=@ bestehen.",
             ],
+            Self::InvalidQuantity => [
+                "the header x-weir-quantity must be a whole number of at least 1",
+                "请求头 x-weir-quantity 须为不小于 1 的整数",
+                "Der Header x-weir-quantity muss eine ganze Zahl ab 1 sein.",
+            ],
             Self::InProgress => [
                 "another order of yours is not decided yet; please try again in a moment",
                 "您的另一笔订单尚在处理，请稍后再试",
@@ -104,6 +109,11 @@ impl Verdict {
                 "you already have as many units as one person may have",
                 "您已达到每人限购数量",
                 "Sie haben schon so viele Stücke, wie eine Person haben darf.",
+            ],
+            Self::TooFew => [
+                "fewer units are left than you want; please ask for fewer",
+                "剩余数量不足，请减少购买数量",
+                "Es sind weniger Stücke übrig, als Sie möchten. Bitte wählen Sie weniger.",
             ],
             Self::Restocking => [
                 "units are on their way; please try again",

@@ -18,6 +18,8 @@ const LENDS_MAX: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Rebalance {
     to_shard: u32,
+    /// Units that somebody who waits wants at once.
+    wanted: u32,
     lends: u32,
 }
 
@@ -30,6 +32,8 @@ pub enum RebalanceCall {
     Lend {
         /// The lender.
         from_shard: u32,
+        /// At least so many, if it has them.
+        units: u64,
     },
     /// To put lent units on the shard that is rebalanced.
     Deposit {
@@ -76,6 +80,8 @@ pub enum End {
     Filled,
     /// No shard has any, and none are on the way.
     SoldOut,
+    /// All shards together have fewer than are wanted at once, and none are on the way.
+    TooFew,
     /// Units are on the way between other shards.
     Moving,
     /// It is not known where units are.
@@ -83,14 +89,24 @@ pub enum End {
 }
 
 impl Rebalance {
-    /// A rebalance of `to_shard`, and what it asks first.
-    pub fn start(to_shard: u32) -> (Self, RebalanceCall) {
-        (Self { to_shard, lends: 0 }, RebalanceCall::Probe)
+    /// A rebalance of `to_shard` for somebody who wants so many units at once, and what it asks first.
+    pub fn start(to_shard: u32, wanted: u32) -> (Self, RebalanceCall) {
+        let rebalance = Self {
+            to_shard,
+            wanted,
+            lends: 0,
+        };
+        (rebalance, RebalanceCall::Probe)
     }
 
     /// The shard that is rebalanced.
     pub fn to_shard(&self) -> u32 {
         self.to_shard
+    }
+
+    /// How many units are wanted at once.
+    pub fn wanted(&self) -> u32 {
+        self.wanted
     }
 
     /// Goes on with what Redis has answered.
@@ -115,8 +131,9 @@ impl Rebalance {
     fn look_around(&mut self, shards: &[ShardProbe]) -> Next {
         let stock = |shard: &ShardProbe| shard.stock.unwrap_or(0);
         let others = || (0..).zip(shards).filter(|(n, _)| *n != self.to_shard);
-        let here = shards.get(self.to_shard as usize);
-        if here.is_some_and(|here| stock(here) > 0) {
+        let here = shards.get(self.to_shard as usize).map_or(0, stock).max(0);
+        let wanted = i64::from(self.wanted.max(1));
+        if here >= wanted {
             return Next::Done(End::Filled, None);
         }
         let richest = others().max_by_key(|(_, shard)| stock(shard));
@@ -125,10 +142,15 @@ impl Rebalance {
         let lender = rich.or_else(|| others().find(|(_, shard)| shard.moving > 0));
         let is_moving = shards.iter().any(|shard| shard.moving > 0);
         let is_cold = shards.iter().any(|shard| shard.stock.is_none());
+        let all: i64 = shards.iter().map(|shard| stock(shard).max(0)).sum();
+        if (1..wanted).contains(&all) && !is_moving && !is_cold {
+            return Next::Done(End::TooFew, None);
+        }
         match lender {
             Some((from_shard, _)) if self.lends < LENDS_MAX => {
                 self.lends += 1;
-                Next::Call(RebalanceCall::Lend { from_shard })
+                let units = wanted.saturating_sub(here).unsigned_abs();
+                Next::Call(RebalanceCall::Lend { from_shard, units })
             }
             Some(_) => Next::Done(End::Moving, None),
             None if is_moving => Next::Done(End::Moving, None),
@@ -167,7 +189,7 @@ mod tests {
     }
 
     fn look(to_shard: u32, shards: &[ShardProbe]) -> Next {
-        Rebalance::start(to_shard)
+        Rebalance::start(to_shard, 1)
             .0
             .on_event(&RebalanceEvent::Probe(shards.to_vec()))
     }
@@ -175,13 +197,16 @@ mod tests {
     #[test]
     fn a_rebalance_is_of_the_shard_that_it_was_started_for() {
         for to_shard in [0, 1, 7] {
-            assert_eq!(Rebalance::start(to_shard).0.to_shard(), to_shard);
+            assert_eq!(Rebalance::start(to_shard, 1).0.to_shard(), to_shard);
         }
     }
 
     #[test]
     fn the_richest_shard_lends_and_nobody_to_itself() {
-        let lend = |from_shard| Next::Call(RebalanceCall::Lend { from_shard });
+        let lend = |from_shard| {
+            let units = 1;
+            Next::Call(RebalanceCall::Lend { from_shard, units })
+        };
         assert_eq!(look(0, &[shard(0, 0), shard(2, 0), shard(5, 0)]), lend(2));
         assert_eq!(look(2, &[shard(0, 0), shard(2, 0), shard(0, 0)]), lend(1));
         assert_eq!(look(0, &[shard(0, 0), shard(0, 0), shard(0, 1)]), lend(2));
@@ -200,7 +225,7 @@ mod tests {
         assert_eq!(look(0, &[shard(3, 0), shard(9, 0)]), done(End::Filled));
         assert_eq!(look(0, &[shard(0, 0), cold]), done(End::Unknown));
         assert_eq!(look(0, &[]), done(End::Unknown));
-        let mut rebalance = Rebalance::start(0).0;
+        let mut rebalance = Rebalance::start(0, 1).0;
         assert_eq!(
             rebalance.on_event(&RebalanceEvent::Nothing),
             done(End::Unknown)
@@ -208,8 +233,42 @@ mod tests {
     }
 
     #[test]
+    fn who_wants_several_units_gets_them_from_others_or_hears_that_there_are_too_few() {
+        let look = |wanted, shards: &[ShardProbe]| {
+            let event = RebalanceEvent::Probe(shards.to_vec());
+            Rebalance::start(0, wanted).0.on_event(&event)
+        };
+        let lend = |from_shard, units| Next::Call(RebalanceCall::Lend { from_shard, units });
+        let few = [shard(1, 0), shard(1, 0)];
+        assert_eq!(look(1, &few), Next::Done(End::Filled, None));
+        assert_eq!(look(2, &few), lend(1, 1));
+        assert_eq!(look(3, &few), Next::Done(End::TooFew, None));
+        let moving = [shard(1, 0), shard(1, 1)];
+        assert_eq!(look(3, &moving), lend(1, 2), "more may come");
+        let none = [shard(0, 0), shard(-1, 0)];
+        assert_eq!(look(3, &none), Next::Done(End::SoldOut, None));
+    }
+
+    proptest! {
+        /// Two rebalances bring together what is wanted, as often as a request waits, if two shards have it between them.
+        #[test]
+        fn what_two_shards_have_is_brought_together(here in 0..6_u64, there in 0..6_u64, wanted in 1..9_u32) {
+            let mut shards = [here, there].map(|units| {
+                let mut shard = ShardLedger::default();
+                shard.warm(units, None);
+                shard
+            });
+            let ends: Vec<_> = (0..2).map(|_| run(&mut shards, 0, wanted, 9)).collect();
+            let has = shards[0].audit().stock >= Some(i64::from(wanted));
+            prop_assert_eq!(has, here + there >= u64::from(wanted), "{:?}", ends);
+            let too_few = (1..u64::from(wanted)).contains(&(here + there));
+            prop_assert_eq!(ends.contains(&Some(End::TooFew)), too_few);
+        }
+    }
+
+    #[test]
     fn a_rebalance_that_is_always_late_asks_three_times_and_gives_up() {
-        let (mut rebalance, mut ask) = Rebalance::start(0);
+        let (mut rebalance, mut ask) = Rebalance::start(0, 1);
         let mut lends = 0;
         for _ in 0..20 {
             let event = match ask {
@@ -228,8 +287,8 @@ mod tests {
     }
 
     /// Runs a rebalance against the model; the step at which the gateway dies is `dies_at`.
-    fn run(shards: &mut [ShardLedger], to_shard: u32, dies_at: usize) -> Option<End> {
-        let (mut rebalance, mut ask) = Rebalance::start(to_shard);
+    fn run(shards: &mut [ShardLedger], to_shard: u32, wanted: u32, dies_at: usize) -> Option<End> {
+        let (mut rebalance, mut ask) = Rebalance::start(to_shard, wanted);
         for _ in 0..dies_at {
             let next = rebalance.on_event(&answer(shards, to_shard, ask));
             match next {
@@ -250,9 +309,9 @@ mod tests {
             RebalanceCall::Probe => {
                 RebalanceEvent::Probe(shards.iter().map(ShardLedger::probe).collect())
             }
-            RebalanceCall::Lend { from_shard } => {
+            RebalanceCall::Lend { from_shard, units } => {
                 let lender = &mut shards[from_shard as usize];
-                RebalanceEvent::Lend(from_shard, lender.lend(to_shard, 1))
+                RebalanceEvent::Lend(from_shard, lender.lend(to_shard, units))
             }
             RebalanceCall::Deposit {
                 from_shard,
@@ -274,7 +333,7 @@ mod tests {
         #[test]
         fn rebalances_lose_and_make_nothing_wherever_they_end(
             units in prop::collection::vec(0..6_u64, 2..5),
-            rebalances in prop::collection::vec((0..5_u32, 0..6_usize), 0..20),
+            rebalances in prop::collection::vec((0..5_u32, 1..9_u32, 0..6_usize), 0..20),
         ) {
             let count = units.len() as u32;
             let mut shards: Vec<ShardLedger> = units
@@ -286,8 +345,8 @@ mod tests {
                 })
                 .collect();
             let total: u64 = units.iter().sum();
-            for (to_shard, dies_at) in rebalances {
-                run(&mut shards, to_shard % count, dies_at);
+            for (to_shard, wanted, dies_at) in rebalances {
+                run(&mut shards, to_shard % count, wanted, dies_at);
                 let audits: Vec<_> = shards.iter().map(ShardLedger::audit).collect();
                 let stock: i64 = audits.iter().filter_map(|audit| audit.stock).sum();
                 let moving: u64 = (0..).zip(&audits).map(|(n, a)| a.units_moving(n, &audits)).sum();

@@ -29,6 +29,8 @@ pub enum Verdict {
     ChallengeRequired,
     /// The request's idempotency key is not well formed.
     InvalidIdempotencyKey,
+    /// The request does not say well how many units it wants.
+    InvalidQuantity,
     /// Another attempt of the user to buy is not decided yet. Safe to retry.
     InProgress,
     /// The user or the address asks more often than allowed.
@@ -39,6 +41,8 @@ pub enum Verdict {
     NotReserved,
     /// The user has as many units as one user may have.
     CapReached,
+    /// Units are left, but fewer than the request wants.
+    TooFew,
     /// Units are moving between shards. Safe to retry.
     Restocking,
     /// The gateway has too much to do and gave up on this request before it touched the stock.
@@ -54,7 +58,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -67,12 +71,14 @@ impl Verdict {
         Self::SoldOut,
         Self::InvalidToken,
         Self::InvalidIdempotencyKey,
+        Self::InvalidQuantity,
         Self::RateLimited,
         Self::ChallengeRequired,
         Self::Blocked,
         Self::NotReserved,
         Self::CapReached,
         Self::InProgress,
+        Self::TooFew,
         Self::Restocking,
         Self::Overloaded,
         Self::Unavailable,
@@ -96,11 +102,13 @@ impl Verdict {
             Self::InvalidToken => "invalid_token",
             Self::ChallengeRequired => "challenge_required",
             Self::InvalidIdempotencyKey => "invalid_idempotency_key",
+            Self::InvalidQuantity => "invalid_quantity",
             Self::InProgress => "in_progress",
             Self::RateLimited => "rate_limited",
             Self::Blocked => "blocked",
             Self::NotReserved => "not_reserved",
             Self::CapReached => "cap_reached",
+            Self::TooFew => "too_few",
             Self::Restocking => "restocking",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
@@ -114,7 +122,7 @@ impl Verdict {
     pub const fn status(self) -> Option<u16> {
         match self {
             Self::Granted | Self::GrantedAgain => None,
-            Self::InvalidIdempotencyKey => Some(400),
+            Self::InvalidIdempotencyKey | Self::InvalidQuantity => Some(400),
             Self::UnknownSale => Some(404),
             Self::InvalidUser => Some(401),
             Self::NotStarted
@@ -125,7 +133,7 @@ impl Verdict {
             | Self::Blocked
             | Self::NotReserved => Some(403),
             Self::Ended => Some(410),
-            Self::SoldOut | Self::CapReached | Self::InProgress => Some(409),
+            Self::SoldOut | Self::CapReached | Self::InProgress | Self::TooFew => Some(409),
             Self::RateLimited => Some(429),
             Self::StaticPage
             | Self::Restocking

@@ -132,8 +132,8 @@ end
 
 -- A user who holds a claim.
 local function decide_open(user, r)
-  -- Where the cap allows for one order only, this claim can become no other attempt's second order.
-  if attempt and user_cap > quantity and granted() ~= number(r.generation) then return IN_PROGRESS end
+  -- Where the claim is all that the cap allows for, there can be no second order beside it.
+  if attempt and user_cap > r.held and granted() ~= number(r.generation) then return IN_PROGRESS end
   return handed_out('2', user, r)
 end
 

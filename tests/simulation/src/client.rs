@@ -1,6 +1,6 @@
 //! Clients: what they ask, and what they do about an answer.
 
-use weir_base::headers::IDEMPOTENCY_KEY;
+use weir_base::headers::{IDEMPOTENCY_KEY, QUANTITY};
 use weir_base::id::UserId;
 use weir_engine::Headers;
 
@@ -130,6 +130,10 @@ impl Person {
         ];
         let key = self.attempt(kind).map(Attempt::header);
         headers.extend(key.as_deref().map(|key| (IDEMPOTENCY_KEY, key)));
+        let quantity = self.plan.quantity.to_string();
+        if kind == RequestKind::Buy && self.plan.quantity > 1 {
+            headers.push((QUANTITY, &quantity));
+        }
         Headers::new(&headers)
     }
 }

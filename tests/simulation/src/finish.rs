@@ -62,7 +62,7 @@ fn settle(world: &mut World) {
             .violate(world.now_us(), format!("not at rest: {unrest}"));
     }
     let repaired = world.bus.borrow().units_repaired;
-    if repaired > 0 && !world.witness.has_lost {
+    if repaired > 0 && !world.witness.has_lost && !world.sql.has_kept_units {
         let what = format!("{repaired} units repaired though nothing was lost");
         world.witness.violate(world.now_us(), what);
     }
@@ -109,7 +109,7 @@ fn ask_again(world: &mut World) {
 }
 
 /// The same body gets the same order, another one none. Redis finds the attempt unless it has lost it, the order was given
-/// back, or another claim made the order, which is possible where one order is all that a user may have. Then it
+/// back, or another claim made the order, which is possible where that order is all that a user may have. Then it
 /// must be refused for a reason that holds.
 fn check_again(world: &mut World, number: u32, attempt: Attempt, told: Told, heard: &Heard) {
     let sql = &world.sql;
@@ -120,9 +120,10 @@ fn check_again(world: &mut World, number: u32, attempt: Attempt, told: Told, hea
     };
     let may_be_forgotten = !order.stands() || world.witness.has_lost;
     let has_all = sql.standing_units_of(&order.user) >= sql.sale.user_cap;
+    let is_all = order.units >= sql.sale.user_cap;
     let is_excused = match heard.word.as_str() {
         "sold_out" => may_be_forgotten && sql.remaining == 0,
-        "cap_reached" | "user_cap" => (may_be_forgotten || sql.sale.user_cap == 1) && has_all,
+        "cap_reached" | "user_cap" => (may_be_forgotten || is_all) && has_all,
         _ => false,
     };
     if !is_right && !is_excused {
@@ -183,6 +184,7 @@ fn one_try(world: &World, user: u32, attempt: Option<Attempt>) -> Client {
         leaves_after_us: None,
         retries: 0,
         attempt,
+        quantity: 1,
         then: Then::Nothing,
     }
 }

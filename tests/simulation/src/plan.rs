@@ -65,6 +65,8 @@ pub(crate) struct Client {
     pub(crate) retries: u32,
     /// By which the client names what it wants, in each try.
     pub(crate) attempt: Option<Attempt>,
+    /// How many units the client wants; it says so if it is more than one.
+    pub(crate) quantity: u32,
     pub(crate) then: Then,
 }
 
@@ -289,6 +291,10 @@ impl Plan {
         for client in &mut clients {
             client.attempt = attempt(&mut keys);
         }
+        let mut quantities = Rng::new(seed, 9);
+        for client in &mut clients {
+            client.quantity = quantities.pick(&[1, 1, 1, 2, 3]);
+        }
         let mut others = Rng::new(seed, 3);
         setting.is_other_sale_stuck = others.chance(15);
         let faults = rng.between(0, 14);
@@ -369,6 +375,7 @@ fn client(rng: &mut Rng, setting: Setting) -> Client {
         }),
         retries: rng.below(5) as u32,
         attempt: None,
+        quantity: 1,
         then: match rng.below(20) {
             0 => Then::Forge,
             1..=6 => Then::Pay {

@@ -64,6 +64,7 @@ impl Schedule for Plan {
         ];
         for at in 0..self.clients.len() {
             steps.push(Box::new(move |plan| plan.clients[at].attempt = None));
+            steps.push(Box::new(move |plan| plan.clients[at].quantity = 1));
             steps.push(Box::new(move |plan| {
                 let client = &mut plan.clients[at];
                 client.then = Then::Nothing;

@@ -28,6 +28,7 @@ fn buyer(at_ms: u64, user: u32, then: Then) -> Client {
         leaves_after_us: None,
         retries: 4,
         attempt: None,
+        quantity: 1,
         then,
     }
 }

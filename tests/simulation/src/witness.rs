@@ -80,7 +80,7 @@ impl Witness {
         for (shard, (epoch, stock)) in (0..).zip(redis.epochs()) {
             self.note_epoch(shard, epoch, stock, now_us);
         }
-        if self.has_lost {
+        if self.has_lost || sql.has_kept_units {
             return;
         }
         let audits = redis.audits();

@@ -416,13 +416,13 @@ impl Bench {
         reply.into_bytes()
     }
 
-    fn claim_reply(&mut self, users: &[String], reply: Reply) -> Vec<u8> {
+    fn claim_reply(&mut self, users: &[(String, u32)], reply: Reply) -> Vec<u8> {
         let deadline_ms = self.now_ms + 30_000;
-        let mut one = |_: &String| match reply {
+        let mut one = |(_, quantity): &(String, u32)| match reply {
             Reply::Granted => {
                 self.granted += 1;
                 self.generations += 1;
-                format!("1 {} 1 {deadline_ms} 0", self.generations)
+                format!("1 {} {quantity} {deadline_ms} 0", self.generations)
             }
             Reply::CapReached => "3 7".into(),
             Reply::Ordered => "9 7 1".into(),
@@ -622,16 +622,17 @@ fn is_claim(words: &[Vec<u8>]) -> bool {
     is_script(words, &claim::SCRIPT)
 }
 
-/// Who asks in a claim: see `claim.lua` for its arguments.
-fn users_of(words: &[Vec<u8>]) -> Vec<String> {
+/// Who asks in a claim, and for how many units: see `claim.lua` for its arguments.
+fn users_of(words: &[Vec<u8>]) -> Vec<(String, u32)> {
     let keys: usize = text(&words[2]).parse().unwrap();
     let mut args = words[3 + keys..].iter();
     let groups: usize = text(args.next().unwrap()).parse().unwrap();
     let mut users = vec![];
     for _ in 0..groups {
-        let [_ttl_ms, _cap, _quantity, letters, buckets] = [(); 5].map(|()| args.next().unwrap());
+        let [_ttl_ms, _cap, quantity, letters, buckets] = [(); 5].map(|()| args.next().unwrap());
         let count = buckets.len();
-        users.extend(args.by_ref().take(count).map(|user| text(user)));
+        let quantity = text(quantity).parse().unwrap();
+        users.extend(args.by_ref().take(count).map(|user| (text(user), quantity)));
         let tags = if letters.contains(&b'k') { count } else { 0 };
         args.by_ref().take(tags).for_each(drop);
     }

@@ -171,7 +171,7 @@ impl ShardLedger {
         }
         if record.held > 0 {
             let is_other = attempt.is_some() && granted != Some(&record.generation);
-            return match is_other && terms.user_cap > terms.quantity {
+            return match is_other && u64::from(terms.user_cap) > record.held {
                 true => ClaimReply::InProgress,
                 false => self.deliver_again(user, record),
             };

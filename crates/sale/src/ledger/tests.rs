@@ -527,6 +527,26 @@ fn the_cap_is_of_all_orders_and_the_claim_together() {
 }
 
 #[test]
+fn another_attempt_gets_a_claim_only_if_that_is_all_that_the_cap_allows_for() {
+    for (held, is_all) in [(1, false), (2, false), (3, true)] {
+        for wanted in 1..=3 {
+            let mut shard = warmed(9);
+            let of = |quantity| ClaimTerms {
+                user_cap: 3,
+                quantity,
+                ..TERMS
+            };
+            let first = granted(shard.claim_for(&user(1), Some(tag(1)), of(held)));
+            let other = shard.claim_for(&user(1), Some(tag(2)), of(wanted));
+            match is_all {
+                true => assert_eq!(granted(other), first),
+                false => assert_eq!(other, ClaimReply::InProgress, "{held} {wanted}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn an_attempt_gets_the_claim_that_it_was_granted_and_then_its_order() {
     let mut shard = warmed(9);
     let terms = |user_cap| ClaimTerms { user_cap, ..TERMS };

@@ -99,11 +99,11 @@ impl Party {
                 let to_shard = rebalance.to_shard();
                 match *ask {
                     RebalanceCall::Probe => return None,
-                    RebalanceCall::Lend { from_shard } => (
+                    RebalanceCall::Lend { from_shard, units } => (
                         from_shard,
                         Write::Lend {
                             to_shard,
-                            wanted: 1,
+                            wanted: units,
                         },
                     ),
                     RebalanceCall::Deposit {
@@ -141,7 +141,7 @@ impl Party {
             }
             (Self::Rebalance { mut rebalance, ask }, reply) => {
                 let event = match (ask, reply) {
-                    (RebalanceCall::Lend { from_shard }, Reply::Lend(lent)) => {
+                    (RebalanceCall::Lend { from_shard, .. }, Reply::Lend(lent)) => {
                         RebalanceEvent::Lend(from_shard, *lent)
                     }
                     (

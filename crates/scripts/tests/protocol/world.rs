@@ -123,7 +123,7 @@ impl World {
                 }
             }
             Fault::Rebalance(n) => {
-                let (rebalance, ask) = Rebalance::start(n % self.setting.shards);
+                let (rebalance, ask) = Rebalance::start(n % self.setting.shards, 1);
                 self.parties.push(Party::Rebalance { rebalance, ask });
             }
             Fault::Reconcile => self.find_overdue(),
@@ -374,7 +374,7 @@ impl World {
     }
 
     fn rebalance_to_the_end(&mut self, shard: u32) {
-        let (rebalance, ask) = Rebalance::start(shard);
+        let (rebalance, ask) = Rebalance::start(shard, 1);
         assert_eq!(ask, RebalanceCall::Probe);
         self.parties.push(Party::Rebalance { rebalance, ask });
         self.run_all();

@@ -290,7 +290,8 @@ async fn end_once(
     Ok(ended)
 }
 
-/// Of `units` that Redis has taken, below 0, those that SQL has not sold: fewer only if Redis has lost data.
+/// Of `units` that Redis has taken, below 0, those that SQL has not sold: fewer if Redis has lost data, or has not heard of payments
+/// that took units. What it has taken too much is put back there, as after a loss.
 async fn withdrawable(tx: &mut Tx, sale: &SaleId, units: i64) -> Result<i64, Error> {
     tx.execute(sql(LOCK_STOCK).text(sale.as_str())).await?;
     let stored = select_one(tx, sale).await?;

@@ -83,6 +83,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.extend(paths());
     drafts.extend(stocks());
     drafts.extend(checks());
+    drafts.extend(quantities());
     drafts.extend(retries());
     drafts.extend(origins());
     drafts.extend(shards());
@@ -335,6 +336,37 @@ fn checks() -> Vec<Draft> {
             .ask(buy("alice"), "200 static_page"),
     );
     drafts
+}
+
+/// Several units in one request.
+fn quantities() -> Vec<Draft> {
+    let many = |user: &str, quantity: &str| buy(user).header("x-weir-quantity", quantity);
+    let of = |name: &str, stock: i64| {
+        gate(
+            format!("sale/quantity/{name}"),
+            config(),
+            json!({ "user_cap": 3 }),
+            stock,
+        )
+    };
+    vec![
+        of("all-that-the-cap-allows", 5)
+            .ask(many("alice", "3"), "goes on: granted")
+            .ask(many("bob", "2"), "goes on: granted"),
+        of("the-claim-that-is-held", 5)
+            .ask(many("alice", "2"), "goes on: granted")
+            .ask(many("alice", "1"), "goes on: granted_again"),
+        of("one-and-several", 5)
+            .ask(many("alice", "1"), "goes on: granted")
+            .ask(many("bob", "3"), "goes on: granted")
+            .ask(buy("carol"), "goes on: granted"),
+        of("more-than-the-cap", 5).ask(many("alice", "4"), "409 cap_reached"),
+        of("more-than-are-left", 2)
+            .ask(many("alice", "3"), "409 too_few")
+            .ask(many("alice", "2"), "goes on: granted"),
+        of("none", 5).ask(many("alice", "0"), "400 invalid_quantity"),
+        of("no-number", 5).ask(many("alice", "two"), "400 invalid_quantity"),
+    ]
 }
 
 /// An attempt that has a key is bound to its claim.

@@ -76,10 +76,12 @@ impl Sql {
         let Some(change) = change.filter(|change| change.units.is_none()) else {
             return;
         };
+        let taken = units;
         let units = match change.wanted > 0 {
             true => change.wanted,
-            false => units.clamp(-self.remaining.max(0), 0),
+            false => taken.clamp(-self.remaining.max(0), 0),
         };
+        self.has_kept_units |= change.wanted < 0 && units != taken;
         change.units = Some(units);
         self.version += 1;
         if units < 0 {

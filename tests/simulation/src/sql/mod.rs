@@ -118,6 +118,8 @@ pub(crate) struct Sql {
     pub(crate) ended: Vec<Ticket>,
     /// Changes of the stock, the first first.
     changes: Vec<changes::Change>,
+    /// Whether a withdrawal has counted fewer units than Redis had taken, as they were sold: they are put back there.
+    pub(crate) has_kept_units: bool,
     /// Orders that were made or changed since this was last looked at.
     pub(crate) changed: Vec<Order>,
     /// Orders that were made for attempts since this was last looked at.
@@ -159,6 +161,7 @@ impl Sql {
             mutation,
             ended: Vec::new(),
             changes: Vec::new(),
+            has_kept_units: false,
             changed: Vec::new(),
             attempted: Vec::new(),
         }

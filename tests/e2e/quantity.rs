@@ -1,0 +1,112 @@
+//! Several units in one order, through the gateway: all of them or none, up to the cap, and the books stay exact.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use weir_stack::Stack;
+use weir_stack::http::{self, Method, Response};
+use weir_tests::{PATIENCE, verdict};
+
+use crate::whole_sale::audited;
+
+async fn buy(url: &str, user: &str, quantity: &str) -> Result<Response> {
+    let headers = [("x-user-id", user), ("x-weir-quantity", quantity)];
+    http::send(Method::POST, url, &headers, "").await
+}
+
+fn decided(answer: &Response) -> (u16, &str) {
+    (answer.status, verdict(answer))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_has_as_many_units_as_were_asked_for_and_gives_all_of_them_back() -> Result<()> {
+    let stack = Stack::builder().key_prefix("quantity").start().await?;
+    stack
+        .open_sale_with("s", 8, 4, json!({ "user_cap": 3 }))
+        .await?;
+    let url = stack.buy_url("s");
+    for wrong in ["0", "two"] {
+        let refused = buy(&url, "alice", wrong).await?;
+        assert_eq!(decided(&refused), (400, "invalid_quantity"), "{wrong}");
+    }
+    assert_eq!(
+        decided(&buy(&url, "alice", "4").await?),
+        (409, "cap_reached")
+    );
+    audited(&stack, "s", 8, 0).await?;
+
+    // Two a shard: they are brought together.
+    let made = buy(&url, "alice", "3").await?;
+    ensure!(decided(&made) == (201, "granted"), "{}", made.text());
+    let made = made.json()?;
+    assert_eq!(made["quantity"], 3, "{made}");
+    audited(&stack, "s", 5, 3).await?;
+    assert_eq!(
+        decided(&buy(&url, "alice", "1").await?),
+        (409, "cap_reached")
+    );
+    let two = buy(&url, "bob", "2").await?;
+    ensure!(decided(&two) == (201, "granted"), "{}", two.text());
+    // One more makes three, and two more would make four.
+    assert_eq!(decided(&buy(&url, "bob", "2").await?), (409, "cap_reached"));
+    assert_eq!(decided(&buy(&url, "bob", "1").await?), (201, "granted"));
+    audited(&stack, "s", 2, 6).await?;
+    assert_eq!(decided(&buy(&url, "carol", "3").await?), (409, "too_few"));
+    audited(&stack, "s", 2, 6).await?;
+
+    let path = format!(
+        "/orders/{}/cancel",
+        made["order"].as_str().unwrap_or_default()
+    );
+    let cancel = format!("{}{path}", stack.gateway_url());
+    let cancelled = http::send(Method::POST, &cancel, &[("x-user-id", "alice")], "").await?;
+    ensure!(cancelled.status == 200, "{}", cancelled.text());
+    audited(&stack, "s", 5, 3).await?;
+    assert_eq!(decided(&buy(&url, "carol", "3").await?), (201, "granted"));
+    audited(&stack, "s", 2, 6).await
+}
+
+/// Asks for so many, and for fewer where there are too few, until it is decided; how many it got.
+async fn gets(url: String, user: String, mut quantity: u32) -> Result<u32> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        ensure!(Instant::now() < deadline, "{user} still waits");
+        let answer = buy(&url, &user, &quantity.to_string()).await?;
+        match verdict(&answer) {
+            "granted" | "granted_again" if answer.status < 300 => return Ok(quantity),
+            "sold_out" => return Ok(0),
+            "too_few" if quantity > 1 => quantity -= 1,
+            _ => sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_wants_one_to_three_units_each_gets_all_and_no_more() -> Result<()> {
+    const STOCK: u32 = 100;
+    let stack = Stack::builder()
+        .workers(2)
+        .key_prefix("units")
+        .start()
+        .await?;
+    stack
+        .open_sale_with("s", STOCK.into(), 8, json!({ "user_cap": 3 }))
+        .await?;
+    let mut crowd = JoinSet::new();
+    for number in 0..90 {
+        crowd.spawn(gets(
+            stack.buy_url("s"),
+            format!("user-{number}"),
+            number % 3 + 1,
+        ));
+    }
+    let mut sold = 0;
+    while let Some(got) = crowd.join_next().await {
+        sold += got??;
+    }
+    ensure!(sold == STOCK, "{sold} units were sold");
+    audited(&stack, "s", 0, STOCK.into()).await
+}
