@@ -75,6 +75,7 @@ macro_rules! migrations {
             migration!($database, 76, "link click cells", "0076_link_click_cells"),
             migration!($database, 85, "access", "0085_access"),
             migration!($database, 90, "challenges", "0090_challenges"),
+            migration!($database, 91, "sale groups", "0091_sale_groups"),
             migration!($database, 103, "tenants", "0103_tenants"),
         ]
     };

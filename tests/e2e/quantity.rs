@@ -69,6 +69,26 @@ async fn an_order_has_as_many_units_as_were_asked_for_and_gives_all_of_them_back
     audited(&stack, "s", 2, 6).await
 }
 
+/// The sizes of a shoe: a sale each, and three pairs a person of all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_has_so_many_units_of_sales_that_belong_together() -> Result<()> {
+    let stack = Stack::builder().key_prefix("group").start().await?;
+    let group = json!({ "user_cap": 3, "group": { "id": "shoe", "user_cap": 3 } });
+    for sale in ["size-41", "size-42"] {
+        stack.open_sale_with(sale, 10, 2, group.clone()).await?;
+    }
+    let buy = async |sale: &str, quantity| buy(&stack.buy_url(sale), "alice", quantity).await;
+    assert_eq!(decided(&buy("size-41", "2").await?), (201, "granted"));
+    let refused = buy("size-42", "2").await?;
+    assert_eq!(decided(&refused), (409, "granted"), "the origin refuses");
+    assert_eq!(refused.json()?["error"], "group_cap");
+    audited(&stack, "size-42", 10, 0).await?;
+    assert_eq!(decided(&buy("size-42", "1").await?), (201, "granted"));
+    assert_eq!(buy("size-41", "1").await?.status, 409);
+    audited(&stack, "size-41", 8, 2).await?;
+    audited(&stack, "size-42", 9, 1).await
+}
+
 /// Asks for so many, and for fewer where there are too few, until it is decided; how many it got.
 async fn gets(url: String, user: String, mut quantity: u32) -> Result<u32> {
     let deadline = Instant::now() + PATIENCE;

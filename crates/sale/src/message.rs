@@ -195,6 +195,14 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
         ],
     ),
     (
+        "group_cap",
+        [
+            "you would have more units of these sales together than one person may have",
+            "您在这些活动中的购买数量将超过每人限购数量",
+            "Sie hätten von diesen Verkäufen zusammen mehr Stücke, als eine Person haben darf.",
+        ],
+    ),
+    (
         "idempotency_key_reused",
         [
             "this Idempotency-Key came with another request before; use a new one for a new request",

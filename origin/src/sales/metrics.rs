@@ -11,7 +11,8 @@ use super::store::{Backlog, PaymentState, SinkName};
 use crate::metrics::{Group, Metrics};
 
 /// What becomes of claims at `POST /orders`.
-const ORDER_OUTCOMES: [&str; 9] = [
+const ORDER_OUTCOMES: [&str; 10] = [
+    "group_cap",
     "cooling_down",
     "unpaid_holds",
     "key_reused",

@@ -7,6 +7,7 @@ use weir_sale::challenge::Challenge;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
 use super::payload::check_schema;
+use crate::tenants::TenantName;
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
 pub const TOTAL_MAX: u64 = 1_000_000_000;
@@ -56,6 +57,9 @@ pub struct NewSale {
     /// What whoever asks for an order token must do first; `None`: nothing.
     #[serde(default)]
     pub challenge: Option<Challenge>,
+    /// Which sales it belongs together with; `None`: it stands alone.
+    #[serde(default)]
+    pub group: Option<SaleGroup>,
     /// When users may reserve, and then only who has reserved may buy; `None`: nobody needs to.
     #[serde(default)]
     pub reservation: Option<Window>,
@@ -75,6 +79,19 @@ pub struct NewSale {
     #[serde(default = "warm_before_ms")]
     pub warm_before_ms: Option<u64>,
 }
+
+/// Sales that belong together, such as the sizes of one shoe: a user may have only so many units of all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaleGroup {
+    /// What it is called, by the rules for sales' names: all sales that name it are in it.
+    pub id: SaleId,
+    /// The most units one user may have of its sales together, for an order in this one: 1 to [`GROUP_CAP_MAX`].
+    pub user_cap: u32,
+}
+
+/// The most units that a group may allow a user.
+pub const GROUP_CAP_MAX: u32 = 1_000_000;
 
 /// A span of time: its start is in it, its end is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +151,12 @@ pub enum NewSaleError {
     /// A challenge comes before an order token, and the sale wants none.
     #[error("challenge: needs token, as it is set to those who ask for an order token")]
     Challenge,
+    /// The cap of the group is 0 or above [`GROUP_CAP_MAX`].
+    #[error("group: user_cap must be 1 to {GROUP_CAP_MAX}")]
+    GroupCap,
+    /// The group bears the name of another tenant than the sale, or of one where the sale bears none.
+    #[error("group: must be the same tenant's as the sale: up to -- their names must agree")]
+    GroupOfOthers,
     /// A draw without reservations that end before the sale starts, without winners or with too many.
     #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
     Draw,
@@ -157,6 +180,7 @@ impl NewSaleError {
             Self::TooLate | Self::Catalogue(CatalogueError::Window(_)) => "ends_at_ms",
             Self::Reservation => "reservation",
             Self::PayWithin => "payment",
+            Self::GroupCap | Self::GroupOfOthers => "group",
             Self::Draw => "draw",
             Self::PayloadSchema(_) => "payload_schema",
             Self::WarmBefore => "warm_before_ms",
@@ -201,7 +225,14 @@ impl NewSale {
                     .reservation
                     .is_some_and(|window| window.until_ms <= self.starts_at_ms)
         });
+        let group = self.group.as_ref();
+        let has_cap = group.is_none_or(|group| (1..=GROUP_CAP_MAX).contains(&group.user_cap));
+        let is_own = group.is_none_or(|group| {
+            TenantName::of(group.id.as_str()) == TenantName::of(self.id.as_str())
+        });
         let rules = [
+            (has_cap, NewSaleError::GroupCap),
+            (is_own, NewSaleError::GroupOfOthers),
             (can_draw, NewSaleError::Draw),
             (
                 self.token || self.challenge.is_none(),
@@ -244,6 +275,11 @@ impl NewSale {
 mod tests {
     use super::*;
 
+    fn group(id: &str, user_cap: u32) -> Option<SaleGroup> {
+        let id = SaleId::new(id).unwrap();
+        Some(SaleGroup { id, user_cap })
+    }
+
     fn sale() -> NewSale {
         NewSale {
             id: SaleId::new("demo").unwrap(),
@@ -255,6 +291,7 @@ mod tests {
             ends_at_ms: INSTANT_MS_MAX,
             token: false,
             challenge: None,
+            group: None,
             reservation: None,
             payment: Payment::AtOrder,
             listed: false,
@@ -323,6 +360,15 @@ mod tests {
         check(
             |s| s.draw = Some(DrawRules { winners: 1 }),
             "draw: winners must be",
+        );
+        check(|s| s.group = group("g", 0), "group: user_cap must be");
+        check(
+            |s| s.group = group("g", GROUP_CAP_MAX + 1),
+            "group: user_cap must be",
+        );
+        check(
+            |s| s.group = group("acme--g", 1),
+            "group: must be the same tenant's",
         );
         check(
             |s| s.challenge = Some(Challenge::Captcha {}),

@@ -73,6 +73,7 @@ impl ClaimOutcome {
             Self::Short(Shortage::SoldOut) => "sold_out",
             Self::Short(Shortage::UnknownSale) => "unknown_sale",
             Self::Short(Shortage::UserCap) => "user_cap",
+            Self::Short(Shortage::GroupCap) => "group_cap",
             Self::Short(Shortage::CoolingDown { .. }) => "cooling_down",
             Self::Short(Shortage::UnpaidHolds) => "unpaid_holds",
             Self::Short(Shortage::Barred) => "barred",

@@ -8,7 +8,7 @@ use weir_sale::repair::total_in_redis;
 use weir_sale::sale::{Degrade, SaleState};
 
 use super::ledger::Ledger;
-use super::new_sale::{Payment, Window};
+use super::new_sale::{Payment, SaleGroup, Window};
 use super::store::{SaleStore, SaleTotals, StoredSale};
 use crate::unavailable::Unavailable;
 
@@ -41,6 +41,8 @@ pub struct SaleSummary {
     pub token: bool,
     /// What whoever asks for an order token must do first; null: nothing.
     pub challenge: Option<Challenge>,
+    /// Which sales it belongs together with; null: it stands alone.
+    pub group: Option<SaleGroup>,
     /// When users may reserve; null: nobody needs to.
     pub reservation: Option<Window>,
     /// When an order takes its units, and for how long.
@@ -175,6 +177,7 @@ impl SaleSummary {
             degrade: sale.degrade,
             token: sale.token,
             challenge: sale.challenge,
+            group: stored.group,
             reservation: stored.reservation,
             payment: stored.payment,
             listed: stored.listed,

@@ -26,6 +26,7 @@ mod feeds;
 mod fitment;
 #[path = "fitment/process.rs"]
 mod fitment_process;
+mod groups;
 mod history;
 #[path = "history/process.rs"]
 mod history_process;

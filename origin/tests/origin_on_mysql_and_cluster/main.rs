@@ -21,6 +21,8 @@ mod draws;
 mod events;
 #[path = "../origin/fitment/mod.rs"]
 mod fitment;
+#[path = "../origin/groups.rs"]
+mod groups;
 #[path = "../origin/history/mod.rs"]
 mod history;
 #[path = "../origin/link_stats.rs"]

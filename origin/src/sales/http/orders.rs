@@ -67,6 +67,7 @@ pub(super) async fn post(
         ClaimOutcome::Released => Err(claim_released()),
         ClaimOutcome::Short(Shortage::SoldOut) => Err(sold_out()),
         ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
+        ClaimOutcome::Short(Shortage::GroupCap) => Err(group_cap()),
         ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
         ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
         ClaimOutcome::Short(Shortage::Barred) => Err(barred()),
@@ -184,6 +185,12 @@ fn key_reused() -> Problem {
 fn user_cap() -> Problem {
     let detail = "you have all units that one user may have";
     Problem::conflict("user_cap", "Cap reached", detail)
+}
+
+/// Only SQL knows what a user has in other sales.
+fn group_cap() -> Problem {
+    let detail = "you would have more units of these sales together than one user may have";
+    Problem::conflict("group_cap", "Cap reached", detail)
 }
 
 /// Gateways refuse such users, unless Redis has forgotten them.

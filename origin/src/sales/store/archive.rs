@@ -5,8 +5,8 @@
 use sqlx::Error;
 use weir_base::id::SaleId;
 
-use super::SaleStore;
 use super::sales::sale_id;
+use super::{SaleStore, groups};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
 /// The rows of one transaction: other orders wait no longer than for them.
@@ -195,6 +195,9 @@ async fn archive_in(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
                 .await?;
             return Ok(true);
         }
+    }
+    if groups::forget(tx, id, ROWS_MAX).await? {
+        return Ok(true);
     }
     let select = of_claims(SELECT_LAST_OUTCOME, &first, &behind, id).number(ROWS_MAX);
     let Some(last) = last_of(tx, select).await? else {

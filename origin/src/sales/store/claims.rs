@@ -9,7 +9,7 @@ use super::outbox;
 use super::payments::take_stock;
 use super::reservations::is_barred;
 use super::{Asked, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
-use super::{attempts, cooldowns, orders, payloads, sales};
+use super::{attempts, cooldowns, groups, orders, payloads, sales};
 use crate::sales::new_sale::Payment;
 use crate::sql::{SqlError, Tx, retried, sql};
 
@@ -144,6 +144,11 @@ async fn place_in(
     if !add_to_buyer(tx, ticket, sale.sale.user_cap, now_ms).await? {
         let shortage = cooldowns::shortage(tx, &ticket.sale, &ticket.user, now_ms);
         return Ok(Placed::Short(shortage.await?));
+    }
+    if let Some(group) = &sale.group
+        && !groups::add(tx, ticket, group).await?
+    {
+        return Ok(Placed::Short(Shortage::GroupCap));
     }
     let order = new_order(ticket, &sale, now_ms);
     insert_order(tx, &order).await?;

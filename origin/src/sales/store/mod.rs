@@ -10,6 +10,7 @@
 //! | `cooldowns` | users who keep units and do not pay: for how long they may not buy |
 //! | `counts` | how many orders there are |
 //! | `draws` | seeds, lists and winners of draws |
+//! | `groups` | what users have of sales that belong together |
 //! | `desk`, `search` | orders as operators handle and find them |
 //! | `change`, `outbox` | what is told of an order, and to whom it is still to be told |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
@@ -28,6 +29,7 @@ mod cooldowns;
 mod counts;
 mod desk;
 mod draws;
+mod groups;
 mod order_change;
 mod orders;
 mod outbox;
@@ -59,7 +61,7 @@ use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
-use super::new_sale::{Payment, Window};
+use super::new_sale::{Payment, SaleGroup, Window};
 use super::payload::Payload;
 use crate::sql::{Database, SqlError};
 use crate::tenants::Over;
@@ -124,6 +126,8 @@ pub struct StoredSale {
     pub withdrawn: u64,
     /// Units not ordered.
     pub remaining: u64,
+    /// Which sales it belongs together with; `None`: it stands alone.
+    pub group: Option<SaleGroup>,
     /// When its users may reserve; `None`: nobody needs to.
     pub reservation: Option<Window>,
     /// When an order takes units, and for how long.
@@ -350,6 +354,8 @@ pub enum Shortage {
     /// The user's orders and this claim together are more than one user may have: Redis has lost
     /// orders of the user.
     UserCap,
+    /// The user's orders in all sales of the group and this claim together are more than one user may have.
+    GroupCap,
     /// The user let a hold expire, or cancelled holds that lasted as long, and has to wait.
     CoolingDown {
         /// For how long, in milliseconds.
@@ -365,7 +371,11 @@ impl Shortage {
     /// Whether the unit is there, only not for this user: then another may have it.
     pub fn is_the_users(self) -> bool {
         match self {
-            Self::UserCap | Self::CoolingDown { .. } | Self::UnpaidHolds | Self::Barred => true,
+            Self::UserCap
+            | Self::GroupCap
+            | Self::CoolingDown { .. }
+            | Self::UnpaidHolds
+            | Self::Barred => true,
             Self::SoldOut | Self::UnknownSale => false,
         }
     }

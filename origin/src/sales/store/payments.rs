@@ -10,7 +10,9 @@ use super::claims::insert_change;
 use super::counts::Changes;
 use super::order_change::{ChangeKind, NewChange};
 use super::outbox;
-use super::{Cancelled, HoldRules, OrderStatus, Paid, SaleStore, StoredOrder, cooldowns, orders};
+use super::{
+    Cancelled, HoldRules, OrderStatus, Paid, SaleStore, StoredOrder, cooldowns, groups, orders,
+};
 use crate::sql::{SqlError, Tx, retried, sql};
 
 /// The most orders that expire in one transaction. The stock's row is locked while it is
@@ -278,7 +280,8 @@ pub(super) async fn take_from_buyer(tx: &mut Tx, order: &StoredOrder) -> Result<
         .number(order.units)
         .text(order.sale.as_str())
         .text(order.user.as_str());
-    tx.execute(take).await.map(drop)
+    tx.execute(take).await?;
+    groups::take(tx, order).await
 }
 
 /// The units that the order has from stock.

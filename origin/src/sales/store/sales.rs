@@ -11,22 +11,22 @@ use super::{
     Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
     SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes, tenants,
 };
-use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, Window};
+use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, SaleGroup, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 use crate::tenants::{Over, held_by};
 
 const INSERT_SALE: &str = "
     INSERT INTO sales
         (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
-        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, challenge, id, state, skip_risk,
-        skip_reservation, static_page, created_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, challenge, group_id, group_cap, id, state,
+        skip_risk, skip_reservation, static_page, created_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
 
 const UPDATE_SALE: &str = "
     UPDATE sales SET
         title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
         token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
-        listed = ?, warm_before_ms = ?, challenge = ?
+        listed = ?, warm_before_ms = ?, challenge = ?, group_id = ?, group_cap = ?
     WHERE id = ?";
 
 const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
@@ -477,6 +477,8 @@ fn with_fields<'a>(
         .number(new.listed)
         .maybe(new.warm_before_ms)
         .maybe_text(challenge)
+        .maybe_text(new.group.as_ref().map(|group| group.id.as_str()))
+        .maybe(new.group.as_ref().map(|group| group.user_cap.into()))
         .text(new.id.as_str())
 }
 
@@ -522,6 +524,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
         topped_up: row.number("topped_up")?,
         withdrawn: row.number("withdrawn")?,
         remaining,
+        group: group(row)?,
         reservation,
         payment: payment(row)?,
         listed: row.flag("listed")?,
@@ -550,6 +553,16 @@ fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
         },
         band,
     })
+}
+
+fn group(row: &Row) -> Result<Option<SaleGroup>, Error> {
+    let Some(id) = row.maybe_text("group_id")? else {
+        return Ok(None);
+    };
+    let id = SaleId::new(id).map_err(|error| damaged("group_id", error))?;
+    let user_cap = row.maybe("group_cap")?.unwrap_or_default();
+    let user_cap = u32::try_from(user_cap).map_err(|error| damaged("group_cap", error))?;
+    Ok(Some(SaleGroup { id, user_cap }))
 }
 
 fn window(row: &Row) -> Result<Option<Window>, Error> {
