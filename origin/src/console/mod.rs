@@ -18,6 +18,7 @@ static PAGE: Page = Page {
         "icon.svg": SVG,
         "api.js": JS,
         "audit.js": JS,
+        "blocked.js": JS,
         "dom.js": JS,
         "format.js": JS,
         "keys.js": JS,

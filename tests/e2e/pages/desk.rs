@@ -88,7 +88,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     shop.see("#/orders").await?;
     browser.click("#search button[type=submit]").await?;
     browser
-        .wait_for_text("#said", "Name a sale or a user")
+        .wait_for_text("#said", "Name an order, or a sale")
         .await?;
     shop.see("#/sales/id/s").await?;
     browser.click("#orders-of").await?;
@@ -101,6 +101,7 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     looks_right(browser, "console-orders").await?;
     browser.click("#refund").await?;
     shop.yes().await?;
+    browser.wait_for_text("#order-said", "Refund: done").await?;
     browser.wait_for_text("#payments", "refund_due").await?;
     browser.type_into("[name=reference]", "bank 7").await?;
     browser.click(".give-back button").await?;
@@ -109,14 +110,44 @@ async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
     assert_eq!(seen["status"], "cancelled", "{seen}");
     assert_eq!(seen["payments"][0]["reference"], "bank 7", "{seen}");
 
+    // One by its name; what cannot be done with it is told.
+    let bobs = shop.get("/orders?sale=s&user=bob").await?;
+    let bobs = bobs["orders"][0]["order"]
+        .as_str()
+        .context("no order")?
+        .to_owned();
+    browser.type_into("#search [name=order]", &bobs).await?;
+    browser.click("#search button[type=submit]").await?;
+    browser.wait_for_text("#order", "bob").await?;
+    pays(stack, &format!("/orders/{bobs}"), "bob").await?;
+    browser.click("#cancel").await?;
+    shop.yes().await?;
+    browser
+        .wait_for_text("#order-said [role=alert]", "paid, so to be refunded")
+        .await?;
+    shop.see("#/orders?sale=s").await?;
+    browser.wait_for_text("#orders", "carol").await?;
+
     // Many: all are chosen, and each has its verdict.
     let choose = "document.querySelectorAll('#orders input').forEach((box) => box.click())";
     browser.run(choose, &[]).await?;
     browser.click("#cancel-chosen").await?;
     shop.yes().await?;
-    browser.wait_for_text("#acted", "2 done").await?;
-    audited(stack, "s", 8, 0).await?;
-    shop.choose("[name=status]", "paid").await?;
+    browser.wait_for_text("#acted", "1 done").await?;
+    browser
+        .wait_for_text("#acted", "1 paid, so to be refunded")
+        .await?;
+    audited(stack, "s", 7, 1).await?;
+    // Who has no mouse goes on from where it was.
+    let focus = "return document.activeElement.id";
+    assert_eq!(browser.run(focus, &[]).await?, json!("cancel-chosen"));
+    shop.choose("[name=status]", "unpaid").await?;
+    browser.click("#search button[type=submit]").await?;
+    browser
+        .wait_for_text("#no-orders", "No order is so")
+        .await?;
+    let later = "document.querySelector('[name=from]').value = '2099-01-01T00:00'; document.querySelector('[name=status]').value = '';";
+    browser.run(later, &[]).await?;
     browser.click("#search button[type=submit]").await?;
     browser
         .wait_for_text("#no-orders", "No order is so")
@@ -159,6 +190,26 @@ async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<
     browser.click("#users button").await?;
     shop.yes().await?;
     browser.wait_for_text("#nobody", "Nobody").await?;
+    browser.type_into("#look [name=looked]", "mallory").await?;
+    browser.click("#look button").await?;
+    browser.wait_for_text("#looked", "mallory: none").await?;
+    browser.wait_for_text("#log", HOSTILE).await?;
+
+    // In one sale alone.
+    shop.see("#/sales/id/s").await?;
+    browser
+        .type_into("#block [name=blocked]", "mallory")
+        .await?;
+    browser.click("#block [type=submit]").await?;
+    browser
+        .wait_for_text("#blocked-said", "may not buy here")
+        .await?;
+    let refused = buy(stack, "s", "mallory").await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    browser.click("#unblock").await?;
+    browser
+        .wait_for_text("#blocked-said", "may buy here")
+        .await?;
     until("mallory buys", async || {
         buy(stack, "s", "mallory")
             .await
@@ -241,7 +292,17 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     shop.choose("[name=challenge]", "proof_of_work").await?;
     browser.click("#make button[type=submit]").await?;
     browser.wait_for_text("#make", "choose that, too").await?;
+    browser
+        .type_into("#make [name=group]", "acme--shoes")
+        .await?;
+    looks_right(browser, "console-new-sale-challenge").await?;
     browser.click("#make [name=token]").await?;
+    browser.click("#make button[type=submit]").await?;
+    // What only the origin finds is told, too.
+    browser
+        .wait_for_text("#make", "must be the same tenant's")
+        .await?;
+    browser.type_into("#make [name=group]", "shoes").await?;
     browser.click("#make button[type=submit]").await?;
     browser
         .wait_for_text("main", "a proof of work of 18 bits")
@@ -261,6 +322,16 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
         .type_into("#set-tenant [name=title]", HOSTILE)
         .await?;
     browser.type_into("#set-tenant [name=sales]", "3").await?;
+    browser
+        .type_into("#set-tenant [name=requests_per_second]", "0")
+        .await?;
+    browser.click("#set-tenant button[type=submit]").await?;
+    browser
+        .wait_for_text("#set-tenant", "from 1 to 10,000")
+        .await?;
+    browser
+        .type_into("#set-tenant [name=requests_per_second]", "9")
+        .await?;
     browser.click("#set-tenant button[type=submit]").await?;
     browser.wait_for_text("#tenants", HOSTILE).await?;
     looks_right(browser, "console-tenants").await?;
@@ -269,5 +340,6 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     browser.click("#tenants button.danger").await?;
     shop.yes().await?;
     browser.wait_for_text("#none", "No tenants").await?;
-    nothing_to_complain(browser, &[]).await
+    // What had to be refused: a group of others.
+    nothing_to_complain(browser, &["status of 422"]).await
 }

@@ -46,6 +46,17 @@ export function mark(control, complaint) {
   }
 }
 
+/** Says at the controls, by the pointers of their members, what the origin has found wrong; the first of them has the focus. */
+export function markAll(controls, errors) {
+  const known = Object.entries(controls).filter(([, control]) => control.hasAttribute("aria-describedby"));
+  const marked = known.filter(([pointer, control]) => {
+    const error = errors.find((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`));
+    mark(control, error?.detail ?? null);
+    return error;
+  });
+  marked[0]?.[1].focus();
+}
+
 /** A select whose `options` are pairs of value and text. */
 export function select(options, chosen, props = {}) {
   const option = ([value, text]) => el("option", { value, selected: String(value) === String(chosen) }, text);
@@ -77,11 +88,19 @@ export const state = (word, isGood) => el("span", { class: `state ${isGood ? "on
 export const complaint = (error) => el("p", { class: "notice bad", role: "alert" }, error.message);
 export const good = (text) => el("p", { class: "notice good", role: "status" }, text);
 
-/** A listener that lets `button` wait while `work` is done. `said` tells what came of it, or why nothing did. */
+/**
+ * A listener that lets `button` wait while `work` is done. `said` tells what came of it, or why nothing did. The button is not
+ * disabled meanwhile: it would lose the focus, and who has no mouse would begin at the top again.
+ */
 export function working(button, said, work) {
+  let isBusy = false;
   return async (event) => {
     event.preventDefault();
-    button.disabled = true;
+    if (isBusy) {
+      return;
+    }
+    isBusy = true;
+    button.setAttribute("aria-disabled", "true");
     try {
       const told = await work();
       replace(said, told ? good(told) : null);
@@ -89,7 +108,8 @@ export function working(button, said, work) {
       replace(said, complaint(error));
       said.scrollIntoView({ block: "nearest" });
     }
-    button.disabled = false;
+    button.removeAttribute("aria-disabled");
+    isBusy = false;
   };
 }
 
@@ -107,6 +127,7 @@ export function announce(text) {
 
 /** A dialog that asks before something is done that many will notice. Resolves to the answer. */
 export function ask(title, text, doIt) {
+  const before = document.activeElement;
   return new Promise((answer) => {
     const dialog = el("dialog", { "aria-labelledby": "ask-title" });
     const close = (value) => () => dialog.close(value);
@@ -122,6 +143,7 @@ export function ask(title, text, doIt) {
     );
     dialog.addEventListener("close", () => {
       dialog.remove();
+      before?.focus();
       answer(dialog.returnValue === "yes");
     });
     document.body.append(dialog);

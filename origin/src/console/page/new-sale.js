@@ -1,13 +1,14 @@
 // The form that makes a sale. It shows all that is wrong at once; the origin has the last word.
 
 import { api } from "./api.js";
-import { complaint, el, field, mark, replace, select } from "./dom.js";
+import { complaint, el, field, mark, markAll, replace, select } from "./dom.js";
 import { atMinute, minute } from "./format.js";
 
 const HOUR_MS = 3_600_000;
 const TOTAL_MAX = 1_000_000_000;
 const SHARDS_MAX = 64;
 const USER_CAP_MAX = 1_000;
+const GROUP_CAP_MAX = 1_000_000;
 const [BITS_MIN, BITS_MAX] = [8, 26];
 const PAY_WITHIN_MINUTES_MAX = 30 * 24 * 60;
 
@@ -35,6 +36,8 @@ function controls(tenant) {
     warm: whole("warm", 5, 100_000),
     token: el("input", { name: "token", type: "checkbox" }),
     challenge: select([["", "nothing"], ["proof_of_work", "a proof of work"], ["captcha", "a captcha"]], "", { name: "challenge" }),
+    group: el("input", { name: "group", autocomplete: "off", spellcheck: "false" }),
+    group_cap: whole("group_cap", 1, GROUP_CAP_MAX),
     bits: whole("bits", 18, BITS_MAX),
   };
 }
@@ -57,6 +60,8 @@ function faults(of) {
     pay_within: of.payment.value === "hold" ? range("pay_within", 1, PAY_WITHIN_MINUTES_MAX) : null,
     warm: of.warm.value === "" ? null : range("warm", 0, 100_000),
     challenge: of.challenge.value !== "" && !of.token.checked ? "Stands before an order token: choose that, too." : null,
+    group: of.group.value === "" || /^[a-z0-9-]{1,64}$/.test(of.group.value) ? null : "Must be 1 to 64 of a-z, 0-9 and -.",
+    group_cap: of.group.value === "" ? null : range("group_cap", 1, GROUP_CAP_MAX),
     bits: of.challenge.value === "proof_of_work" ? range("bits", BITS_MIN, BITS_MAX) : null,
   };
 }
@@ -79,6 +84,7 @@ function body(of) {
     ends_at_ms: atMinute(of.ends_at_ms.value),
     token: of.token.checked,
     challenge: challenge(of),
+    group: of.group.value === "" ? null : { id: of.group.value, user_cap: Number(of.group_cap.value) },
     payment: of.payment.value === "hold" ? hold : of.payment.value,
     warm_before_ms: of.warm.value === "" ? null : Number(of.warm.value) * 60_000,
   };
@@ -112,6 +118,7 @@ export function newSale(desk) {
       location.hash = `#/sales/id/${made.id}`;
     } catch (error) {
       replace(said, complaint(error));
+      markAll(Object.fromEntries(Object.entries(of).map(([name, control]) => [`/${name}`, control])), error.errors ?? []);
       submit.disabled = false;
     }
   };
@@ -138,6 +145,8 @@ export function newSale(desk) {
         within,
         field("Before an order token", of.challenge, "What a buyer has to solve at the checkout."),
         bits,
+        field("Group", of.group, "Sales that name the same one belong together. Empty: none."),
+        field("Units of the group a user may have", of.group_cap),
       ),
       el("label", { class: "choice" }, of.token, "Only who brings an order token may buy"),
       el("div", { class: "row" }, submit),

@@ -1,10 +1,28 @@
 // One order: what it is, what was paid, what receivers were told, and what can be done to it.
 
 import { api } from "./api.js";
-import { ask, button, el, fact, field, replace, state, table, working } from "./dom.js";
+import { ask, button, complaint, el, fact, good, field, replace, state, table, working } from "./dom.js";
 import { count, instant } from "./format.js";
 
-export const standing = (order) => state(order.status, order.status === "paid" || order.status === "unpaid");
+export const standing = (order) =>
+  order.status === "unpaid" ? el("span", { class: "state" }, order.status) : state(order.status, order.status === "paid");
+
+/** What the origin says of each order, in words. */
+export const VERDICTS = {
+  done: "done",
+  done_before: "done before",
+  order_paid: "paid, so to be refunded",
+  order_not_paid: "not paid, so to be cancelled",
+  order_expired: "expired",
+  unknown_order: "unknown",
+  try_again: "to be tried again",
+};
+
+/** What is asked before something is done with orders. */
+export const QUESTIONS = {
+  cancel: "Units go back to stock. It cannot be undone.",
+  refund: "Units go back to stock, and payments become due for refund. Weir moves no money. It cannot be undone.",
+};
 
 const when = (ms) => (ms === null || ms === undefined ? "–" : instant(ms));
 
@@ -64,14 +82,15 @@ function action(desk, order, said, change) {
   if (isOver || !desk.may("sales:write")) {
     return null;
   }
-  const question = what === "refund" ? "Its units go back to stock, and its payment becomes due for refund. Weir moves no money." : "Its units go back to stock.";
   return button(`${text} this order`, { class: "danger", id: what }, said, async () => {
-    if (!(await ask(`${text} ${order.order}?`, question, text))) {
+    if (!(await ask(`${text} ${order.order}?`, QUESTIONS[what], text))) {
       return null;
     }
     const [{ verdict }] = await api.act(what, [order.order]);
-    await change();
-    return verdict === "done" ? null : verdict;
+    const told = `The order is ${VERDICTS[verdict] ?? verdict}.`;
+    const isDone = verdict === "done" || verdict === "done_before";
+    await change(isDone ? good(`${text}: ${VERDICTS[verdict]}.`) : complaint(new Error(told)));
+    return null;
   });
 }
 
@@ -89,7 +108,7 @@ function told(order, said) {
 
 /** The card of one; `change` shows it anew. */
 export function card(desk, order, change) {
-  const said = el("div", {});
+  const said = el("div", { id: "order-said" });
   const [changes, look] = told(order, said);
   return el(
     "section",

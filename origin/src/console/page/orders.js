@@ -1,25 +1,17 @@
-// Orders: looked for, and cancelled or refunded, one or many.
+// Orders: looked for by sale, user or name, and cancelled or refunded, one or many.
 
 import { api } from "./api.js";
 import { ask, button, complaint, el, field, replace, select, table, working } from "./dom.js";
-import { count, instant } from "./format.js";
-import { card, standing } from "./order.js";
+import { atMinute, count, instant } from "./format.js";
+import { QUESTIONS, VERDICTS, card, standing } from "./order.js";
 
 const PAGE = 50;
 const HEADS = ["Order", "Sale", "User", "Units", "State", "Made", "Chosen"];
 const STATES = [["", "Any"], ["unpaid", "Unpaid"], ["paid", "Paid"], ["cancelled", "Cancelled"], ["expired", "Expired"]];
 const SORTS = [["newest", "The last first"], ["oldest", "The first first"]];
 
-/** What the origin says of each order, in words. */
-const VERDICTS = {
-  done: "done",
-  done_before: "done before",
-  order_paid: "paid, so to be refunded",
-  order_not_paid: "not paid, so to be cancelled",
-  order_expired: "expired",
-  unknown_order: "unknown",
-  try_again: "to be tried again",
-};
+/** As many orders as one request may name. */
+const ACTIONS_MAX = 200;
 
 /** What came of it, for many: `2 done, 1 expired`. */
 function summary(verdicts) {
@@ -32,11 +24,15 @@ function summary(verdicts) {
 
 /** The controls of the search, as the address wants them. */
 function controls(wanted) {
+  const moment = (name) => el("input", { type: "datetime-local", name, value: wanted.get(name) ?? "" });
   const text = (name) => el("input", { type: "search", name, autocomplete: "off", spellcheck: "false", value: wanted.get(name) ?? "" });
   return {
     sale: text("sale"),
     user: text("user"),
     status: select(STATES, wanted.get("status") ?? "", { name: "status" }),
+    order: text("order"),
+    from: moment("from"),
+    until: moment("until"),
     sort: select(SORTS, wanted.get("sort") ?? "newest", { name: "sort" }),
   };
 }
@@ -45,6 +41,11 @@ function controls(wanted) {
 function queryOf(of) {
   const all = Object.entries(of).map(([name, control]) => [name, control.value.trim()]);
   return Object.fromEntries(all.filter(([, value]) => value !== ""));
+}
+
+/** The same as the origin asks for it: times in milliseconds, the last one not among them. */
+function asOriginAsks({ from, until, ...query }) {
+  return { ...query, from_ms: from && atMinute(from), until_ms: until && atMinute(until) };
 }
 
 /** The orders that are found, page by page, with those that are chosen. */
@@ -71,10 +72,13 @@ class Found {
         throw new Error("No order is chosen.");
       }
       const of = orders.length === 1 ? "this order" : `${count(orders.length)} orders`;
-      if (!(await ask(`${text} ${of}?`, "Their units go back to stock. It cannot be undone.", text))) {
+      if (!(await ask(`${text} ${of}?`, QUESTIONS[what], text))) {
         return null;
       }
-      const verdicts = await api.act(what, orders);
+      const verdicts = [];
+      for (let at = 0; at < orders.length; at += ACTIONS_MAX) {
+        verdicts.push(...(await api.act(what, orders.slice(at, at + ACTIONS_MAX))));
+      }
       await this.load(true);
       return summary(verdicts);
     });
@@ -110,19 +114,27 @@ class Found {
     return [name, el("code", {}, order.sale), order.user, count(order.quantity), standing(order), instant(order.created_at_ms), choose];
   }
 
-  /** Shows one, below the list. */
-  async look(id) {
-    const change = async () => {
-      await this.look(id);
-      await this.load(true);
-    };
+  /** Shows one, below the list, with what has become of it. */
+  async look(id, told = null) {
     try {
-      replace(this.one, card(this.desk, await api.order(id), change));
+      const order = await api.order(id);
+      replace(this.one, card(this.desk, order, (now) => this.look(id, now)));
+      replace(this.one.querySelector("#order-said"), told);
+      this.put(order);
       const shown = this.one.querySelector("h2");
       shown.focus();
       shown.scrollIntoView({ block: "nearest" });
     } catch (error) {
       replace(this.one, complaint(error));
+    }
+  }
+
+  /** Shows an order as it is now, where it stands. */
+  put(order) {
+    const at = this.orders.findIndex((one) => one.order === order.order);
+    if (at >= 0) {
+      this.orders[at] = order;
+      this.show();
     }
   }
 }
@@ -136,11 +148,16 @@ export async function orders(desk, search) {
   const csv = el("a", { id: "csv", download: "orders.csv", hidden: true }, "As a table (CSV)");
   const look = async () => {
     const query = queryOf(of);
-    if (!query.sale && !query.user) {
-      throw new Error("Name a sale or a user.");
+    if (query.order) {
+      await found.look(query.order);
+      return query;
     }
-    await found.search(query);
-    csv.href = api.ordersAsTable(query);
+    if (!query.sale && !query.user) {
+      throw new Error("Name an order, or a sale or a user.");
+    }
+    const asked = asOriginAsks(query);
+    await found.search(asked);
+    csv.href = api.ordersAsTable(asked);
     csv.hidden = false;
     return query;
   };
@@ -152,12 +169,14 @@ export async function orders(desk, search) {
     "form",
     { class: "card", id: "search", role: "search", onsubmit: working(submit, said, submitted) },
     said,
-    el("div", { class: "grid" }, field("Sale", of.sale, "Its id."), field("User", of.user), field("State", of.status), field("Order", of.sort)),
+    el("div", { class: "grid" }, 
+      field("Sale", of.sale, "Its id."), field("User", of.user), field("State", of.status), field("Sorted", of.sort),
+      field("Made from (UTC)", of.from), field("Made before (UTC)", of.until), field("Or just the order", of.order, "By its name.")),
     el("div", { class: "row" }, submit, csv),
   );
   found.more.hidden = found.actions.hidden = true;
   const list = el("section", { class: "card", "aria-label": "Orders found" }, found.said, found.list, el("div", { class: "row apart" }, found.more, found.actions));
-  if (wanted.get("sale") || wanted.get("user")) {
+  if (wanted.get("sale") || wanted.get("user") || wanted.get("order")) {
     await look();
   }
   return ["Orders", form, list, found.one];

@@ -1,6 +1,7 @@
 // One sale: what it is, its stock and orders as they are this second, its switch, its books; its stock and end have a file of their own.
 
 import { api } from "./api.js";
+import { blocked } from "./blocked.js";
 import { ask, button, complaint, el, fact, field, replace, select, state, table, working } from "./dom.js";
 import { count, length, time } from "./format.js";
 import { STATES, standing } from "./sales.js";
@@ -169,6 +170,7 @@ function facts(sale) {
     fact("Warmed", time(sale.warmed_at_ms)),
     fact("Order token", sale.token ? "needed" : "not needed"),
     fact("Before the token", challenge(sale.challenge)),
+    fact("Together with", sale.group ? `${sale.group.id}, ${count(sale.group.user_cap)} units a user` : "no other sale"),
   );
 }
 
@@ -195,6 +197,6 @@ export async function sale(desk, id) {
     ),
     live(desk, found.id, show),
     await stock(desk, found),
-    el("div", { class: "columns" }, switches(desk, found, said), books(found)),
+    el("div", { class: "columns" }, switches(desk, found, said), el("div", {}, books(found), desk.may("sales:write") && !found.archived_at_ms && blocked(found))),
   ];
 }

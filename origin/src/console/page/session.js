@@ -7,10 +7,12 @@ export const FROM_PAGE = { "x-weir-console": "1" };
 
 /** A refusal, with the origin's own words. */
 export class Problem extends Error {
-  constructor(status, code, detail) {
+  constructor(status, code, detail, errors = []) {
     super(detail);
     this.status = status;
     this.code = code;
+    /** What is wrong with which member: `pointer` and `detail` each. */
+    this.errors = errors;
   }
 }
 
@@ -25,7 +27,7 @@ export async function send(address, options = {}) {
   }
   if (!answer.ok) {
     const problem = await answer.json().catch(() => ({}));
-    throw new Problem(answer.status, problem.error ?? "", problem.detail ?? `The origin answered ${answer.status}.`);
+    throw new Problem(answer.status, problem.error ?? "", problem.detail ?? `The origin answered ${answer.status}.`, problem.errors);
   }
   return answer;
 }

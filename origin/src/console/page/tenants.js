@@ -1,17 +1,27 @@
 // Tenants: shops that share this origin, and how much each may have. For keys of the platform.
 
 import { api } from "./api.js";
-import { ask, button, el, field, mark, replace, table, working } from "./dom.js";
+import { ask, button, el, field, mark, markAll, replace, table, working } from "./dom.js";
 import { count, time } from "./format.js";
 
 const HEADS = ["Tenant", "Name", "Domains", "Sales", "Units", "Made", "Action"];
 const NAME = /^(?=.{1,20}$)[a-z0-9]+(?:-[a-z0-9]+)*$/;
 
-/** The limits, with what each is called and what is usual. */
+const MANY = 1_000_000_000_000;
+
+/** The limits: what each is called, what is usual, and the least and the most. */
 const LIMITS = [
-  ["sales", "Sales", 20], ["units", "Units in them", 1_000_000], ["rooms", "Waiting rooms", 20], ["links", "Links", 100_000],
-  ["keys", "Keys", 20], ["requests_per_second", "Requests a second", 50], ["requests_at_once", "Requests at once", 16],
+  ["sales", "Sales", 20, 0, MANY], ["units", "Units in them", 1_000_000, 0, MANY], ["rooms", "Waiting rooms", 20, 0, MANY],
+  ["links", "Links", 100_000, 0, MANY], ["keys", "Keys", 20, 0, MANY],
+  ["requests_per_second", "Requests a second", 50, 1, 10_000], ["requests_at_once", "Requests at once", 16, 1, 10_000],
 ];
+
+/** What is wrong with a limit. */
+function fault(control) {
+  const [min, max] = [Number(control.min), Number(control.max)];
+  const isRight = /^\d+$/.test(control.value) && Number(control.value) >= min && Number(control.value) <= max;
+  return isRight ? null : `Must be a whole number from ${count(min)} to ${count(max)}.`;
+}
 
 const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
 
@@ -39,13 +49,13 @@ function form(list) {
   const name = el("input", { name: "name", autocomplete: "off", spellcheck: "false" });
   const title = el("input", { name: "title", maxlength: 80, autocomplete: "off" });
   const domains = el("input", { name: "domains", autocomplete: "off", spellcheck: "false" });
-  const limits = LIMITS.map(([key, , usual]) => el("input", { name: key, type: "number", min: 0, step: 1, value: usual, inputmode: "numeric" }));
+  const limits = LIMITS.map(([key, , usual, min, max]) => el("input", { name: key, type: "number", min, max, step: 1, value: usual, inputmode: "numeric" }));
   const said = el("div", { id: "set-said" });
   const submit = el("button", { type: "submit", class: "primary" }, "Set the tenant");
   const faults = () => [
     [name, NAME.test(name.value) ? null : "Must be 1 to 20 of a-z, 0-9 and single hyphens inside."],
     [title, title.value.trim() ? null : "Must be 1 to 80 characters."],
-    ...limits.map((control) => [control, /^\d+$/.test(control.value) ? null : "Must be a whole number."]),
+    ...limits.map((control) => [control, fault(control)]),
   ];
   const set = working(submit, said, async () => {
     const found = faults();
@@ -60,7 +70,12 @@ function form(list) {
       domains: words(domains.value),
       limits: Object.fromEntries(limits.map((control) => [control.name, Number(control.value)])),
     };
-    const now = await api.setTenant(name.value, tenant);
+    const now = await api.setTenant(name.value, tenant).catch((error) => {
+      const of = { "/title": title, "/domains": domains };
+      limits.forEach((control) => { of[`/limits/${control.name}`] = control; });
+      markAll(of, error.errors ?? []);
+      throw error;
+    });
     await list();
     return `${now.title} is set. Its names begin with ${now.prefix}`;
   });

@@ -47,6 +47,23 @@ function listed(desk) {
   return { card, load: () => load(true), show: (value) => { standing.value = value; } };
 }
 
+/** The form that says how a user stands, and what was before. */
+function looker() {
+  const user = el("input", { type: "search", name: "looked", autocomplete: "off", spellcheck: "false" });
+  const [said, shown] = [el("div", {}), el("div", { id: "looked" })];
+  const submit = el("button", { type: "submit" }, "Look up");
+  const look = working(submit, said, async () => {
+    replace(shown);
+    const found = await api.user(user.value.trim());
+    const rows = found.log.map((one) => [one.at_ms ? instant(one.at_ms) : "–", badge(one.standing), one.reason ?? "–", one.operator ?? "–"]);
+    const log = rows.length > 0 ? table("log", ["Since", "Standing", "Reason", "By"], rows) : null;
+    replace(shown, el("p", {}, `${found.user}: `, badge(found.standing)), log);
+    return null;
+  });
+  return el("form", { class: "card", id: "look", role: "search", onsubmit: look },
+    el("h2", {}, "Look a user up"), said, el("div", { class: "together" }, field("User", user), submit), shown);
+}
+
 const length = (text) => [...text.trim()].length;
 
 /** The form that puts a user on the list. */
@@ -88,5 +105,5 @@ function setter(desk, list) {
 export async function users(desk) {
   const list = listed(desk);
   await list.load();
-  return ["Users", list.card, desk.may("sales:write") && setter(desk, list)];
+  return ["Users", list.card, looker(), desk.may("sales:write") && setter(desk, list)];
 }
