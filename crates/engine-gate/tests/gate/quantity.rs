@@ -7,7 +7,7 @@ use crate::of_two_shards;
 
 fn buy(bench: &mut Bench, stream: u32, user: &str, quantity: &str) {
     let asks = [("x-user-id", user), (headers::QUANTITY, quantity)];
-    bench.request(stream.into(), "POST", "/sales/s/orders", &asks);
+    bench.request(stream, "POST", "/sales/s/orders", &asks);
 }
 
 /// A gate with a sale of which one user may have three units.
@@ -20,7 +20,7 @@ fn of_cap_three() -> Bench {
 
 /// What the claim says: `v1;<sale>;<shard>;<generation>;<quantity>;…`.
 fn quantity_of(bench: &Bench, stream: u32) -> String {
-    let added = bench.added_headers(stream.into());
+    let added = bench.added_headers(stream);
     let (_, claim) = added
         .iter()
         .find(|(name, _)| *name == headers::CLAIM)
@@ -56,7 +56,7 @@ fn what_is_no_quantity_is_told_and_more_than_the_cap_is_refused_without_redis() 
     ];
     for (stream, quantity) in (1..).zip(wrong) {
         buy(&mut bench, stream, "alice", quantity);
-        let (status, body) = bench.answer(stream.into());
+        let (status, body) = bench.answer(stream);
         assert_eq!(status, 400, "{quantity}");
         assert!(body.contains("invalid_quantity"), "{body}");
     }
