@@ -20,14 +20,14 @@ const VIEWS = [
   ["Sales", "#/sales", "sales:read"],
   ["Orders", "#/orders", "sales:read"],
   ["Users", "#/users", "sales:read", true],
-  ["Waiting rooms", "#/rooms", "rooms:read"],
+  ["Rooms", "#/rooms", "rooms:read"],
   ["Limits", "#/limits", "limits:read"],
   ["Links", "links/ui", "links:read"],
   ["Events", "events/page", "events:read"],
   ["Fitment", "fitment/ui", "fitment:read"],
   ["Keys", "#/keys", "access:read"],
   ["Tenants", "#/tenants", "access:read", true],
-  ["Audit trail", "#/audit", "access:read"],
+  ["Audit", "#/audit", "access:read"],
 ];
 
 /** Views by address. Each gives its title and its elements; `desk.onLeave` takes what is to be done when it goes. */
