@@ -23,7 +23,8 @@ fn it_sells_one_stock_through_workerd_and_envoy() {
         .arg(&file);
     let output = demo.output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}");
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{shown}{failed}");
     assert!(shown.contains("✓ audit: stock 0 + transfers 0 + claims 0 + orders 60 = total 60"));
     assert!(shown.contains("the stock is in its objects"), "{shown}");
     let report: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
