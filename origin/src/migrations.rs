@@ -76,6 +76,7 @@ macro_rules! migrations {
             migration!($database, 85, "access", "0085_access"),
             migration!($database, 90, "challenges", "0090_challenges"),
             migration!($database, 91, "sale groups", "0091_sale_groups"),
+            migration!($database, 92, "prices", "0092_prices"),
             migration!($database, 103, "tenants", "0103_tenants"),
         ]
     };

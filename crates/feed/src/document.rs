@@ -217,7 +217,8 @@ pub(crate) mod tests {
             let mut changed = text.clone();
             changed[at] = byte;
             // Hex digits may be of either case: that is no other signature.
-            let is_same = changed.eq_ignore_ascii_case(&text) && at < text.len() - 42;
+            let json = text.iter().rposition(|byte| *byte == b'\n').unwrap();
+            let is_same = changed.eq_ignore_ascii_case(&text) && at < json;
             prop_assume!(changed != text && !is_same);
             prop_assert!(open::<Text>(&ring, &changed).is_err());
             let cut = text.get(..at).unwrap();

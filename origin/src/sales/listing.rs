@@ -13,6 +13,7 @@ use weir_sale::status::{SaleStatus, Stage};
 
 use super::catalogue::ended_after_ms;
 use super::new_sale::Window;
+use super::price::Price;
 use super::store::{SaleStore, StoredSale};
 use crate::sql::SqlError;
 use crate::tenants::TenantName;
@@ -33,6 +34,10 @@ pub struct ListedSale {
     pub id: SaleId,
     /// What people call it.
     pub title: String,
+    /// What the shop calls what is sold; null: nothing is told of it.
+    pub sku: Option<String>,
+    /// What one unit costs; null: nothing is told of it.
+    pub price: Option<Price>,
     /// What it is doing.
     pub state: Stage,
     /// First instant at which claims are taken, in milliseconds since the Unix epoch.
@@ -61,6 +66,8 @@ impl ListedSale {
         Self {
             id: sale.id.clone(),
             title: stored.title.clone(),
+            sku: stored.sku.clone(),
+            price: stored.price,
             state,
             starts_at_ms: sale.starts_at_ms,
             ends_at_ms: sale.ends_at_ms,

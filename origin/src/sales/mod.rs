@@ -11,6 +11,7 @@
 //! | [`outbox`] | tells others of each change of an order, at least once |
 //! | [`payload`] | what buyers say with orders, and what sales want of it |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
+//! | [`price`] | what a unit costs |
 //! | [`warm`] | puts a sale's stock on Redis, once |
 //! | [`changes`] | changes the stock of a running sale |
 //! | [`jobs`] | expires unpaid orders, has Redis follow, warms sales in time |
@@ -54,6 +55,7 @@ pub mod orders;
 pub mod outbox;
 pub mod payload;
 pub mod payment;
+pub mod price;
 pub mod rebuild;
 pub mod reconcile;
 pub mod risk;

@@ -7,6 +7,7 @@ use weir_sale::challenge::Challenge;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
 use super::payload::check_schema;
+use super::price::{Price, UNIT_AMOUNT_MAX};
 use crate::tenants::TenantName;
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
@@ -14,6 +15,9 @@ pub const TOTAL_MAX: u64 = 1_000_000_000;
 
 /// The longest title, in characters.
 pub const TITLE_LEN_MAX: usize = 200;
+
+/// The longest name of what is sold, in characters.
+pub const SKU_LEN_MAX: usize = 64;
 
 /// The last instant a window may name: the end of the year 9999. Later ones are mistakes, such as
 /// microseconds taken for milliseconds.
@@ -57,6 +61,12 @@ pub struct NewSale {
     /// What whoever asks for an order token must do first; `None`: nothing.
     #[serde(default)]
     pub challenge: Option<Challenge>,
+    /// What the shop calls what is sold: 1 to [`SKU_LEN_MAX`] characters, no control characters; `None`: nothing is told of it.
+    #[serde(default)]
+    pub sku: Option<String>,
+    /// What one unit costs; orders keep it. `None`: nothing is told of it.
+    #[serde(default)]
+    pub price: Option<Price>,
     /// Which sales it belongs together with; `None`: it stands alone.
     #[serde(default)]
     pub group: Option<SaleGroup>,
@@ -151,6 +161,12 @@ pub enum NewSaleError {
     /// A challenge comes before an order token, and the sale wants none.
     #[error("challenge: needs token, as it is set to those who ask for an order token")]
     Challenge,
+    /// The name of what is sold is empty, too long, or has control characters.
+    #[error("sku: must be 1 to {SKU_LEN_MAX} characters, none of them a control character")]
+    Sku,
+    /// The price is above [`UNIT_AMOUNT_MAX`].
+    #[error("price: unit_amount must be at most {UNIT_AMOUNT_MAX}")]
+    Price,
     /// The cap of the group is 0 or above [`GROUP_CAP_MAX`].
     #[error("group: user_cap must be 1 to {GROUP_CAP_MAX}")]
     GroupCap,
@@ -180,6 +196,8 @@ impl NewSaleError {
             Self::TooLate | Self::Catalogue(CatalogueError::Window(_)) => "ends_at_ms",
             Self::Reservation => "reservation",
             Self::PayWithin => "payment",
+            Self::Sku => "sku",
+            Self::Price => "price",
             Self::GroupCap | Self::GroupOfOthers => "group",
             Self::Draw => "draw",
             Self::PayloadSchema(_) => "payload_schema",
@@ -209,9 +227,12 @@ impl NewSale {
     }
 
     fn own_errors(&self) -> impl Iterator<Item = NewSaleError> {
-        let length = self.title.chars().count();
-        let has_title = (1..=TITLE_LEN_MAX).contains(&length);
-        let has_title = has_title && !self.title.chars().any(char::is_control);
+        let has_title = is_line(&self.title, TITLE_LEN_MAX);
+        let sku = self.sku.as_deref();
+        let has_sku = sku.is_none_or(|sku| is_line(sku, SKU_LEN_MAX));
+        let is_priced = self
+            .price
+            .is_none_or(|price| price.unit_amount <= UNIT_AMOUNT_MAX);
         let has_time_to_reserve = self.reservation.is_none_or(|window| {
             window.from_ms < window.until_ms && window.until_ms <= self.ends_at_ms
         });
@@ -239,6 +260,8 @@ impl NewSale {
                 NewSaleError::Challenge,
             ),
             (has_title, NewSaleError::Title),
+            (has_sku, NewSaleError::Sku),
+            (is_priced, NewSaleError::Price),
             (self.total <= TOTAL_MAX, NewSaleError::Total),
             (self.ends_at_ms <= INSTANT_MS_MAX, NewSaleError::TooLate),
             (has_time_to_reserve, NewSaleError::Reservation),
@@ -271,13 +294,26 @@ impl NewSale {
     }
 }
 
+fn is_line(text: &str, len_max: usize) -> bool {
+    (1..=len_max).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sales::price::Currency;
 
     fn group(id: &str, user_cap: u32) -> Option<SaleGroup> {
         let id = SaleId::new(id).unwrap();
         Some(SaleGroup { id, user_cap })
+    }
+
+    fn price(unit_amount: u64) -> Price {
+        let currency = Currency::try_from("EUR".to_owned()).unwrap();
+        Price {
+            unit_amount,
+            currency,
+        }
     }
 
     fn sale() -> NewSale {
@@ -291,6 +327,8 @@ mod tests {
             ends_at_ms: INSTANT_MS_MAX,
             token: false,
             challenge: None,
+            sku: None,
+            price: None,
             group: None,
             reservation: None,
             payment: Payment::AtOrder,
@@ -360,6 +398,12 @@ mod tests {
         check(
             |s| s.draw = Some(DrawRules { winners: 1 }),
             "draw: winners must be",
+        );
+        check(|s| s.sku = Some(String::new()), "sku: must be 1 to 64");
+        check(|s| s.sku = Some("a\tb".to_owned()), "sku: must be");
+        check(
+            |s| s.price = Some(price(UNIT_AMOUNT_MAX + 1)),
+            "price: unit_amount must be at most",
         );
         check(|s| s.group = group("g", 0), "group: user_cap must be");
         check(

@@ -9,6 +9,7 @@ use weir_sale::sale::{Degrade, SaleState};
 
 use super::ledger::Ledger;
 use super::new_sale::{Payment, SaleGroup, Window};
+use super::price::Price;
 use super::store::{SaleStore, SaleTotals, StoredSale};
 use crate::unavailable::Unavailable;
 
@@ -41,6 +42,10 @@ pub struct SaleSummary {
     pub token: bool,
     /// What whoever asks for an order token must do first; null: nothing.
     pub challenge: Option<Challenge>,
+    /// What the shop calls what is sold; null: nothing is told of it.
+    pub sku: Option<String>,
+    /// What one unit costs; null: nothing is told of it.
+    pub price: Option<Price>,
     /// Which sales it belongs together with; null: it stands alone.
     pub group: Option<SaleGroup>,
     /// When users may reserve; null: nobody needs to.
@@ -177,6 +182,8 @@ impl SaleSummary {
             degrade: sale.degrade,
             token: sale.token,
             challenge: sale.challenge,
+            sku: stored.sku,
+            price: stored.price,
             group: stored.group,
             reservation: stored.reservation,
             payment: stored.payment,

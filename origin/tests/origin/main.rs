@@ -41,6 +41,7 @@ mod outbox_process;
 mod page;
 mod payloads;
 mod payments;
+mod prices;
 mod probes;
 mod process;
 mod reconcile;

@@ -32,7 +32,7 @@ async fn a_claim_becomes_an_order_in_sql_and_is_settled_in_redis() {
     assert_eq!(
         answer.body,
         json!({
-            "order": order, "sale": "s", "user": "alice;1", "quantity": 1, "status": "unpaid",
+            "order": order, "sale": "s", "user": "alice;1", "quantity": 1, "sku": null, "price": null, "status": "unpaid",
             "pay_by_ms": null,
         })
     );

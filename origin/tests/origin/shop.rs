@@ -65,7 +65,7 @@ async fn anybody_sees_the_sales_that_operators_list_page_by_page_and_no_others()
     assert_eq!(second.body["next"], Value::Null);
     let warm = &second.body["sales"][0];
     let expected = json!({
-        "id": "warm", "title": "Shoes", "state": "running", "remaining": "high", "user_cap": 1,
+        "id": "warm", "title": "Shoes", "sku": null, "price": null, "state": "running", "remaining": "high", "user_cap": 1,
         "starts_at_ms": warm["starts_at_ms"], "ends_at_ms": warm["ends_at_ms"],
         "reservation": window, "token": true,
     });

@@ -303,14 +303,27 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
         .wait_for_text("#make", "must be the same tenant's")
         .await?;
     browser.type_into("#make [name=group]", "shoes").await?;
+    browser.type_into("#make [name=sku]", HOSTILE).await?;
+    browser.type_into("#make [name=price]", "49.905").await?;
+    browser.click("#make button[type=submit]").await?;
+    browser
+        .wait_for_text("#make", "Must be a sum of that currency")
+        .await?;
+    browser.type_into("#make [name=price]", "49.9").await?;
     browser.click("#make button[type=submit]").await?;
     browser
         .wait_for_text("main", "a proof of work of 18 bits")
         .await?;
+    browser.wait_for_text("main", "€49.90").await?;
+    browser.wait_for_text("main", HOSTILE).await?;
     let made = shop.get("/sales/guarded").await?;
     assert_eq!(
         made["challenge"],
         json!({ "proof_of_work": { "bits": 18 } })
+    );
+    assert_eq!(
+        made["price"],
+        json!({ "unit_amount": 4990, "currency": "EUR" })
     );
 
     shop.see("#/tenants").await?;

@@ -13,6 +13,19 @@ export const instant = (ms) => `${new Date(ms).toISOString().slice(0, 19).replac
 export const minute = (ms) => new Date(ms).toISOString().slice(0, 16);
 export const atMinute = (text) => Date.parse(`${text}Z`);
 
+/** How many digits of a currency come after the point: two of EUR, none of JPY. */
+const digits = (currency) => new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;
+
+/** A sum of money, given in the currency's smallest unit. */
+export const money = (amount, currency) => new Intl.NumberFormat("en", { style: "currency", currency }).format(amount / 10 ** digits(currency));
+
+/** What somebody has typed, in the currency's smallest unit; NaN if it is no sum of that currency. */
+export function smallest(text, currency) {
+  const after = digits(currency);
+  const [, whole, rest = ""] = /^(\d{1,12})(?:\.(\d+))?$/.exec(text) ?? [];
+  return whole === undefined || rest.length > after ? NaN : Number(whole + rest.padEnd(after, "0"));
+}
+
 /** How long something is, in one unit. */
 export function length(ms) {
   if (ms === null || ms === undefined) {

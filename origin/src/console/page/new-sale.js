@@ -2,12 +2,14 @@
 
 import { api } from "./api.js";
 import { complaint, el, field, mark, markAll, replace, select } from "./dom.js";
-import { atMinute, minute } from "./format.js";
+import { atMinute, minute, smallest } from "./format.js";
 
 const HOUR_MS = 3_600_000;
 const TOTAL_MAX = 1_000_000_000;
 const SHARDS_MAX = 64;
 const USER_CAP_MAX = 1_000;
+const SKU_LEN_MAX = 64;
+const UNIT_AMOUNT_MAX = 1_000_000_000_000;
 const GROUP_CAP_MAX = 1_000_000;
 const [BITS_MIN, BITS_MAX] = [8, 26];
 const PAY_WITHIN_MINUTES_MAX = 30 * 24 * 60;
@@ -36,6 +38,9 @@ function controls(tenant) {
     warm: whole("warm", 5, 100_000),
     token: el("input", { name: "token", type: "checkbox" }),
     challenge: select([["", "nothing"], ["proof_of_work", "a proof of work"], ["captcha", "a captcha"]], "", { name: "challenge" }),
+    sku: el("input", { name: "sku", autocomplete: "off", spellcheck: "false" }),
+    price: el("input", { name: "price", autocomplete: "off", inputmode: "decimal" }),
+    currency: el("input", { name: "currency", autocomplete: "off", spellcheck: "false", maxlength: 3, value: "EUR" }),
     group: el("input", { name: "group", autocomplete: "off", spellcheck: "false" }),
     group_cap: whole("group_cap", 1, GROUP_CAP_MAX),
     bits: whole("bits", 18, BITS_MAX),
@@ -60,10 +65,20 @@ function faults(of) {
     pay_within: of.payment.value === "hold" ? range("pay_within", 1, PAY_WITHIN_MINUTES_MAX) : null,
     warm: of.warm.value === "" ? null : range("warm", 0, 100_000),
     challenge: of.challenge.value !== "" && !of.token.checked ? "Stands before an order token: choose that, too." : null,
+    sku: [...of.sku.value].length <= SKU_LEN_MAX ? null : `Must be at most ${SKU_LEN_MAX} characters.`,
+    price: of.price.value === "" || isCurrency(of) && price(of).unit_amount <= UNIT_AMOUNT_MAX ? null : "Must be a sum of that currency, such as 49.90.",
+    currency: of.price.value === "" || isCurrency(of) ? null : "Must be three capital letters, such as EUR.",
     group: of.group.value === "" || /^[a-z0-9-]{1,64}$/.test(of.group.value) ? null : "Must be 1 to 64 of a-z, 0-9 and -.",
     group_cap: of.group.value === "" ? null : range("group_cap", 1, GROUP_CAP_MAX),
     bits: of.challenge.value === "proof_of_work" ? range("bits", BITS_MIN, BITS_MAX) : null,
   };
+}
+
+const isCurrency = (of) => /^[A-Z]{3}$/.test(of.currency.value);
+
+function price(of) {
+  const currency = of.currency.value;
+  return { unit_amount: smallest(of.price.value, currency), currency };
 }
 
 function challenge(of) {
@@ -84,6 +99,8 @@ function body(of) {
     ends_at_ms: atMinute(of.ends_at_ms.value),
     token: of.token.checked,
     challenge: challenge(of),
+    sku: of.sku.value === "" ? null : of.sku.value,
+    price: of.price.value === "" ? null : price(of),
     group: of.group.value === "" ? null : { id: of.group.value, user_cap: Number(of.group_cap.value) },
     payment: of.payment.value === "hold" ? hold : of.payment.value,
     warm_before_ms: of.warm.value === "" ? null : Number(of.warm.value) * 60_000,
@@ -135,6 +152,9 @@ export function newSale(desk) {
         { class: "grid" },
         field("Title", of.title),
         field("Id", of.id, "Its name in addresses, for ever."),
+        field("Name in the shop", of.sku, "Such as an article's number; orders keep it. Empty: none."),
+        field("Price of a unit", of.price, "Orders keep it. Empty: none."),
+        field("Currency", of.currency),
         field("Units", of.total),
         field("Units a user may have", of.user_cap),
         field("Starts (UTC)", of.starts_at_ms),

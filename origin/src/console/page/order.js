@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 import { ask, button, complaint, el, fact, good, field, replace, state, table, working } from "./dom.js";
-import { count, instant } from "./format.js";
+import { count, instant, money } from "./format.js";
 
 export const standing = (order) =>
   order.status === "unpaid" ? el("span", { class: "state" }, order.status) : state(order.status, order.status === "paid");
@@ -26,6 +26,12 @@ export const QUESTIONS = {
 
 const when = (ms) => (ms === null || ms === undefined ? "–" : instant(ms));
 
+/** What it costs, and what a unit does if that is not the same. */
+function cost(order) {
+  const { amount, unit_amount, currency } = order.price;
+  return order.quantity === 1 ? money(amount, currency) : `${money(amount, currency)} (${money(unit_amount, currency)} each)`;
+}
+
 function facts(order) {
   return el(
     "dl",
@@ -33,6 +39,8 @@ function facts(order) {
     fact("Sale", el("a", { href: `#/sales/id/${order.sale}` }, order.sale)),
     fact("User", order.user),
     fact("Units", count(order.quantity)),
+    order.sku && fact("Called", order.sku),
+    order.price && fact("Costs", cost(order)),
     fact("Made", when(order.created_at_ms)),
     fact("To be paid by", when(order.pay_by_ms)),
     fact("Paid", when(order.paid_at_ms)),

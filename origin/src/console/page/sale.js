@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { blocked } from "./blocked.js";
 import { ask, button, complaint, el, fact, field, replace, select, state, table, working } from "./dom.js";
-import { count, length, time } from "./format.js";
+import { count, length, money, time } from "./format.js";
 import { STATES, standing } from "./sales.js";
 import { stock } from "./stock.js";
 
@@ -163,6 +163,8 @@ function facts(sale) {
     fact("Id", el("code", {}, sale.id)),
     fact("Starts", time(sale.starts_at_ms)),
     fact("Ends", time(sale.ends_at_ms)),
+    sale.sku && fact("Called", sale.sku),
+    sale.price && fact("A unit costs", money(sale.price.unit_amount, sale.price.currency)),
     fact("Units", count(sale.total)),
     fact("A user may have", count(sale.user_cap)),
     fact("Shards", count(sale.shard_count)),

@@ -16,7 +16,7 @@ use crate::sql::SqlError;
 /// The orders of a page.
 const PAGE_LEN: usize = 500;
 
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 18] = [
     "order",
     "sale",
     "user",
@@ -31,6 +31,10 @@ const COLUMNS: [&str; 14] = [
     "payment_reason",
     "payment_reference",
     "payload",
+    "sku",
+    "unit_amount",
+    "amount",
+    "currency",
 ];
 
 /// A table that is being sent. It breaks off if SQL does not answer, so that nobody takes a part for the whole.
@@ -71,7 +75,7 @@ async fn read(
 }
 
 fn line(csv: &mut Csv, found: &FoundOrder) {
-    let time = |at_ms: Option<u64>| at_ms.map_or_else(String::new, |at_ms| at_ms.to_string());
+    let number = |known: Option<u64>| known.map_or_else(String::new, |known| known.to_string());
     let (order, payment) = (&found.order, found.payments.last());
     csv.line(&[
         &order.id,
@@ -80,14 +84,21 @@ fn line(csv: &mut Csv, found: &FoundOrder) {
         &order.units.to_string(),
         order.status.word(),
         &order.created_at_ms.to_string(),
-        &time(found.paid_at_ms),
-        &time(found.ended_at_ms),
-        &time(order.pay_by_ms),
+        &number(found.paid_at_ms),
+        &number(found.ended_at_ms),
+        &number(order.pay_by_ms),
         payment.map_or("", |payment| &payment.id),
         payment.map_or("", |payment| payment.state.word()),
         payment.map_or("", |payment| &payment.reason),
         payment.map_or("", |payment| &payment.reference),
         found.payload.as_ref().map_or("", Payload::as_str),
+        order.sku.as_deref().unwrap_or_default(),
+        &number(order.price.map(|price| price.unit_amount)),
+        &number(order.price.map(|price| price.of(order.units).amount)),
+        order
+            .price
+            .as_ref()
+            .map_or("", |price| price.currency.as_str()),
     ]);
 }
 

@@ -25,6 +25,7 @@ use crate::http::{Fault, Problem};
 use crate::sales::Sales;
 use crate::sales::orders::ClaimOutcome;
 use crate::sales::payload::{PAYLOAD_LEN_MAX, Payloads};
+use crate::sales::price::OrderPrice;
 use crate::sales::store::{Asked, Attempt, Shortage, StoredOrder};
 
 /// An order, as its buyer sees it.
@@ -34,6 +35,10 @@ pub(super) struct OrderView {
     sale: String,
     user: String,
     quantity: u32,
+    /// What the shop calls what is sold; null: the sale does not say.
+    sku: Option<String>,
+    /// What it costs; null: the sale does not say.
+    price: Option<OrderPrice>,
     status: &'static str,
     /// Until when it must be paid; null: no limit, or decided.
     pay_by_ms: Option<u64>,
@@ -82,6 +87,8 @@ impl From<&StoredOrder> for OrderView {
             sale: order.sale.to_string(),
             user: order.user.to_string(),
             quantity: order.units,
+            sku: order.sku.clone(),
+            price: order.cost(),
             status: order.status.word(),
             pay_by_ms: order.pay_by_ms,
         }

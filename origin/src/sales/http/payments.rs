@@ -18,6 +18,7 @@ use crate::http::{Problem, ReadQuery, page_len, read_json_of};
 use crate::sales::Sales;
 use crate::sales::callback::{self, CallbackError};
 use crate::sales::payment::Payments;
+use crate::sales::price::{Currency, Money};
 use crate::sales::store::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 
 /// The most payments on one page.
@@ -100,6 +101,9 @@ struct Callback {
     /// The payment's name.
     payment: String,
     state: CallbackState,
+    /// How much was paid, in the currency's smallest unit. It goes with `currency`.
+    amount: Option<u64>,
+    currency: Option<Currency>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -156,9 +160,15 @@ fn read_callback(
         let detail = format!("event: must have 1 to {EVENT_LEN_MAX} bytes");
         return Err(Problem::invalid_body(detail));
     }
+    if callback.amount.is_some() != callback.currency.is_some() {
+        let detail = "amount, currency: one goes with the other";
+        return Err(Problem::invalid_body(detail));
+    }
+    let money = callback.amount.zip(callback.currency);
     Ok(PaymentEvent {
         id: callback.event,
         payment: callback.payment,
+        money: money.map(|(amount, currency)| Money { amount, currency }),
         is_paid: callback.state == CallbackState::Paid,
         body_sha256: hex::encode(digest(&SHA256, body)),
     })

@@ -205,7 +205,8 @@ fn edited(
     let mut whole = json!({
         "id": sale.id, "title": stored.title, "total": stored.total, "shards": sale.shards,
         "user_cap": sale.user_cap, "starts_at_ms": sale.starts_at_ms,
-        "ends_at_ms": sale.ends_at_ms, "token": sale.token, "challenge": sale.challenge, "group": stored.group, "reservation": stored.reservation,
+        "ends_at_ms": sale.ends_at_ms, "token": sale.token, "challenge": sale.challenge, "sku": stored.sku, "price": stored.price,
+        "group": stored.group, "reservation": stored.reservation,
         "payment": stored.payment, "listed": stored.listed,
         "payload_schema": payload_schema, "draw": draw, "warm_before_ms": stored.warm_before_ms,
     });

@@ -29,8 +29,8 @@ const ADD_TO_BUYER: &str = "
 const INSERT_ORDER: &str = "
     INSERT INTO orders
         (id, sale_id, shard, generation, user_id, quantity, status, deducted, pay_by_ms,
-        created_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        created_at_ms, sku, unit_amount, currency)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 const INSERT_CHANGE: &str = "
     INSERT INTO change_log (sale_id, order_id, units, reason, at_ms)
@@ -276,6 +276,8 @@ fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
         deducted: sale.payment != Payment::AtPayment,
         pay_by_ms,
         created_at_ms: now_ms,
+        sku: sale.sku.clone(),
+        price: sale.price,
     }
 }
 
@@ -290,7 +292,10 @@ async fn insert_order(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
         .text(order.status.word())
         .number(order.deducted)
         .maybe(order.pay_by_ms)
-        .number(order.created_at_ms);
+        .number(order.created_at_ms)
+        .maybe_text(order.sku.as_deref())
+        .maybe(order.price.map(|price| price.unit_amount))
+        .maybe_text(order.price.as_ref().map(|price| price.currency.as_str()));
     tx.execute(insert).await.map(drop)
 }
 

@@ -63,6 +63,7 @@ use weir_sale::sale::{Sale, SaleState};
 
 use super::new_sale::{Payment, SaleGroup, Window};
 use super::payload::Payload;
+use super::price::{OrderPrice, Price};
 use crate::sql::{Database, SqlError};
 use crate::tenants::Over;
 
@@ -126,6 +127,10 @@ pub struct StoredSale {
     pub withdrawn: u64,
     /// Units not ordered.
     pub remaining: u64,
+    /// What the shop calls what is sold, if it says.
+    pub sku: Option<String>,
+    /// What one unit costs, if it says.
+    pub price: Option<Price>,
     /// Which sales it belongs together with; `None`: it stands alone.
     pub group: Option<SaleGroup>,
     /// When its users may reserve; `None`: nobody needs to.
@@ -279,6 +284,17 @@ pub struct StoredOrder {
     pub pay_by_ms: Option<u64>,
     /// When it was made, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
+    /// What the shop called what was sold when it was made, if it said.
+    pub sku: Option<String>,
+    /// What one unit cost then, if it said.
+    pub price: Option<Price>,
+}
+
+impl StoredOrder {
+    /// What it costs, if the sale said what a unit does.
+    pub fn cost(&self) -> Option<OrderPrice> {
+        self.price.map(|price| OrderPrice::new(price, self.units))
+    }
 }
 
 /// The request that a claim came with, if its client named the attempt by a key.

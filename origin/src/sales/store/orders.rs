@@ -4,7 +4,7 @@ use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::ledger::{Deduction, OrderEntry};
 
-use super::sales::sale_id;
+use super::sales::{price, sale_id};
 use super::{OrderStatus, SaleStore, StoredOrder};
 use crate::sql::{Row, SqlError, Tx, damaged, retried, sql};
 
@@ -187,6 +187,8 @@ pub(super) fn stored(row: &Row) -> Result<StoredOrder, Error> {
         deducted: row.flag("deducted")?,
         pay_by_ms: row.maybe("pay_by_ms")?,
         created_at_ms: row.number("created_at_ms")?,
+        sku: row.maybe_text("sku")?,
+        price: price(row)?,
     })
 }
 

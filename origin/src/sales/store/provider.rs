@@ -7,6 +7,7 @@ use super::order_change::{ChangeKind, NewChange, Sinks};
 use super::outbox;
 use super::payments::pay_in;
 use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
+use crate::sales::price::Money;
 use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 use crate::tenants::NameRange;
 
@@ -122,6 +123,8 @@ pub struct PaymentEvent {
     pub payment: String,
     /// Whether the money was taken.
     pub is_paid: bool,
+    /// How much it was, if the provider says.
+    pub money: Option<Money>,
     /// SHA-256 of the event as it was received, in hex.
     pub body_sha256: String,
 }
@@ -378,6 +381,7 @@ async fn follow_event(
     }
     let refusal = match is_sold_out {
         true => "sold_out",
+        false if !is_right(tx, event, payment).await? => "wrong_amount",
         false => match pay_in(tx, &payment.order, &payment.user, now_ms).await? {
             Paid::Now(_) => "",
             Paid::SoldOut => return Ok(false),
@@ -393,6 +397,21 @@ async fn follow_event(
     };
     decide(tx, payment, state, refusal, now_ms).await?;
     Ok(true)
+}
+
+/// Whether what was paid is what the order costs, as far as both are known.
+async fn is_right(
+    tx: &mut Tx,
+    event: &PaymentEvent,
+    payment: &StoredPayment,
+) -> Result<bool, Error> {
+    let order = orders::select(tx, &payment.order).await?;
+    let order = order.ok_or(Error::RowNotFound)?;
+    let cost = order.price.map(|price| price.of(order.units));
+    Ok(event
+        .money
+        .zip(cost)
+        .is_none_or(|(paid, cost)| paid == cost))
 }
 
 /// Writes down what a payment's new state means for its order.

@@ -12,21 +12,24 @@ use super::{
     SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes, tenants,
 };
 use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, SaleGroup, Window};
+use crate::sales::price::{Currency, Price};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 use crate::tenants::{Over, held_by};
 
 const INSERT_SALE: &str = "
     INSERT INTO sales
         (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
-        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, challenge, group_id, group_cap, id, state,
+        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, challenge, sku, unit_amount, currency, group_id,
+        group_cap, id, state,
         skip_risk, skip_reservation, static_page, created_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
 
 const UPDATE_SALE: &str = "
     UPDATE sales SET
         title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
         token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
-        listed = ?, warm_before_ms = ?, challenge = ?, group_id = ?, group_cap = ?
+        listed = ?, warm_before_ms = ?, challenge = ?, sku = ?, unit_amount = ?, currency = ?,
+        group_id = ?, group_cap = ?
     WHERE id = ?";
 
 const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
@@ -477,6 +480,9 @@ fn with_fields<'a>(
         .number(new.listed)
         .maybe(new.warm_before_ms)
         .maybe_text(challenge)
+        .maybe_text(new.sku.as_deref())
+        .maybe(new.price.map(|price| price.unit_amount))
+        .maybe_text(new.price.as_ref().map(|price| price.currency.as_str()))
         .maybe_text(new.group.as_ref().map(|group| group.id.as_str()))
         .maybe(new.group.as_ref().map(|group| group.user_cap.into()))
         .text(new.id.as_str())
@@ -524,6 +530,8 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
         topped_up: row.number("topped_up")?,
         withdrawn: row.number("withdrawn")?,
         remaining,
+        sku: row.maybe_text("sku")?,
+        price: price(row)?,
         group: group(row)?,
         reservation,
         payment: payment(row)?,
@@ -553,6 +561,19 @@ fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
         },
         band,
     })
+}
+
+/// What a unit costs, by a row of a sale or of an order.
+pub(super) fn price(row: &Row) -> Result<Option<Price>, Error> {
+    let (unit_amount, currency) = (row.maybe("unit_amount")?, row.maybe_text("currency")?);
+    let Some((unit_amount, currency)) = unit_amount.zip(currency) else {
+        return Ok(None);
+    };
+    let currency = Currency::try_from(currency).map_err(|error| damaged("currency", error))?;
+    Ok(Some(Price {
+        unit_amount,
+        currency,
+    }))
 }
 
 fn group(row: &Row) -> Result<Option<SaleGroup>, Error> {

@@ -48,6 +48,8 @@ fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
         ends_at_ms: starts_at_ms + 1_000,
         token: false,
         challenge: None,
+        sku: None,
+        price: None,
         group: None,
         reservation: None,
         payment: Payment::AtOrder,

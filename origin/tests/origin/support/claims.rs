@@ -54,6 +54,20 @@ impl World {
         self.ticket(sale, name, reply)
     }
 
+    /// Claims so many units in one.
+    pub async fn claim_units(&self, sale: &str, name: &str, quantity: u32) -> Ticket {
+        let terms = ClaimTerms {
+            ttl_ms: CLAIM_TTL_MS,
+            user_cap: quantity,
+            quantity,
+            checks: Checks::default(),
+        };
+        let shard = home_shard(&user(name), SHARDS);
+        let reply = self.try_terms(sale, shard, name, None, terms, now_ms());
+        let claimed = self.ticket(sale, name, reply.await);
+        claimed.unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
     /// What a gateway hears that asks for a claim now.
     pub async fn try_attempt(
         &self,

@@ -137,7 +137,8 @@ impl Object {
     }
 
     fn send(&self, ask: &Ask) -> Got {
-        send(self.server.address, ask).unwrap()
+        let got = send(self.server.address, ask);
+        got.unwrap_or_else(|error| panic!("{error:#}: {}", self.server.log()))
     }
 
     fn run(&self, call: &Call) -> weir_resp::Value {

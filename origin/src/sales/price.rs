@@ -1,0 +1,125 @@
+//! What a unit costs. Weir moves no money: it keeps what was asked for when an order was made, and compares.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The highest price of one unit, in the currency's smallest unit. Times the most units of a user it stays exact in JSON's
+/// numbers (2^53).
+pub const UNIT_AMOUNT_MAX: u64 = 1_000_000_000_000;
+
+/// A currency, by the three capital letters of ISO 4217.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Currency([u8; 3]);
+
+/// A currency is no three capital letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a currency must be three capital letters, such as EUR (ISO 4217)")]
+pub struct CurrencyError;
+
+impl Currency {
+    /// The three letters.
+    pub fn as_str(&self) -> &str {
+        // Letters of ASCII only.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl TryFrom<String> for Currency {
+    type Error = CurrencyError;
+
+    fn try_from(text: String) -> Result<Self, CurrencyError> {
+        let letters = <[u8; 3]>::try_from(text.as_bytes()).map_err(|_| CurrencyError)?;
+        match letters.iter().all(u8::is_ascii_uppercase) {
+            true => Ok(Self(letters)),
+            false => Err(CurrencyError),
+        }
+    }
+}
+
+impl From<Currency> for String {
+    fn from(currency: Currency) -> Self {
+        currency.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What one unit costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// In the currency's smallest unit, such as cents: at most [`UNIT_AMOUNT_MAX`]. 0 is free.
+    pub unit_amount: u64,
+    /// Of what money.
+    pub currency: Currency,
+}
+
+impl Price {
+    /// What so many units cost together.
+    pub fn of(self, units: u32) -> Money {
+        Money {
+            amount: self.unit_amount.saturating_mul(units.into()),
+            currency: self.currency,
+        }
+    }
+}
+
+/// A sum of money.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Money {
+    /// In the currency's smallest unit.
+    pub amount: u64,
+    /// Of what money.
+    pub currency: Currency,
+}
+
+/// What an order costs, as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OrderPrice {
+    unit_amount: u64,
+    amount: u64,
+    currency: Currency,
+}
+
+impl OrderPrice {
+    /// Of so many units at this price.
+    pub fn new(price: Price, units: u32) -> Self {
+        Self {
+            unit_amount: price.unit_amount,
+            amount: price.of(units).amount,
+            currency: price.currency,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_currency_is_three_capital_letters() {
+        let read = |text: &str| Currency::try_from(text.to_owned());
+        assert_eq!(read("EUR").unwrap().as_str(), "EUR");
+        for bad in ["", "EU", "EURO", "eur", "E1R", "E R", "ÄU"] {
+            assert_eq!(read(bad), Err(CurrencyError), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_dearest_order_is_exact_in_json() {
+        let currency = Currency::try_from("JPY".to_owned()).unwrap();
+        let price = Price {
+            unit_amount: UNIT_AMOUNT_MAX,
+            currency,
+        };
+        let dearest = price.of(weir_sale::sale::USER_CAP_MAX).amount;
+        assert_eq!(dearest, UNIT_AMOUNT_MAX * 1_000);
+        assert!(dearest < 1 << 53);
+    }
+}

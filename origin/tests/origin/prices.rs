@@ -1,0 +1,161 @@
+//! What is sold has a name and a price; orders keep them, and what a provider says was paid is compared.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use weir_origin::clock::now_ms;
+
+use crate::support::{Answer, PAYMENT_SECRET, World, claim_headers, sale_json};
+
+const SKU: &str = "shoe-42-red";
+
+/// A sale `s` whose units cost 49.90 €.
+async fn world() -> World {
+    let world = World::new().await;
+    let price = json!({ "unit_amount": 4990, "currency": "EUR" });
+    let members = json!({ "sku": SKU, "price": price, "user_cap": 3, "listed": true });
+    world.sale_with("s", 8, members).await;
+    world
+}
+
+/// What two units cost.
+fn cost_of_two() -> Value {
+    json!({ "unit_amount": 4990, "amount": 9980, "currency": "EUR" })
+}
+
+/// An order of two units.
+async fn buy_two(world: &World, user: &str) -> Answer {
+    let ticket = world.claim_units("s", user, 2).await;
+    world.post_order_with(&claim_headers(&ticket), "").await
+}
+
+/// What the provider says of a payment: these members, and that it is paid.
+async fn paid(world: &World, event: &str, payment: &str, members: &Value) -> Answer {
+    let mut body = json!({ "event": event, "payment": payment, "state": "paid" });
+    for (name, value) in members.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    let (at_s, body) = (now_ms() / 1_000, body.to_string());
+    world
+        .callback_as("p1", PAYMENT_SECRET, at_s, &body, &body)
+        .await
+}
+
+#[tokio::test]
+async fn an_order_keeps_what_was_asked_for_when_it_was_made() {
+    let world = world().await;
+    let made = buy_two(&world, "alice").await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(made.body["price"], cost_of_two());
+    assert_eq!(made.body["sku"], SKU);
+    let id = made.body["order"].as_str().unwrap();
+
+    // Whatever becomes of the sale's price.
+    let dearer = "UPDATE sales SET unit_amount = 1, sku = 'other' WHERE id = 's'";
+    world.sql().await.execute(dearer, &[]).await;
+    let path = format!("/orders/{id}");
+    let seen = world.as_user("alice", "GET", &path).await;
+    assert_eq!(seen.body["price"], cost_of_two());
+    let seen = world.admin("GET", &path, &Value::Null).await;
+    assert_eq!(
+        (&seen.body["price"], &seen.body["sku"]),
+        (&cost_of_two(), &json!(SKU))
+    );
+    let table = world.admin_bytes("/orders.csv?sale=s").await;
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains(",shoe-42-red,4990,9980,EUR\r\n"), "{table}");
+    let list = Request::get("/sale-list").body(Body::empty());
+    let listed = world.public(list.unwrap()).await;
+    let shown = &listed.body["sales"][0]["price"];
+    assert_eq!(shown["currency"], "EUR", "{listed:?}");
+}
+
+#[tokio::test]
+async fn another_sum_than_the_orders_is_given_back() {
+    let world = world().await;
+    let made = buy_two(&world, "alice").await;
+    let path = format!("/orders/{}", made.body["order"].as_str().unwrap());
+    for (event, money) in [
+        ("e-1", json!({ "amount": 9979, "currency": "EUR" })),
+        ("e-2", json!({ "amount": 9980, "currency": "USD" })),
+    ] {
+        let payment = world.start_payment("alice", &path).await;
+        // The same event again changes nothing.
+        for _ in 0..2 {
+            let told = paid(&world, event, &payment, &money).await;
+            assert_eq!(told.body["state"], "refund_due", "{told:?}");
+            assert_eq!(told.body["reason"], "wrong_amount");
+        }
+        let seen = world.as_user("alice", "GET", &path).await;
+        assert_eq!(seen.body["status"], "unpaid", "{seen:?}");
+    }
+    let payment = world.start_payment("alice", &path).await;
+    let money = json!({ "amount": 9980, "currency": "EUR" });
+    let told = paid(&world, "e-3", &payment, &money).await;
+    assert_eq!(told.body["state"], "paid", "{told:?}");
+}
+
+#[tokio::test]
+async fn a_sum_that_cannot_be_compared_is_taken() {
+    let world = world().await;
+    let made = buy_two(&world, "alice").await;
+    let path = format!("/orders/{}", made.body["order"].as_str().unwrap());
+    let payment = world.start_payment("alice", &path).await;
+    for half in [json!({ "amount": 9980 }), json!({ "currency": "EUR" })] {
+        let refused = paid(&world, "e-1", &payment, &half).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+    }
+    for bad in [
+        json!({ "amount": -1, "currency": "EUR" }),
+        json!({ "amount": 1, "currency": "eur" }),
+    ] {
+        let refused = paid(&world, "e-1", &payment, &bad).await;
+        assert_eq!(refused.code(), "invalid_body", "{refused:?}");
+    }
+    let told = paid(&world, "e-1", &payment, &json!({})).await;
+    assert_eq!(told.body["state"], "paid", "{told:?}");
+
+    // A sale without a price.
+    world.sale_with("free", 4, json!({})).await;
+    let ticket = world.claim("free", "bob").await;
+    let made = world.order(&ticket).await;
+    assert_eq!(made.body["price"], Value::Null);
+    let path = format!("/orders/{}", ticket.claim_id());
+    let payment = world.start_payment("bob", &path).await;
+    let money = json!({ "amount": 7, "currency": "EUR" });
+    let told = paid(&world, "e-2", &payment, &money).await;
+    assert_eq!(told.body["state"], "paid", "{told:?}");
+}
+
+#[tokio::test]
+async fn a_price_that_is_none_is_refused() {
+    let world = World::new().await;
+    let now = now_ms();
+    for (members, field) in [
+        (
+            json!({ "price": { "unit_amount": 1_000_000_000_001_u64, "currency": "EUR" } }),
+            "/price",
+        ),
+        (
+            json!({ "price": { "unit_amount": 1, "currency": "euro" } }),
+            "/price",
+        ),
+        (
+            json!({ "price": { "unit_amount": 1.5, "currency": "EUR" } }),
+            "/price",
+        ),
+        (json!({ "price": { "unit_amount": 1 } }), "/price"),
+        (json!({ "sku": "" }), "/sku"),
+        (json!({ "sku": "a\nb" }), "/sku"),
+    ] {
+        let mut sale = sale_json("s", 4);
+        sale["starts_at_ms"] = json!(now + 60_000);
+        sale["ends_at_ms"] = json!(now + 120_000);
+        for (name, value) in members.as_object().unwrap() {
+            sale[name] = value.clone();
+        }
+        let refused = world.admin("POST", "/sales", &sale).await;
+        assert!(refused.status.is_client_error(), "{members}: {refused:?}");
+        assert!(refused.body.to_string().contains(field), "{refused:?}");
+    }
+}
