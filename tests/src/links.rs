@@ -128,6 +128,11 @@ impl LinkGateways {
         .await
     }
 
+    /// The folder of what they write.
+    pub fn data(&self) -> &std::path::Path {
+        &self.data.path
+    }
+
     /// Where a gateway listens, as `127.0.0.1:port`.
     pub fn authority(&self, gateway: usize) -> String {
         let url = self.envoys[gateway].url();

@@ -28,6 +28,7 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
         LinkAnswer::Redirect { .. } => AnswerKind::Redirect,
         LinkAnswer::App { .. } => AnswerKind::App,
         LinkAnswer::Preview(_) => AnswerKind::Preview,
+        LinkAnswer::Guarded(_) => AnswerKind::Guarded,
         LinkAnswer::Gone(_) | LinkAnswer::Ended { .. } => AnswerKind::Gone,
         LinkAnswer::NotAllowed => AnswerKind::NotAllowed,
         LinkAnswer::NotBeforeClick => AnswerKind::NotBeforeClick,

@@ -614,6 +614,10 @@ fn give(
     let is_counted = answer.leads_on() && fields.is_visit();
     let kind = kind_of(&answer);
     counters.answers.increment(kind);
+    if kind == AnswerKind::Guarded {
+        effects.let_go(stream);
+        return false;
+    }
     respond(stream, kind, answer.reply(domain), effects);
     is_counted
 }

@@ -18,6 +18,8 @@ tag! {
         App = "app",
         /// What a program that previews links is shown.
         Preview = "preview",
+        /// Nothing: the link has a password, which the origin asks for.
+        Guarded = "guarded",
         /// The link has ended.
         Gone = "gone",
         /// There is no such link.
@@ -44,6 +46,7 @@ impl AnswerKind {
             Self::Redirect => "weir_link_redirect",
             Self::App => "weir_link_app",
             Self::Preview => "weir_link_preview",
+            Self::Guarded => "weir_link_guarded",
             Self::Gone => "weir_link_gone",
             Self::Unknown => "weir_link_unknown",
             Self::File => "weir_link_file",

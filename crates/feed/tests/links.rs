@@ -7,7 +7,7 @@ use weir_feed::Refused;
 use weir_feed::document::Document;
 use weir_feed::links::{Cursor, Entry, Links, Page, Source, State, is_for_edges};
 use weir_link::code::LinkId;
-use weir_link::record::Link;
+use weir_link::record::{Guard, Link};
 
 const NOW_MS: u64 = 1_000_000;
 
@@ -180,7 +180,15 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
         life_ms: 1,
         ..plain.clone()
     };
-    for link in [counted, living] {
+    let guarded = Link {
+        guard: Some(Guard::default()),
+        ..plain.clone()
+    };
+    assert_eq!(
+        State::with_objects(&guarded, "secret".into()),
+        State::AtGateway
+    );
+    for link in [counted, living, guarded] {
         assert!(!is_for_edges(&link));
         assert_eq!(State::of(&link, "secret".into()), State::AtGateway);
     }

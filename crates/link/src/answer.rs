@@ -9,6 +9,7 @@ use super::agent::{self, Agent, Device, Language};
 use super::click::SCAN_MARKER;
 use super::domain::Domain;
 use super::page::{self, Shown};
+use super::password::Words;
 use super::record::{App, Country, Link, Preview, RedirectStatus, TARGET_LEN_MAX};
 use super::rule::rule_for;
 use super::site;
@@ -79,6 +80,8 @@ pub enum Answer<'a> {
     },
     /// A program that previews links is shown what it is to show.
     Preview(&'a Preview),
+    /// A password is asked for. Only the origin knows whether one is right: gateways send the request there.
+    Guarded(Words),
     /// The link leads nowhere any more.
     Gone(Gone),
     /// The link has ended, and says where to go now.
@@ -171,6 +174,9 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     }
     if link.expires_at_ms != 0 && visit.now_ms >= link.expires_at_ms {
         return ended(link, Gone::Expired);
+    }
+    if link.guard.is_some() {
+        return Answer::Guarded(Words::preferred(visit.accept_language));
     }
     if visit.method == Method::Other && !keeps_method(link.status) {
         return Answer::NotAllowed;
@@ -360,6 +366,7 @@ impl<'a> Answer<'a> {
                 shown,
             } => page::app(url, &fallback, shown),
             Self::Preview(preview) => page::preview(preview),
+            Self::Guarded(words) => words.page(None),
             Self::Gone(why) => site::gone(domain, why),
             Self::Ended { target, .. } => site::elsewhere(target),
             Self::NotAllowed => Reply {

@@ -9,6 +9,7 @@
 //! | [`agent`] | who clicks: device, system, browser, language |
 //! | [`answer`], [`rule`] | what whoever clicks a link is answered, and other targets for some |
 //! | [`page`], [`site`] | pages in place of a redirect, and what a domain answers beside its links |
+//! | [`password`] | the page that asks for a password |
 //! | [`cache`] | what a gateway remembers of links |
 //! | [`click_buffer`] | clicks as a gateway counts them |
 //! | [`click`] | clicks on their way from gateways to the statistics |
@@ -70,6 +71,7 @@ pub mod click_buffer;
 pub mod code;
 pub mod domain;
 pub mod page;
+pub mod password;
 pub mod preview;
 pub mod record;
 pub mod rule;

@@ -16,7 +16,7 @@ const STYLE: &str = include_str!("page/page.css");
 /// Nothing may run in the page that opens an app but its script, nothing may dress it but its style, and nothing may be
 /// loaded.
 const APP_POLICY: &str = "default-src 'none'; script-src 'sha256-bCv0N+l3h64QMjsEfM8QPaITpKkVaVhGRggwoqBTKDY='; \
-    style-src 'sha256-Nx6rmHdicEyw1r4UsqOzyEMvEYSJfSQpevgyj9kOSjY='; \
+    style-src 'sha256-cmDhOf701EYGS2HMViG9ayY9HmIQiW9ejmK+z+EJ4sc='; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Of pages without a script, a domain's own among them.
@@ -144,7 +144,7 @@ fn app_words(shown: Shown) -> [&'static str; 4] {
 }
 
 /// How our own pages begin. The title is not a client's.
-fn head(language: &str, title: &str) -> String {
+pub(crate) fn head(language: &str, title: &str) -> String {
     format!(
         "<!doctype html><html lang=\"{language}\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -152,7 +152,7 @@ fn head(language: &str, title: &str) -> String {
     )
 }
 
-fn page<'a>(status: u16, body: Cow<'a, str>, policy: &'static str) -> Reply<'a> {
+pub(crate) fn page<'a>(status: u16, body: Cow<'a, str>, policy: &'static str) -> Reply<'a> {
     let headers = [
         ("content-type", "text/html; charset=utf-8"),
         ("cache-control", "no-store"),

@@ -7,10 +7,13 @@
 //! The two numbers are decimal and stand in front so that `link_read.lua` need not read the JSON. Of a
 //! link that is disabled both are 0: it is neither renewed nor counted, and what they will be again is in
 //! the JSON.
+//!
+//! Of a link with a password, Redis, gateways and edges have another record than the cold store: see [`Link::for_gateways`].
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +67,32 @@ pub struct Link {
     pub ended_target: String,
     /// What programs that preview links are shown.
     pub preview: Option<Preview>,
+    /// What stands in front of it; `None`: anybody may follow it.
+    pub guard: Option<Guard>,
+}
+
+/// What stands in front of a link: who follows it must know a password. Only the origin can tell.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Guard(String);
+
+impl Guard {
+    /// With the hash of a password, as the origin makes it.
+    pub fn new(hash: impl Into<String>) -> Self {
+        Self(hash.into())
+    }
+
+    /// The hash; `None` in what gateways have.
+    pub fn hash(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|hash| !hash.is_empty())
+    }
+}
+
+impl fmt::Debug for Guard {
+    /// Without the hash: it must not reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guard")
+    }
 }
 
 /// An app that a link wakes.
@@ -123,7 +152,8 @@ pub enum RecordError {
 /// The JSON, without what has its default.
 #[derive(Serialize, Deserialize)]
 struct Body {
-    #[serde(rename = "t")]
+    /// None in what gateways have of a guarded link.
+    #[serde(rename = "t", default, skip_serializing_if = "String::is_empty")]
     target: String,
     #[serde(rename = "l", default, skip_serializing_if = "String::is_empty")]
     language: String,
@@ -145,6 +175,8 @@ struct Body {
     ended_target: String,
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     preview: Option<Preview>,
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    guard: Option<Guard>,
     /// Of a disabled link only: what its head has when it is enabled.
     #[serde(rename = "hl", default, skip_serializing_if = "is_default")]
     held_life_ms: u64,
@@ -181,7 +213,34 @@ impl Link {
             max_clicks: 0,
             ended_target: String::new(),
             preview: None,
+            guard: None,
         }
+    }
+
+    /// The record as Redis, gateways and edges have it. Of a guarded link it has nothing that the password protects: only what is
+    /// needed to know that the origin has to be asked, and until when.
+    pub fn for_gateways(&self) -> Vec<u8> {
+        if self.guard.is_none() {
+            return self.encode();
+        }
+        let face = Self {
+            is_disabled: self.is_disabled,
+            expires_at_ms: self.expires_at_ms,
+            version: self.version,
+            life_ms: self.life_ms,
+            max_clicks: self.max_clicks,
+            ended_target: self.ended_target.clone(),
+            guard: Some(Guard::default()),
+            ..Self::to("")
+        };
+        face.encode()
+    }
+
+    /// Whether this is only what gateways have of a guarded link.
+    pub fn is_face(&self) -> bool {
+        self.guard
+            .as_ref()
+            .is_some_and(|guard| guard.hash().is_none())
     }
 
     /// The record.
@@ -200,6 +259,7 @@ impl Link {
             rules: self.rules.clone(),
             ended_target: self.ended_target.clone(),
             preview: self.preview.clone(),
+            guard: self.guard.clone(),
             held_life_ms: held(self.life_ms),
             held_max_clicks: held(self.max_clicks),
         };
@@ -237,6 +297,7 @@ impl Link {
             rules: body.rules,
             ended_target: body.ended_target,
             preview: body.preview,
+            guard: body.guard,
         };
         link.check()?;
         Ok(link)
@@ -266,7 +327,9 @@ impl Link {
         let apps = apps.flat_map(|app| [Some(app.url.as_str()), app.fallback.as_deref()]);
         let rules = self.rules.iter().map(|rule| rule.target.as_str());
         let ended = (!self.ended_target.is_empty()).then_some(self.ended_target.as_str());
-        core::iter::once(self.target.as_str())
+        let target = (!self.is_face()).then_some(self.target.as_str());
+        target
+            .into_iter()
             .chain(apps.flatten())
             .chain(rules)
             .chain(ended)
@@ -429,12 +492,7 @@ mod tests {
             RecordError::Parts,
         );
         check(&"0".repeat(RECORD_LEN_MAX + 1), RecordError::TooLong);
-        for json in [
-            r#"0 0 {"t":"a","s":303}"#,
-            r#"0 0 {"t":"a"}x"#,
-            "0 0 {}",
-            "0 0 ",
-        ] {
+        for json in [r#"0 0 {"t":"a","s":303}"#, r#"0 0 {"t":"a"}x"#, "0 0 "] {
             let read = Link::decode(json.as_bytes());
             assert!(matches!(read, Err(RecordError::Json(_))), "{json}");
         }
@@ -541,6 +599,7 @@ mod tests {
         let lists = (
             prop::collection::vec(app, 0..3),
             prop::collection::vec(rule, 0..3),
+            prop::option::of("[$-~]{0,9}".prop_map(Guard::new)),
         );
         (address(), status, flags, numbers, lists).prop_map(
             |(target, status, flags, numbers, lists)| Link {
@@ -557,8 +616,54 @@ mod tests {
                 rules: lists.1,
                 ended_target: String::new(),
                 preview: flags.1.then(Preview::default),
+                guard: lists.2,
             },
         )
+    }
+
+    #[test]
+    fn gateways_have_nothing_that_a_password_protects() {
+        let mut link = Link {
+            apps: vec![App {
+                platform: Platform::Ios,
+                url: "secret://app".into(),
+                fallback: Some("https://secret.example/app".into()),
+            }],
+            rules: vec![Rule {
+                target: "https://secret.example/rule".into(),
+                ..Rule::default()
+            }],
+            preview: Some(Preview {
+                title: "secret".into(),
+                ..Preview::default()
+            }),
+            ended_target: "https://t.example/over".into(),
+            guard: Some(Guard::new("secret-hash")),
+            expires_at_ms: 9,
+            life_ms: 7,
+            version: 3,
+            ..Link::to("https://secret.example/")
+        };
+        let shown = link.for_gateways();
+        let told = r#"7 0 {"e":9,"v":3,"x":"https://t.example/over","g":""}"#;
+        assert_eq!(String::from_utf8(shown.clone()).unwrap(), told);
+        let face = Link::decode(&shown).unwrap();
+        assert!(face.is_face() && !link.is_face());
+        assert!(!format!("{:?}", link.guard).contains("secret"));
+        link.guard = None;
+        assert_eq!(link.for_gateways(), link.encode());
+    }
+
+    #[test]
+    fn only_a_guarded_link_may_hide_where_it_leads() {
+        assert_eq!(Link::decode(b"0 0 {}"), Err(RecordError::Target));
+        let hashed = br#"0 0 {"g":"hash"}"#;
+        assert_eq!(Link::decode(hashed), Err(RecordError::Target));
+        assert!(Link::decode(br#"0 0 {"g":""}"#).is_ok());
+        assert!(matches!(
+            Link::decode(br#"0 0 {"g":1}"#),
+            Err(RecordError::Json(_))
+        ));
     }
 
     proptest! {

@@ -25,6 +25,8 @@ struct Totals {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// Which ones failed.
+    failed_names: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> {
@@ -45,26 +47,118 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     if !built.context("cannot start cargo test")?.success() {
         return Ok(ExitCode::FAILURE);
     }
-    let (mut totals, mut is_good) = (Totals::default(), true);
-    let beside = Beside::start(cargo())?;
-    let [own, native, documentation] = [&mut cargo(), &mut cargo(), &mut cargo()];
-    is_good &= pass(own.args(targets()?), &mut totals)?;
+    let (mut totals, mut parts) = (Totals::default(), Vec::new());
+    let targets = targets()?;
+    let beside = Beside::start(with_targets(cargo(), &beside_targets()))?;
+    let own = || with_targets(cargo(), &targets);
+    parts.push(Part::run(own(), &mut totals)?.with(own()));
     println!("\nEnd-to-end tests on the native module:");
-    native
-        .env(native::HOST, "native")
-        .args(["--test", "e2e", "--"]);
-    is_good &= pass(native.args(ON_NATIVE), &mut totals)?;
-    is_good &= pass(documentation.arg("--doc"), &mut totals)?;
-    is_good &= beside.end(&mut totals)?;
+    let native = || {
+        let mut command = cargo();
+        command.env(native::HOST, "native");
+        with_targets(command, &["--test", "e2e"].map(str::to_owned))
+    };
+    let mut some_native = native();
+    some_native.arg("--").args(ON_NATIVE);
+    parts.push(Part::run(some_native, &mut totals)?.with(native()));
+    let mut documentation = cargo();
+    documentation.arg("--doc");
+    parts.push(Part::run(documentation, &mut totals)?);
+    let beside = beside.end(&mut totals)?;
+    parts.push(beside.with(with_targets(cargo(), &beside_targets())));
+    let (is_good, flaky) = second_tries(parts, &mut totals)?;
     println!();
     if let Err(why) = on_java {
         println!("left out: tests on Apache Kafka and Cassandra ({why:#})");
+    }
+    for name in flaky {
+        println!("passed at the second try, by itself: {name}");
     }
     println!("{}", totals.line());
     Ok(match is_good {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// The most tests that are tried again: more of them are no accident.
+const SECOND_TRIES_MAX: usize = 6;
+
+/// What one run of cargo came to.
+struct Part {
+    is_good: bool,
+    /// Its tests that failed.
+    failed: Vec<String>,
+    /// What runs its tests again, once it is told which.
+    again: Option<Command>,
+}
+
+impl Part {
+    fn run(mut command: Command, totals: &mut Totals) -> Result<Self> {
+        let mut own = Totals::default();
+        let is_good = pass(&mut command, &mut own)?;
+        Ok(Self::of(own, is_good, totals))
+    }
+
+    fn of(own: Totals, is_good: bool, totals: &mut Totals) -> Self {
+        totals.passed += own.passed;
+        totals.failed += own.failed;
+        totals.skipped += own.skipped;
+        Self {
+            is_good,
+            failed: own.failed_names,
+            again: None,
+        }
+    }
+
+    fn with(self, again: Command) -> Self {
+        Self {
+            again: Some(again),
+            ..self
+        }
+    }
+}
+
+/// Runs tests that failed once more, when nothing runs beside them. On a busy machine a real server may miss what a test waits for;
+/// who is wrong fails again. Whether all is good now, and which tests passed only so.
+fn second_tries(parts: Vec<Part>, totals: &mut Totals) -> Result<(bool, Vec<String>)> {
+    let count: usize = parts.iter().map(|part| part.failed.len()).sum();
+    // A test binary that died has no names to tell.
+    let is_known = totals.failed == count as u64;
+    if !is_known || count > SECOND_TRIES_MAX {
+        return Ok((parts.iter().all(|part| part.is_good), Vec::new()));
+    }
+    let (mut is_good, mut flaky) = (true, Vec::new());
+    for part in parts.into_iter().filter(|part| !part.is_good) {
+        let Some(mut again) = part.again.filter(|_| !part.failed.is_empty()) else {
+            is_good = false;
+            continue;
+        };
+        println!("\nOnce more: {}", part.failed.join(", "));
+        again.args(["--", "--exact"]).args(&part.failed);
+        let mut second = Totals::default();
+        let is_mended = pass(&mut again, &mut second)?;
+        is_good &= is_mended && second.passed == part.failed.len() as u64;
+        let failed = &second.failed_names;
+        let passed = part
+            .failed
+            .into_iter()
+            .filter(|name| !failed.contains(name));
+        flaky.extend(passed.take(usize::try_from(second.passed).unwrap_or(usize::MAX)));
+    }
+    totals.passed += flaky.len() as u64;
+    totals.failed -= flaky.len() as u64;
+    Ok((is_good, flaky))
+}
+
+fn with_targets(mut command: Command, targets: &[String]) -> Command {
+    command.args(targets);
+    command
+}
+
+fn beside_targets() -> Vec<String> {
+    let flags = BESIDE.iter().flat_map(|name| ["--test", name]);
+    flags.map(str::to_owned).collect()
 }
 
 /// What the person asked for, in one run of cargo.
@@ -144,9 +238,6 @@ impl Beside {
         let file =
             File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
         let errors = file.try_clone().context("the file of what they print")?;
-        for name in BESIDE {
-            cargo.args(["--test", name]);
-        }
         let child = cargo.stdout(file).stderr(errors).spawn();
         Ok(Self {
             child: child.context("cannot start cargo test")?,
@@ -154,12 +245,13 @@ impl Beside {
         })
     }
 
-    fn end(mut self, totals: &mut Totals) -> Result<bool> {
+    fn end(mut self, totals: &mut Totals) -> Result<Part> {
         let status = self.child.wait().context("cannot wait for cargo test")?;
         let output = File::open(&self.output)
             .with_context(|| format!("cannot read {}", self.output.display()))?;
-        pass_on(output, totals)?;
-        Ok(status.success())
+        let mut own = Totals::default();
+        pass_on(output, &mut own)?;
+        Ok(Part::of(own, status.success(), totals))
     }
 }
 
@@ -261,8 +353,12 @@ fn pass_on(output: impl std::io::Read, totals: &mut Totals) -> Result<()> {
 }
 
 impl Totals {
-    /// "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …".
+    /// "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …", and "test a::b ... FAILED".
     fn add(&mut self, line: &str) {
+        let failed = line.strip_prefix("test ").map(str::trim_end);
+        if let Some(name) = failed.and_then(|line| line.strip_suffix(" ... FAILED")) {
+            self.failed_names.push(name.to_owned());
+        }
         let Some(counts) = line.trim_start().strip_prefix("test result: ") else {
             return;
         };
@@ -287,6 +383,7 @@ impl Totals {
             passed,
             failed,
             skipped,
+            ..
         } = self;
         format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
@@ -340,13 +437,64 @@ mod tests {
         }
     }
 
+    /// A part whose tests of these names failed, and whose second run prints so much.
+    fn part(failed: &[&str], second: &str, is_good: bool) -> Part {
+        let mut again = Command::new("sh");
+        let ending = if is_good { "true" } else { "false" };
+        again.args(["-c", &format!("printf '%s\n' \"$0\"; {ending}"), second]);
+        Part {
+            is_good: failed.is_empty(),
+            failed: failed.iter().map(|name| (*name).to_owned()).collect(),
+            again: Some(again),
+        }
+    }
+
+    fn tried(parts: Vec<Part>, failed: u64) -> (bool, Vec<String>, String) {
+        let mut totals = Totals {
+            passed: 10,
+            failed,
+            ..Totals::default()
+        };
+        let (is_good, flaky) = second_tries(parts, &mut totals).unwrap();
+        (is_good, flaky, totals.line())
+    }
+
+    #[test]
+    fn a_test_that_fails_has_a_second_try_and_no_third() {
+        let one = "test result: ok. 1 passed; 0 failed; 0 ignored";
+        let none = "test a ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored";
+        let line = |passed, failed| format!("{passed} passed, {failed} failed, 0 skipped");
+        let good = || part(&[], "", true);
+        let mended = tried(vec![good(), part(&["a"], one, true)], 1);
+        assert_eq!(mended, (true, vec!["a".to_owned()], line(11, 0)));
+        let wrong = tried(vec![part(&["a"], none, false), good()], 1);
+        assert_eq!(wrong, (false, vec![], line(10, 1)));
+        // Nothing ran, as if the name were another: it is no pass.
+        let lost = "test result: ok. 0 passed; 0 failed; 0 ignored";
+        assert_eq!(
+            tried(vec![part(&["a"], lost, true)], 1),
+            (false, vec![], line(10, 1))
+        );
+        // A binary that died, and more than can be chance, stay as they are.
+        assert_eq!(
+            tried(vec![part(&["a"], one, true)], 2),
+            (false, vec![], line(10, 2))
+        );
+        let many = ["a", "b", "c", "d", "e", "f", "g"];
+        assert_eq!(
+            tried(vec![part(&many, one, true)], 7),
+            (false, vec![], line(10, 7))
+        );
+    }
+
     #[test]
     fn result_lines_add_up_and_others_do_not_count() {
         let mut totals = Totals::default();
-        let output = "running 4 tests\ntest a ... ok\n\
+        let output = "running 4 tests\ntest a ... ok\ntest b::c ... FAILED\n\
             test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
             test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 5 filtered out; finished in 1s\n";
         output.lines().for_each(|line| totals.add(line));
         assert_eq!(totals.line(), "13 passed, 2 failed, 1 skipped");
+        assert_eq!(totals.failed_names, ["b::c"]);
     }
 }

@@ -71,7 +71,7 @@ impl Found {
     /// What Redis would have told.
     pub fn to_read(&self) -> Read {
         Read {
-            record: self.link.encode(),
+            record: self.link.for_gateways(),
             left_ms: self.left_ms,
             clicks_left: self.clicks_left,
         }
@@ -223,7 +223,7 @@ impl ColdLinks {
         stored: &StoredLink,
         life_ms: Option<u64>,
     ) -> Result<(), ColdError> {
-        let record = String::from_utf8(stored.link.encode()).unwrap_or_default();
+        let record = String::from_utf8(stored.link.for_gateways()).unwrap_or_default();
         let record = Record {
             id,
             record: &record,

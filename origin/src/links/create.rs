@@ -12,6 +12,7 @@ use super::domains::SharedDomains;
 use super::log::{AppendError, LinkLog};
 use super::metrics::LinkMetrics;
 use super::numbers::{Allocator, Clock, NoNumber};
+use super::password::{Busy, Passwords};
 use super::records::{LinkRecords, Record};
 use super::request::{Draft, LinkRequest, Name, Refused};
 use super::state::Standing;
@@ -32,6 +33,9 @@ pub enum CreateError {
     /// The chosen code is taken, or its number may be handed out.
     #[error("the code is taken")]
     Taken,
+    /// Its password cannot be hashed now. Nothing was done.
+    #[error(transparent)]
+    Busy(#[from] Busy),
     /// There are no numbers. Nothing was done.
     #[error(transparent)]
     NoNumber(#[from] NoNumber),
@@ -51,6 +55,8 @@ pub enum CreateError {
 struct Ready<'a> {
     draft: Draft<'a>,
     new: NewLink,
+    /// What gateways have of it.
+    shown: String,
 }
 
 impl<'a> Ready<'a> {
@@ -66,7 +72,8 @@ impl<'a> Ready<'a> {
             ends_at_ms: link.expires_at_ms,
             created_at_ms: now_ms,
         };
-        Self { draft, new }
+        let shown = String::from_utf8(link.for_gateways()).unwrap_or_default();
+        Self { draft, new, shown }
     }
 
     fn ends_at_ms(&self) -> Option<u64> {
@@ -79,7 +86,7 @@ impl<'a> Ready<'a> {
         let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
         Record {
             id: &self.new.id,
-            record: &self.new.record,
+            record: &self.shown,
             life_ms: self.ends_at_ms().map(left),
         }
     }
@@ -108,6 +115,7 @@ impl<'a> Ready<'a> {
 pub struct Creator {
     pub(super) store: LinkStore,
     pub(super) records: LinkRecords,
+    pub(super) passwords: Passwords,
     pub(super) log: LinkLog,
     pub(super) allocator: Allocator,
     pub(super) domains: SharedDomains,
@@ -123,8 +131,17 @@ impl Creator {
     pub async fn create(&self, request: LinkRequest) -> Result<LinkView, CreateError> {
         let now_ms = (self.clock)();
         let known = self.domains.get();
-        let draft = request.draft(&known.domains, now_ms)?;
+        let mut draft = request.draft(&known.domains, now_ms)?;
+        self.guard(&mut draft).await?;
         self.make(draft, now_ms).await
+    }
+
+    /// Hashes the password that is wanted, if any.
+    async fn guard(&self, draft: &mut Draft<'_>) -> Result<(), CreateError> {
+        if let Some(password) = draft.password.take() {
+            draft.link.guard = Some(self.passwords.guard(password).await?);
+        }
+        Ok(())
     }
 
     async fn make(&self, draft: Draft<'_>, now_ms: u64) -> Result<LinkView, CreateError> {
@@ -204,7 +221,10 @@ impl Creator {
         let mut generated = Vec::new();
         for (n, request) in requests.into_iter().enumerate() {
             let answer = match request.draft(&known.domains, now_ms) {
-                Ok(draft) => self.begin(n, draft, now_ms, &mut generated).await,
+                Ok(mut draft) => match self.guard(&mut draft).await {
+                    Ok(()) => self.begin(n, draft, now_ms, &mut generated).await,
+                    Err(error) => Some(Err(error)),
+                },
                 Err(refused) => Some(Err(refused.into())),
             };
             answers.push(answer);
@@ -274,7 +294,7 @@ impl Creator {
             self.metrics.created.inc();
             return Ok(ready.view());
         }
-        let Ready { draft, new } = ready;
+        let Ready { draft, new, .. } = ready;
         self.leave(std::slice::from_ref(&new)).await?;
         self.make(draft, new.created_at_ms).await
     }

@@ -10,8 +10,9 @@ use weir_link::code::LinkId;
 use super::domains::SharedDomains;
 use super::find::{FindError, Finder};
 use super::numbers::Clock;
+use super::password::{Busy as HashBusy, Passwords};
 use super::publish::Publisher;
-use super::request::{Applied, EditRequest, Refused};
+use super::request::{Applied, EditRequest, Refused, check_guarded};
 use super::state::States;
 use super::store::{Action, Change, LinkStore, StoredLink};
 use super::view::LinkView;
@@ -35,6 +36,9 @@ pub enum EditError {
     /// Others kept changing it.
     #[error("the link is being changed by others")]
     Busy,
+    /// Its password cannot be hashed now.
+    #[error(transparent)]
+    Hash(#[from] HashBusy),
     /// The cold store does not answer.
     #[error(transparent)]
     Store(#[from] SqlError),
@@ -54,6 +58,7 @@ pub struct Edited {
 pub struct Editor {
     pub(super) store: LinkStore,
     pub(super) finder: Finder,
+    pub(super) passwords: Passwords,
     pub(super) publisher: Publisher,
     pub(super) states: States,
     pub(super) domains: SharedDomains,
@@ -74,6 +79,12 @@ impl Editor {
         let known = self.domains.get();
         let domain = known.domains.by_id(id.domain.as_str());
         let domain = domain.ok_or(FindError::Unknown)?;
+        // Once, however often it is tried.
+        let guard = match request.password.clone() {
+            Some(Some(password)) => Some(Some(self.passwords.guard(password).await?)),
+            Some(None) => Some(None),
+            None => None,
+        };
         for _ in 0..ATTEMPTS {
             let before = self.found_with(id, version).await?;
             let now_ms = (self.clock)();
@@ -81,6 +92,8 @@ impl Editor {
                 .clone()
                 .apply(&before.link, &known.domains, domain, now_ms)?;
             let Applied { mut link, tags } = applied;
+            link.guard = guard.clone().unwrap_or(link.guard);
+            check_guarded(&link)?;
             link.version = before.link.version.saturating_add(1);
             let action = action(&before, link.is_disabled, request);
             let change = Change {

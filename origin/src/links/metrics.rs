@@ -18,6 +18,9 @@ const CLEANED: [&str; 2] = ["removed", "alive"];
 /// How a look into the cold store ends.
 const COLD: [&str; 2] = ["found", "unknown"];
 
+/// What becomes of passwords that are tried.
+pub(super) const PASSWORDS: [&str; 4] = ["right", "wrong", "too_many", "busy"];
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
@@ -48,6 +51,7 @@ pub struct LinkMetrics {
     segments: Family<OutcomeLabel, Counter>,
     cleaned: Family<OutcomeLabel, Counter>,
     cold: Family<OutcomeLabel, Counter>,
+    passwords: Family<OutcomeLabel, Counter>,
     log_waiting: Gauge,
 }
 
@@ -85,6 +89,7 @@ impl LinkMetrics {
                 "Links that had ended, by what clean-up did",
             ),
             cold: group.add("link_cold_lookups", "Looks into the cold store, by outcome"),
+            passwords: group.add("link_passwords", "Passwords that were tried, by outcome"),
             log_waiting: group.add(
                 "link_log_waiting_bytes",
                 "Bytes of the log that the cold store has not taken",
@@ -108,6 +113,9 @@ impl LinkMetrics {
         }
         for outcome in COLD {
             let _ = self.cold.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in PASSWORDS {
+            let _ = self.passwords.get_or_create(&OutcomeLabel { outcome });
         }
         for outcome in CLICK_BATCHES {
             let _ = self.click_batches.get_or_create(&OutcomeLabel { outcome });
@@ -151,6 +159,12 @@ impl LinkMetrics {
         let [found, unknown] = COLD;
         let outcome = if is_found { found } else { unknown };
         self.cold.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Counts a password that was tried: one of [`PASSWORDS`].
+    pub(super) fn password(&self, outcome: &'static str) {
+        let label = OutcomeLabel { outcome };
+        self.passwords.get_or_create(&label).inc();
     }
 
     /// Counts a batch of clicks and, unless it came before, its clicks.

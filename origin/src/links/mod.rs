@@ -6,6 +6,7 @@
 //! | [`request`], [`view`], [`utm`] | links as the API takes and shows them; where visitors come from, in a target |
 //! | [`numbers`] | keeps numbers of generated codes ready |
 //! | [`create`] | new links: one write to Redis, one to the log |
+//! | [`password`] | links that only who knows a password may follow |
 //! | [`state`] | what becomes of whoever clicks a link now |
 //! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
 //! | [`edit`] | changes and deletes links |
@@ -46,6 +47,7 @@ pub mod log;
 pub mod logo;
 pub mod metrics;
 pub mod numbers;
+pub mod password;
 pub mod publish;
 pub mod qr;
 pub mod quota;
@@ -84,6 +86,7 @@ use import::Importer;
 use log::{LinkLog, LogError, drain};
 use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
+use password::Passwords;
 use publish::Publisher;
 use quota::Quota;
 use records::LinkRecords;
@@ -130,6 +133,7 @@ struct Parts {
     importer: Importer,
     quota: Quota,
     states: States,
+    passwords: Passwords,
     cold: ColdLinks,
     publisher: Publisher,
     cleaner: Cleaner,
@@ -261,6 +265,11 @@ impl Links {
         &self.0.states
     }
 
+    /// Hashes and checks passwords.
+    pub fn passwords(&self) -> &Passwords {
+        &self.0.passwords
+    }
+
     /// Answers gateways that Redis could not.
     pub fn cold(&self) -> &ColdLinks {
         &self.0.cold
@@ -326,9 +335,11 @@ impl Parts {
             mark_ms: Arc::default(),
             written: Arc::default(),
         };
+        let passwords = Passwords::new(metrics.clone(), clock.clone());
         let creator = Creator {
             store: store.clone(),
             records: records.clone(),
+            passwords: passwords.clone(),
             log: log.clone(),
             allocator: allocator.clone(),
             domains: domains.clone(),
@@ -343,6 +354,7 @@ impl Parts {
         let editor = Editor {
             store: store.clone(),
             finder: finder.clone(),
+            passwords: passwords.clone(),
             publisher: publisher.clone(),
             states: states.clone(),
             domains: domains.clone(),
@@ -388,6 +400,7 @@ impl Parts {
             importer,
             quota,
             states,
+            passwords,
             cold,
             publisher,
             cleaner,

@@ -258,5 +258,5 @@ fn live(link: Option<&StoredLink>, now_ms: u64) -> Option<&StoredLink> {
 
 /// A link's record in Redis.
 fn text(link: &StoredLink) -> String {
-    String::from_utf8(link.link.encode()).unwrap_or_default()
+    String::from_utf8(link.link.for_gateways()).unwrap_or_default()
 }

@@ -13,6 +13,7 @@ use weir_link::record::{
 };
 use weir_link::target::{Target, TargetError, check, check_page};
 
+use super::password::Password;
 use super::utm::{UTM_LEN_MAX, Utm};
 
 /// The most tags of a link.
@@ -67,6 +68,8 @@ pub struct LinkRequest {
     pub ended_target: Option<String>,
     /// What programs that preview links are shown.
     pub preview: Option<PreviewRequest>,
+    /// What whoever follows it must know.
+    pub password: Option<Password>,
     /// For people, to find it again.
     #[serde(default)]
     pub tags: Vec<String>,
@@ -107,6 +110,9 @@ pub struct EditRequest {
     /// What programs that preview links are shown; null: the redirect.
     #[serde(deserialize_with = "given")]
     pub preview: Option<Option<PreviewRequest>>,
+    /// What whoever follows it must know; null: nothing.
+    #[serde(deserialize_with = "given")]
+    pub password: Option<Option<Password>>,
     /// For people, to find it again.
     pub tags: Option<Vec<String>>,
     /// Whether it is out of use for now.
@@ -200,8 +206,10 @@ pub struct Draft<'a> {
     pub domain: &'a Domain,
     /// A chosen code, or how long a generated one is to be.
     pub name: Name,
-    /// What it says.
+    /// What it says, but for its password.
     pub link: Link,
+    /// What is to stand in front of it.
+    pub password: Option<Password>,
     /// For people, to find it again.
     pub tags: Vec<String>,
 }
@@ -273,10 +281,14 @@ impl LinkRequest {
             .map(|preview| site.preview(preview))
             .transpose()?;
         check_size(&link)?;
+        if self.password.is_some() && link.max_clicks > 0 {
+            return Err(counts_and_guards());
+        }
         Ok(Draft {
             domain,
             name: name(self.code, self.length, domain)?,
             link,
+            password: self.password,
             tags: tags(self.tags)?,
         })
     }
@@ -291,6 +303,7 @@ impl EditRequest {
             self.life_days.is_some() || self.life_ms.is_some() || self.expires_at_ms.is_some();
         let parts = self.apps.is_some() || self.rules.is_some() || self.tags.is_some();
         let parts = parts || self.ended_target.is_some() || self.preview.is_some();
+        let parts = parts || self.password.is_some();
         self.disabled.is_some() && !(says || ends || parts || self.max_clicks.is_some())
     }
 
@@ -341,6 +354,22 @@ impl EditRequest {
         let tags = self.tags.map(tags).transpose()?;
         Ok(Applied { link, tags })
     }
+}
+
+/// Refuses a link that has both a password and a maximum of clicks.
+///
+/// # Errors
+/// Says so.
+pub fn check_guarded(link: &Link) -> Result<(), Refused> {
+    match link.guard.is_some() && link.max_clicks > 0 {
+        true => Err(counts_and_guards()),
+        false => Ok(()),
+    }
+}
+
+/// Gateways count clicks, and the origin knows passwords: nobody could say which click is one.
+fn counts_and_guards() -> Refused {
+    refused("password", "goes with no max_clicks")
 }
 
 /// Where a link is, which says where it may lead.

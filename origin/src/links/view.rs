@@ -67,6 +67,8 @@ pub struct Says {
     pub apps: Vec<AppRequest>,
     /// Other targets for some clients.
     pub rules: Vec<RuleRequest>,
+    /// Whether a password is asked for.
+    pub protected: bool,
     /// Where those go who come after its end; null: to its domain's page.
     pub ended_target: Option<String>,
     /// What programs that preview links are shown; null: the redirect.
@@ -120,6 +122,7 @@ impl From<Link> for Says {
             ends_at_ms: unless_zero(link.expires_at_ms),
             apps: link.apps.into_iter().map(app).collect(),
             rules: link.rules.into_iter().map(rule).collect(),
+            protected: link.guard.is_some(),
             ended_target: Some(link.ended_target).filter(|target| !target.is_empty()),
             preview: link.preview.map(preview),
         }

@@ -12,7 +12,7 @@ use weir_feed::routes::{CONTENT_TYPE, DOMAINS, LINKS, SOLD_OUT, links_after};
 use weir_feed::sales::{Known, SaleList};
 use weir_feed::stamp::Stamp;
 use weir_link::code::LinkId;
-use weir_link::record::Link;
+use weir_link::record::{Guard, Link};
 use weir_origin::clock::now_ms;
 use weir_origin::links::store::NewLink;
 
@@ -157,13 +157,18 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
         ..plain.clone()
     };
     insert(&world, "counted", &counted).await;
+    let guarded = Link {
+        guard: Some(Guard::new("secret.example")),
+        ..plain.clone()
+    };
     insert(&world, "living", &living).await;
+    insert(&world, "guarded", &guarded).await;
     insert(&world, "plain", &plain).await;
     let (_, _, text) = text(&world, LINKS).await;
     assert_eq!(text.matches("secret.example").count(), 1, "{text}");
     let mut edge = Links::default();
     follow(&world, &mut edge).await;
-    for code in ["counted", "living"] {
+    for code in ["counted", "living", "guarded"] {
         assert_eq!(target(&edge, code), Some(&State::AtGateway));
     }
     // An edit that limits its clicks takes it from edges.

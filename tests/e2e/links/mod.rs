@@ -4,6 +4,7 @@ mod follow;
 mod measure;
 mod metrics;
 mod outage;
+mod passwords;
 mod targets;
 
 use weir_tests::LinkSetup;

@@ -97,8 +97,14 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     browser
         .type_into("#make [name=tags]", &format!("poster, {HOSTILE}"))
         .await?;
+    browser
+        .type_into("#make [name=password]", "open sesame")
+        .await?;
     browser.click("#make button[type=submit]").await?;
     assert_eq!(browser.text("#url").await?, "https://s.example.com/autumn");
+    browser
+        .wait_for_text(".facts", "asks for a password")
+        .await?;
     assert_eq!(
         browser.text("#target").await?,
         "https://shop.example/autumn?a=1&b=2"
@@ -136,6 +142,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     browser
         .type_into("#edit [name=target]", "https://shop.example/winter")
         .await?;
+    browser.click("#edit [name=no-password]").await?;
     browser.click("#edit button[type=submit]").await?;
     browser
         .wait_for_text("#target", "https://shop.example/winter")
@@ -153,8 +160,8 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
         .await?
         .json()?;
     assert_eq!(
-        (&link["disabled"], &link["version"]),
-        (&json!(true), &json!(3))
+        (&link["disabled"], &link["version"], &link["protected"]),
+        (&json!(true), &json!(3), &json!(false))
     );
     browser.click("#toggle").await?;
     browser.wait_for_text(".head .state", "Active").await?;

@@ -8,6 +8,7 @@ mod fitment;
 mod groups;
 mod history;
 mod links;
+mod password;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

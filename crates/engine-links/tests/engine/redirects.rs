@@ -1,7 +1,7 @@
 //! Where links are found, and what happens while Redis is down.
 
 use weir_engine::Engine;
-use weir_link::record::{Link, RedirectStatus};
+use weir_link::record::{Guard, Link, RedirectStatus};
 
 use crate::host::{Host, link};
 
@@ -351,4 +351,57 @@ fn a_domain_answers_in_its_own_words_where_no_link_leads() {
     assert_eq!(ask("/robots.txt"), (200, "User-agent: x\n".into(), None));
     assert_eq!(ask("/favicon.ico"), (204, String::new(), None));
     assert_eq!(host.metric("answers_total.answer.file"), 3);
+}
+
+#[test]
+fn a_link_with_a_password_is_the_origins_to_answer_and_uses_no_click() {
+    let mut host = Host::new();
+    let face = Link {
+        guard: Some(Guard::default()),
+        max_clicks: 3,
+        ..Link::to("")
+    };
+    host.redis.records.insert("s/abc".into(), face.clone());
+    let first = host.click("/abc");
+    host.run();
+    host.advance(50);
+    host.run();
+    assert!(host.has_passed(first));
+    assert_eq!(host.metric("clicks_total.outcome.returned"), 1);
+    // From memory, and whatever is asked for: the form is sent with POST.
+    let plain = Link {
+        max_clicks: 0,
+        ..face
+    };
+    host.redis.records.insert("s/abd".into(), plain);
+    for method in ["GET", "POST", "HEAD", "GET"] {
+        let asked = host.request(method, "/abd", &[]);
+        host.run();
+        assert!(host.has_passed(asked), "{method}");
+    }
+    assert_eq!(host.metric("found_total.place.memory"), 3);
+    assert_eq!(host.metric("answers_total.answer.guarded"), 5);
+    assert_eq!(host.metric("clicks_total.outcome.counted"), 0);
+}
+
+#[test]
+fn a_link_with_a_password_that_only_the_origin_has_goes_there_too() {
+    let mut host = Host::new();
+    let face = Link {
+        guard: Some(Guard::default()),
+        ..Link::to("")
+    };
+    host.cold.insert("s/abc".into(), face.clone());
+    let asked = host.click("/abc");
+    host.run();
+    assert!(host.has_passed(asked));
+    // What is out of use says so, password or not.
+    let disabled = Link {
+        is_disabled: true,
+        ..face
+    };
+    host.redis.records.insert("s/off".into(), disabled);
+    let asked = host.click("/off");
+    host.run();
+    assert_eq!(host.status(asked), 410);
 }

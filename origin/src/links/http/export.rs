@@ -24,7 +24,7 @@ use crate::sql::SqlError;
 const PAGE: usize = 500;
 
 /// All that [an import](crate::links::import) makes a link of, and how it stands.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "domain",
     "code",
     "url",
@@ -44,6 +44,7 @@ const COLUMNS: [&str; 19] = [
     "apps",
     "rules",
     "preview",
+    "protected",
 ];
 
 /// How links are written.
@@ -182,6 +183,7 @@ fn row(link: &LinkView) -> String {
         &apps,
         &rules,
         &preview,
+        &says.protected.to_string(),
     ]);
     csv.finish()
 }

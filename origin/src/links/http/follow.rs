@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use axum::Form;
 use axum::body::Body;
 use axum::extract::Path;
+use axum::extract::rejection::FormRejection;
 use axum::http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri, header};
 use axum::response::IntoResponse;
+use serde::Deserialize;
 use tracing::{error, warn};
 use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
 use weir_base::headers::{LINK, LINK_UNKNOWN};
@@ -13,7 +16,9 @@ use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, ended};
 use weir_link::cache::LinkName;
 use weir_link::click::{client_address, referer_of};
 use weir_link::code::{Code, LinkId};
-use weir_link::domain::Domain;
+use weir_link::domain::{Domain, Domains};
+use weir_link::password::Refusal;
+use weir_link::record::Link;
 use weir_link::rule::point_of;
 use weir_link::site::{File, unavailable, unknown};
 use weir_scripts::documents;
@@ -23,6 +28,10 @@ use weir_scripts::routes::{LINK_FOLLOW, link_purpose};
 use crate::http::{PUBLIC_LIMIT, Problem, RETRY_AFTER_S};
 use crate::links::Links;
 use crate::links::cold::{Clicker, ColdError, ColdLinks, Found};
+use crate::links::password::{Password, Tried};
+
+/// The longest form with a password, in bytes: each byte of it may be written as three.
+pub(super) const FORM_LEN_MAX: usize = 1_024;
 
 /// How long a link that a client follows may be looked up: shorter than any request may take, so that the answer is the
 /// domain's page.
@@ -30,51 +39,20 @@ const VISIT_LIMIT: Duration = PUBLIC_LIMIT.saturating_sub(Duration::from_millis(
 
 /// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
 /// gateway would, and put into Redis; or one of the domain's files. A browser shows what comes: where nobody can say where the
-/// link leads, that is the domain's page, too.
+/// link leads, that is the domain's page, too. Of a link with a password it is the page that asks for it.
 pub(super) async fn follow(
     links: Links,
     method: HttpMethod,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let field = |name| headers.get(name).map_or(&b""[..], |value| value.as_bytes());
-    let host = String::from_utf8_lossy(field(header::HOST));
     let known = links.domains();
-    let Some(domain) = known.domains.by_host(&host) else {
-        return no_link(None);
+    let (domain, id) = match named(&known.domains, &uri, &headers) {
+        Ok(named) => named,
+        Err(answer) => return answer,
     };
-    // As the client has spelt it.
-    let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
-    if let Some(file) = File::at(path.as_bytes()) {
-        let reply = file.reply(domain);
-        return reply.map_or_else(|| no_link(Some(domain)), sent);
-    }
-    let Ok(code) = Code::new(path.strip_prefix('/').unwrap_or_default()) else {
-        return no_link(Some(domain));
-    };
-    let id = LinkId {
-        domain: domain.id.clone(),
-        code,
-    };
-    let forwarded = field(header::HeaderName::from_static("x-forwarded-for"));
-    // The last one is what our own gateway has added; what is before it a client may have made up.
-    let nearest = forwarded.rsplit(|byte| *byte == b',').next();
-    let nearest = nearest.unwrap_or_default().trim_ascii();
-    let asked = Visit {
-        method: Method::read(method.as_str().as_bytes()),
-        is_prefetch: is_prefetched(&headers),
-        query: uri.query().unwrap_or_default().as_bytes(),
-        user_agent: field(header::USER_AGENT),
-        accept_language: field(header::ACCEPT_LANGUAGE),
-        country: links.country(&headers),
-        point: point_of(
-            LinkName::from(&id).as_bytes(),
-            nearest,
-            field(header::USER_AGENT),
-        ),
-        now_ms: links.now_ms(),
-        left_ms: None,
-    };
+    let client = Client::of(&headers);
+    let asked = client.visit(&links, &id, &uri, &method);
     let purpose = match asked.is_click() {
         true => Purpose::Click(ColdLinks::new_click()),
         false => Purpose::Look,
@@ -98,15 +76,176 @@ pub(super) async fn follow(
         links.cold().give_back(&id, click);
     }
     if visit.is_counted() && answer.leads_on() {
-        let clicker = Clicker {
-            address: client_address(nearest),
-            user_agent: visit.user_agent,
-            referer: referer_of(field(header::REFERER), visit.query),
-            accept_language: visit.accept_language,
-        };
-        links.cold().count_click(&id, &clicker);
+        links.cold().count_click(&id, &client.clicker(&visit));
     }
     sent(answer.reply(domain))
+}
+
+/// What the form of a link with a password sends.
+#[derive(Deserialize)]
+pub(super) struct Entered {
+    password: String,
+}
+
+/// `POST /l/{code}`: a password for a link. If it is the link's, the answer leads on as a GET of another link would.
+pub(super) async fn unlock(
+    links: Links,
+    uri: Uri,
+    headers: HeaderMap,
+    entered: Result<Form<Entered>, FormRejection>,
+) -> Response<Body> {
+    let known = links.domains();
+    let (domain, id) = match named(&known.domains, &uri, &headers) {
+        Ok(named) => named,
+        Err(answer) => return answer,
+    };
+    let found = match visit_in_time(&links, &id, Purpose::Look).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return no_link(Some(domain)),
+        Err(Unanswered) => return sent(unavailable(domain, RETRY_AFTER_S)),
+    };
+    let client = Client::of(&headers);
+    let visit = Visit {
+        left_ms: found.left_ms,
+        ..client.visit(&links, &id, &uri, &HttpMethod::POST)
+    };
+    let words = match decide(&found, &visit) {
+        Answer::Guarded(words) => words,
+        other => return sent(other.reply(domain)),
+    };
+    let guard = found.link.guard.as_ref();
+    let Some(guard) = guard.filter(|guard| guard.hash().is_some()) else {
+        // Only Redis and the log of another origin know of it: in a moment the cold store does.
+        return sent(unavailable(domain, RETRY_AFTER_S));
+    };
+    let password = entered
+        .ok()
+        .and_then(|Form(entered)| Password::new(entered.password).ok());
+    let Some(password) = password else {
+        return sent(words.page(Some(Refusal::Wrong)));
+    };
+    let address = client_address(client.nearest);
+    let tried = links.passwords().try_one(&id, address, guard, password);
+    let refusal = match tried.await {
+        Tried::Right => return let_in(&links, &id, found, &visit, &client, domain),
+        Tried::Wrong => Refusal::Wrong,
+        Tried::TooMany { wait_ms } => Refusal::TooMany {
+            wait_s: wait_ms.div_ceil(1_000),
+        },
+        Tried::Busy => Refusal::Busy {
+            wait_s: RETRY_AFTER_S,
+        },
+    };
+    sent(words.page(Some(refusal)))
+}
+
+/// Leads on whoever knows the password.
+fn let_in(
+    links: &Links,
+    id: &LinkId,
+    found: Found,
+    asked: &Visit<'_>,
+    client: &Client<'_>,
+    domain: &Domain,
+) -> Response<Body> {
+    let open = Link {
+        guard: None,
+        ..found.link
+    };
+    let visit = Visit {
+        method: Method::Get,
+        ..*asked
+    };
+    let answer = answer(&open, &visit);
+    if answer.leads_on() {
+        links.cold().count_click(id, &client.clicker(&visit));
+    }
+    let mut reply = answer.reply(domain);
+    // Whatever redirects others do: the password goes no further, and nothing is remembered.
+    if (300..400).contains(&reply.status) {
+        reply.status = StatusCode::SEE_OTHER.as_u16();
+        reply.headers.retain(|(name, _)| *name != "cache-control");
+        reply.headers.push(("cache-control", "no-store".into()));
+        reply
+            .headers
+            .push(("referrer-policy", "no-referrer".into()));
+    }
+    sent(reply)
+}
+
+/// The link that a request names, with its domain; or the answer, if it names none.
+fn named<'a>(
+    domains: &'a Domains,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(&'a Domain, LinkId), Response<Body>> {
+    let host = headers
+        .get(header::HOST)
+        .map_or(&b""[..], |value| value.as_bytes());
+    let domain = domains.by_host(&String::from_utf8_lossy(host));
+    let domain = domain.ok_or_else(|| no_link(None))?;
+    // As the client has spelt it.
+    let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
+    if let Some(file) = File::at(path.as_bytes()) {
+        let reply = file.reply(domain);
+        return Err(reply.map_or_else(|| no_link(Some(domain)), sent));
+    }
+    let code = Code::new(path.strip_prefix('/').unwrap_or_default());
+    let code = code.map_err(|_| no_link(Some(domain)))?;
+    let domain_id = domain.id.clone();
+    Ok((
+        domain,
+        LinkId {
+            domain: domain_id,
+            code,
+        },
+    ))
+}
+
+/// What a request says of who sends it.
+struct Client<'a> {
+    headers: &'a HeaderMap,
+    /// The address that our own gateway has added. What is before it a client may have made up.
+    nearest: &'a [u8],
+}
+
+impl<'a> Client<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let forwarded = field(headers, header::HeaderName::from_static("x-forwarded-for"));
+        let nearest = forwarded.rsplit(|byte| *byte == b',').next();
+        Self {
+            headers,
+            nearest: nearest.unwrap_or_default().trim_ascii(),
+        }
+    }
+
+    fn visit(&self, links: &Links, id: &LinkId, uri: &'a Uri, method: &HttpMethod) -> Visit<'a> {
+        let user_agent = field(self.headers, header::USER_AGENT);
+        Visit {
+            method: Method::read(method.as_str().as_bytes()),
+            is_prefetch: is_prefetched(self.headers),
+            query: uri.query().unwrap_or_default().as_bytes(),
+            user_agent,
+            accept_language: field(self.headers, header::ACCEPT_LANGUAGE),
+            country: links.country(self.headers),
+            point: point_of(LinkName::from(id).as_bytes(), self.nearest, user_agent),
+            now_ms: links.now_ms(),
+            left_ms: None,
+        }
+    }
+
+    fn clicker(&self, visit: &Visit<'a>) -> Clicker<'a> {
+        Clicker {
+            address: client_address(self.nearest),
+            user_agent: visit.user_agent,
+            referer: referer_of(field(self.headers, header::REFERER), visit.query),
+            accept_language: visit.accept_language,
+        }
+    }
+}
+
+fn field(headers: &HeaderMap, name: header::HeaderName) -> &[u8] {
+    headers.get(name).map_or(&b""[..], |value| value.as_bytes())
 }
 
 /// Nobody can say where the link leads. Why is in the log.

@@ -31,6 +31,9 @@ pub(super) const BODY_LEN_MAX: usize = 4 * 1024 * 1024;
 /// The most links of one request.
 const BATCH_MAX: usize = 1_000;
 
+/// The most links with a password in one request: each takes a good part of a second.
+const PASSWORDS_MAX: usize = 10;
+
 /// The most links of one page.
 const PAGE_MAX: usize = 200;
 
@@ -78,9 +81,9 @@ pub(super) async fn create(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Some(key) = idempotency::key(&headers)? else {
-        return Ok(made(&links, &within, &body).await?.into_response());
+        return Ok(made(&links, &within, &body, false).await?.into_response());
     };
-    let make = made(&links, &within, &body);
+    let make = made(&links, &within, &body, true);
     let tenant = within.tenant().map(|tenant| &tenant.name);
     idempotency::once(links.records(), tenant, key, &body, make).await
 }
@@ -104,12 +107,13 @@ impl IntoResponse for Made {
     }
 }
 
-async fn made(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Problem> {
+async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Result<Made, Problem> {
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_list {
-        return made_all(links, within, body).await;
+        return made_all(links, within, body, is_kept).await;
     }
     let request: LinkRequest = read_json_of(body, "NewLink")?;
+    check_passwords(std::slice::from_ref(&request), is_kept)?;
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
     within.take(links, 1).await?;
@@ -123,7 +127,12 @@ async fn made(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Probl
 }
 
 /// One answer each, in their order: a link, or a problem. 201 if all were made, else 207.
-async fn made_all(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Problem> {
+async fn made_all(
+    links: &Links,
+    within: &Within,
+    body: &[u8],
+    is_kept: bool,
+) -> Result<Made, Problem> {
     let all: Vec<Value> =
         serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
     if !(1..=BATCH_MAX).contains(&all.len()) {
@@ -143,6 +152,7 @@ async fn made_all(links: &Links, within: &Within, body: &[u8]) -> Result<Made, P
     let requests: Vec<Result<LinkRequest, Problem>> = all.iter().map(read).collect();
     let sound = requests.iter().filter_map(|request| request.as_ref().ok());
     let sound: Vec<LinkRequest> = sound.cloned().collect();
+    check_passwords(&sound, is_kept)?;
     // All or none: which ones there is room for would be by chance.
     within.take(links, sound.len() as u64).await?;
     let made = links.creator().create_all(sound).await;
@@ -167,6 +177,23 @@ async fn made_all(links: &Links, within: &Within, body: &[u8]) -> Result<Made, P
         location: None,
         json: to_json(&answers)?,
     })
+}
+
+/// Refuses passwords where they would take too long, or where the answer is kept in Redis, and what they protect with it.
+fn check_passwords(requests: &[LinkRequest], is_kept: bool) -> Result<(), Problem> {
+    let guarded = requests.iter().filter(|request| request.password.is_some());
+    match guarded.count() {
+        0 => Ok(()),
+        1.. if is_kept => {
+            let detail = "password: goes without an Idempotency-Key; choose a code, and making the link again tells you";
+            Err(Problem::invalid_body(detail))
+        }
+        count if count > PASSWORDS_MAX => {
+            let detail = format!("password: up to {PASSWORDS_MAX} links of a request may have one");
+            Err(Problem::invalid_body(detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[derive(Serialize)]
@@ -369,6 +396,7 @@ fn refusal(refused: &Refused) -> Problem {
 pub(super) fn not_made(failure: CreateError) -> Problem {
     match failure {
         CreateError::Refused(refused) => refusal(&refused),
+        CreateError::Busy(_) => Problem::overloaded(),
         CreateError::Taken => {
             let detail = "there is a link of this code already, or there may soon be one";
             Problem::conflict("code_taken", "Code taken", detail)
@@ -400,6 +428,7 @@ fn not_edited(failure: EditError) -> Problem {
     match failure {
         EditError::Find(failure) => not_found(failure),
         EditError::Refused(refused) => refusal(&refused),
+        EditError::Hash(_) => Problem::overloaded(),
         EditError::Version(_) => {
             let status = StatusCode::PRECONDITION_FAILED;
             let detail = failure.to_string();

@@ -51,12 +51,18 @@ fn links_off() -> Problem {
 
 /// The routes for gateways.
 ///
-/// - `GET` and `HEAD /l/{code}`: a client's request that passed a gateway, by the host; also for the domain's files.
+/// - `GET` and `HEAD /l/{code}`: a client's request that passed a gateway, by the host; also for the domain's files. `POST`: with
+///   the password of a link.
 /// - `GET /link-records/{domain}/{code}`: a short link that Redis does not know. Gateways route no client there.
 pub fn public(links: Option<Links>) -> Router {
     Router::new()
         .route(LINK_FOLLOW, get(follow::follow))
-        .route(&format!("{LINK_FOLLOW}{{code}}"), get(follow::follow))
+        .route(
+            &format!("{LINK_FOLLOW}{{code}}"),
+            get(follow::follow)
+                .post(follow::unlock)
+                .layer(DefaultBodyLimit::max(follow::FORM_LEN_MAX)),
+        )
         .route(
             &format!("{LINK_FOLLOW}.well-known/{{file}}"),
             get(follow::follow),

@@ -14,7 +14,7 @@ use crate::links::request::{AppRequest, LinkRequest, PreviewRequest, RuleRequest
 pub const FIRST_LINE: u64 = 2;
 
 /// Members of a link of Weir's that another one is made of. The others tell how it stood.
-const OWN: [&str; 18] = [
+const OWN: [&str; 19] = [
     "domain",
     "code",
     "url",
@@ -33,6 +33,7 @@ const OWN: [&str; 18] = [
     "apps",
     "rules",
     "preview",
+    "protected",
 ];
 
 /// A row of a file.
@@ -81,6 +82,7 @@ struct Exported {
     apps: Vec<AppRequest>,
     rules: Vec<RuleRequest>,
     preview: Option<PreviewRequest>,
+    protected: bool,
 }
 
 impl<'a> Rows<'a> {
@@ -325,6 +327,12 @@ fn exported(line: u64, value: Value) -> Row {
     if ["ended", "used_up"].contains(&link.state.as_str()) {
         let detail = format!("it is {} already", link.state.replace('_', " "));
         let wishes = Err(flaw(line, code, "link_ended", detail));
+        return Row { line, wishes };
+    }
+    if link.protected {
+        // Without it anybody could follow the link.
+        let detail = "it has a password, which no export tells: make it anew";
+        let wishes = Err(flaw(line, code, "link_protected", detail.to_owned()));
         return Row { line, wishes };
     }
     let (host, _) = split(&link.url);

@@ -33,7 +33,8 @@ function idempotencyKey() {
 
 export const api = {
   list: (query) => json("GET", "links", query),
-  create: (link) => json("POST", "links", {}, link, { "idempotency-key": idempotencyKey() }),
+  // What is kept for a key would tell what a password protects.
+  create: (link) => json("POST", "links", {}, link, link.password ? {} : { "idempotency-key": idempotencyKey() }),
   link: (link) => json("GET", path(link), of(link)),
   edit: (link, changes) => json("PATCH", path(link), of(link), changes, { "if-match": `"${link.version}"` }),
   remove: (link) => json("DELETE", path(link), of(link)),

@@ -86,6 +86,9 @@ function facts(link) {
   if (link.max_clicks) {
     said.push(`${count(link.clicks_left)} of ${count(link.max_clicks)} clicks left`);
   }
+  if (link.protected) {
+    said.push("asks for a password");
+  }
   return el("span", { class: "hint" }, said.join(" · "));
 }
 

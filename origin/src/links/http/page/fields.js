@@ -50,7 +50,7 @@ export function changed(all) {
 
 /** The parts of a link's form; without `link`, of a new one. */
 export function linkParts(link = null) {
-  return [target(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), ended(link), preview(link), apps(link), rules(link)];
+  return [target(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), password(link), ended(link), preview(link), apps(link), rules(link)];
 }
 
 function target(link) {
@@ -110,6 +110,22 @@ function language(link) {
 function tags(link) {
   const control = el("input", { name: "tags", value: (link?.tags ?? []).join(", "), autocomplete: "off" });
   return new Part("tags", field("Tags", control, "Separated by commas."), valueOf(control, parts, []));
+}
+
+/** A password that is there is never shown: to take it away, one says so. */
+function password(link) {
+  const control = el("input", { type: "password", name: "password", maxlength: 128, autocomplete: "new-password" });
+  if (!link?.protected) {
+    return new Part("password", field("Password", control, "Asked of visitors before they are led on. Empty: none."), valueOf(control));
+  }
+  const drop = el("input", { type: "checkbox", name: "no-password" });
+  const element = el(
+    "div",
+    {},
+    field("New password", control, "Visitors are asked for one. Empty: it stays."),
+    el("label", { class: "choice" }, drop, "Ask no more"),
+  );
+  return new Part("password", element, () => (drop.checked ? null : control.value || undefined));
 }
 
 function ended(link) {

@@ -1,0 +1,474 @@
+//! Links that only who knows a password may follow.
+//!
+//! The cold store has a slow hash of the password; gateways, edges and Redis do not even have what it protects
+//! ([`Link::for_gateways`](weir_link::record::Link::for_gateways)), and send whoever comes here.
+//!
+//! A hash takes a good part of a second of a core, on purpose. So only as many are made at once as would leave the origin
+//! alive, few wait for that, and whoever tries too often is refused before anything is hashed.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use ring::pbkdf2::{self, PBKDF2_HMAC_SHA256};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Deserializer};
+use tokio::sync::Semaphore;
+use weir_link::code::LinkId;
+use weir_link::password::PASSWORD_LEN_MAX;
+use weir_link::record::Guard;
+
+use super::metrics::LinkMetrics;
+use super::numbers::Clock;
+
+/// Rounds of PBKDF2 with SHA-256: what OWASP's Password Storage Cheat Sheet asks for.
+const ROUNDS: u32 = 600_000;
+
+/// The most rounds that a stored hash may ask for.
+const ROUNDS_MAX: u32 = 10_000_000;
+
+/// How a stored hash begins: `pbkdf2-sha256$<rounds>$<salt>$<hash>`, the last two in Base64.
+const KIND: &str = "pbkdf2-sha256";
+
+const SALT_LEN: usize = 16;
+const HASH_LEN: usize = 32;
+
+/// The most that are hashed at once. The rest of the origin's work is cheap.
+const AT_ONCE: usize = 2;
+
+/// The most that wait for that: they are through before a request has taken too long.
+const WAITING_MAX: usize = 6;
+
+/// For how long attempts count, in milliseconds.
+const WINDOW_MS: u64 = 15 * 60 * 1000;
+
+/// The most wrong passwords for a link from one address in that time.
+const OF_ADDRESS_MAX: u32 = 10;
+
+/// The most wrong passwords for a link from everywhere.
+const OF_LINK_MAX: u32 = 1_000;
+
+/// The most addresses, and the most links, of which attempts are remembered.
+const KNOWN_MAX: usize = 65_536;
+
+/// A password as somebody has typed it: 1 to [`PASSWORD_LEN_MAX`] bytes. It shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// When it is empty or too long.
+    pub fn new(text: String) -> Result<Self, NoPassword> {
+        match (1..=PASSWORD_LEN_MAX).contains(&text.len()) {
+            true => Ok(Self(text)),
+            false => Err(NoPassword),
+        }
+    }
+}
+
+/// A text that is no password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a password has 1 to {PASSWORD_LEN_MAX} bytes")]
+pub struct NoPassword;
+
+impl<'de> Deserialize<'de> for Password {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
+}
+
+/// Too many passwords are being hashed, or the system gives no random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many passwords are being looked at")]
+pub struct Busy;
+
+/// What becomes of a password that is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// It is the link's.
+    Right,
+    /// It is not.
+    Wrong,
+    /// Nothing was looked at: too many were tried. In so many milliseconds one may be again.
+    TooMany {
+        /// How many.
+        wait_ms: u64,
+    },
+    /// Nothing was looked at: too many are being tried.
+    Busy,
+}
+
+/// Hashes and checks passwords. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Passwords {
+    hashing: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+    attempts: Arc<Mutex<Attempts>>,
+    metrics: LinkMetrics,
+    clock: Clock,
+}
+
+impl Passwords {
+    pub(super) fn new(metrics: LinkMetrics, clock: Clock) -> Self {
+        Self {
+            hashing: Arc::new(Semaphore::new(AT_ONCE)),
+            waiting: Arc::default(),
+            attempts: Arc::default(),
+            metrics,
+            clock,
+        }
+    }
+
+    /// What stands in front of a link with this password.
+    ///
+    /// # Errors
+    /// See [`Busy`].
+    pub async fn guard(&self, password: Password) -> Result<Guard, Busy> {
+        let made = self.slowly(move || hash(&password)).await?;
+        made.map(Guard::new).ok_or(Busy)
+    }
+
+    /// Tries a password for a link, from this address if it is known.
+    pub async fn try_one(
+        &self,
+        link: &LinkId,
+        address: Option<IpAddr>,
+        guard: &Guard,
+        password: Password,
+    ) -> Tried {
+        let tried = self.tried(link, address, guard, password).await;
+        self.metrics.password(match tried {
+            Tried::Right => "right",
+            Tried::Wrong => "wrong",
+            Tried::TooMany { .. } => "too_many",
+            Tried::Busy => "busy",
+        });
+        tried
+    }
+
+    async fn tried(
+        &self,
+        link: &LinkId,
+        address: Option<IpAddr>,
+        guard: &Guard,
+        password: Password,
+    ) -> Tried {
+        let network = address.map(network_of);
+        let now_ms = (self.clock)();
+        // Counted before it is known to be wrong: many at once are no way around it.
+        if let Err(wait_ms) = self.with(|attempts| attempts.take(link, network, now_ms)) {
+            return Tried::TooMany { wait_ms };
+        }
+        let stored = guard.hash().unwrap_or_default().to_owned();
+        let checked = self.slowly(move || is_right(&stored, &password)).await;
+        match checked {
+            Ok(false) => return Tried::Wrong,
+            Ok(true) | Err(Busy) => {}
+        }
+        self.with(|attempts| attempts.give_back(link, network));
+        match checked {
+            Ok(_) => Tried::Right,
+            Err(Busy) => Tried::Busy,
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Attempts) -> T) -> T {
+        act(&mut self.attempts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does what takes long, when there is room for it.
+    async fn slowly<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Busy> {
+        let _waits = Waits::new(&self.waiting)?;
+        let permit = Arc::clone(&self.hashing).acquire_owned().await;
+        let permit = permit.map_err(|_| Busy)?;
+        let done = tokio::task::spawn_blocking(move || {
+            // Held by the work: whoever asked may have gone.
+            let _permit = permit;
+            work()
+        });
+        done.await.map_err(|_| Busy)
+    }
+}
+
+/// A place among those who wait.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(count: &'a AtomicUsize) -> Result<Self, Busy> {
+        let place = Self(count);
+        match count.fetch_add(1, Ordering::Relaxed) < WAITING_MAX + AT_ONCE {
+            true => Ok(place),
+            false => Err(Busy),
+        }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// --- attempts
+
+/// What one visitor is taken for: an address, or a network of IPv6, of which one visitor has 2^64.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => v4.into(),
+            None => {
+                let [a, b, c, d, ..] = v6.segments();
+                std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+            }
+        },
+    }
+}
+
+/// Wrong passwords of the last minutes, in this process.
+#[derive(Debug, Default)]
+struct Attempts {
+    of_links: HashMap<LinkId, Count>,
+    of_addresses: HashMap<(LinkId, IpAddr), Count>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    since_ms: u64,
+    tries: u32,
+}
+
+impl Attempts {
+    /// Counts an attempt; if it is one too many, how long to wait.
+    fn take(&mut self, link: &LinkId, network: Option<IpAddr>, now_ms: u64) -> Result<(), u64> {
+        let all = count(&mut self.of_links, link.clone(), now_ms);
+        // Of so many links at once nobody has forgotten the password.
+        let all = all.ok_or(WINDOW_MS)?;
+        check(all, OF_LINK_MAX, now_ms)?;
+        // Where there is no room for one more address, the link's own number must do.
+        if let Some(network) = network
+            && let Some(one) = count(&mut self.of_addresses, (link.clone(), network), now_ms)
+        {
+            check(one, OF_ADDRESS_MAX, now_ms)?;
+            one.tries += 1;
+        }
+        if let Some(all) = self.of_links.get_mut(link) {
+            all.tries += 1;
+        }
+        Ok(())
+    }
+
+    /// It was no wrong one.
+    fn give_back(&mut self, link: &LinkId, network: Option<IpAddr>) {
+        if let Some(all) = self.of_links.get_mut(link) {
+            all.tries = all.tries.saturating_sub(1);
+        }
+        let one = network.and_then(|network| self.of_addresses.get_mut(&(link.clone(), network)));
+        if let Some(one) = one {
+            one.tries = one.tries.saturating_sub(1);
+        }
+    }
+}
+
+fn check(count: &Count, max: u32, now_ms: u64) -> Result<(), u64> {
+    match count.tries < max {
+        true => Ok(()),
+        false => Err((count.since_ms + WINDOW_MS).saturating_sub(now_ms).max(1)),
+    }
+}
+
+/// The count of a key; `None`: there is no room for one more.
+fn count<K: std::hash::Hash + Eq>(
+    counts: &mut HashMap<K, Count>,
+    key: K,
+    now_ms: u64,
+) -> Option<&mut Count> {
+    // A clock that was set back ends a window, too.
+    let is_over = |count: &Count| !(count.since_ms..count.since_ms + WINDOW_MS).contains(&now_ms);
+    if counts.len() >= KNOWN_MAX && !counts.contains_key(&key) {
+        counts.retain(|_, count| !is_over(count) && count.tries > 0);
+        if counts.len() >= KNOWN_MAX {
+            return None;
+        }
+    }
+    let new = Count {
+        since_ms: now_ms,
+        tries: 0,
+    };
+    let count = counts.entry(key).or_insert(new);
+    if is_over(count) {
+        *count = new;
+    }
+    Some(count)
+}
+
+// --- hashes
+
+fn hash(password: &Password) -> Option<String> {
+    let mut salt = [0; SALT_LEN];
+    SystemRandom::new().fill(&mut salt).ok()?;
+    let mut out = [0; HASH_LEN];
+    let rounds = NonZeroU32::new(ROUNDS)?;
+    pbkdf2::derive(
+        PBKDF2_HMAC_SHA256,
+        rounds,
+        &salt,
+        password.0.as_bytes(),
+        &mut out,
+    );
+    let [salt, out] = [&salt[..], &out[..]].map(|bytes| STANDARD_NO_PAD.encode(bytes));
+    Some(format!("{KIND}${ROUNDS}${salt}${out}"))
+}
+
+/// Whether `stored` is the hash of `password`. What is no hash is of none.
+fn is_right(stored: &str, password: &Password) -> bool {
+    let parts: Vec<&str> = stored.split('$').collect();
+    let [KIND, rounds, salt, out] = parts[..] else {
+        return false;
+    };
+    let rounds = rounds.parse().ok().filter(|rounds| *rounds <= ROUNDS_MAX);
+    let rounds = rounds.and_then(NonZeroU32::new);
+    let decode = |text| STANDARD_NO_PAD.decode(text).ok();
+    let (Some(rounds), Some(salt), Some(out)) = (rounds, decode(salt), decode(out)) else {
+        return false;
+    };
+    let bytes = password.0.as_bytes();
+    out.len() == HASH_LEN && pbkdf2::verify(PBKDF2_HMAC_SHA256, rounds, &salt, bytes, &out).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(code: &str) -> LinkId {
+        format!("d/{code}").parse().unwrap()
+    }
+
+    fn password(text: &str) -> Password {
+        Password::new(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_hash_is_of_one_password_and_never_the_same() {
+        let (one, other) = (
+            hash(&password("open")).unwrap(),
+            hash(&password("open")).unwrap(),
+        );
+        assert_ne!(one, other);
+        assert!(one.starts_with("pbkdf2-sha256$600000$"), "{one}");
+        assert!(is_right(&one, &password("open")));
+        assert!(!is_right(&one, &password("Open")));
+        assert!(!format!("{:?}", password("open")).contains("open"));
+    }
+
+    /// RFC 7914, section 11.
+    #[test]
+    fn it_is_the_standards_pbkdf2() {
+        let known = hex::decode(concat!(
+            "55ac046e56e3089fec1691c22544b605",
+            "f94185216dde0465e68b9d57c20dacbc"
+        ));
+        let known = STANDARD_NO_PAD.encode(known.unwrap());
+        let stored = format!("{KIND}$1${}${known}", STANDARD_NO_PAD.encode("salt"));
+        assert!(is_right(&stored, &password("passwd")));
+    }
+
+    #[test]
+    fn what_is_no_hash_is_of_no_password() {
+        for stored in [
+            "",
+            "open",
+            "pbkdf2-sha256$0$c2FsdA$aGFzaA",
+            "pbkdf2-sha256$99999999$c2FsdA$aGFzaA",
+            "pbkdf2-sha256$1$c2FsdA$",
+            "pbkdf2-sha256$1$*$*",
+            "pbkdf2-sha256$1$c2FsdA$aGFzaA$",
+            "other$1$c2FsdA$aGFzaA",
+        ] {
+            assert!(!is_right(stored, &password("open")), "{stored}");
+        }
+    }
+
+    #[test]
+    fn an_address_may_be_wrong_so_often_and_others_as_often() {
+        let mut attempts = Attempts::default();
+        let (one, other) = (link("abc"), link("abd"));
+        let at = |last| Some(network_of(IpAddr::from([10, 0, 0, last])));
+        for _ in 0..OF_ADDRESS_MAX {
+            assert_eq!(attempts.take(&one, at(1), 1_000), Ok(()));
+        }
+        assert_eq!(attempts.take(&one, at(1), 2_000), Err(WINDOW_MS - 1_000));
+        assert_eq!(attempts.take(&one, at(2), 2_000), Ok(()));
+        assert_eq!(attempts.take(&other, at(1), 2_000), Ok(()));
+        assert_eq!(attempts.take(&one, at(1), 1_000 + WINDOW_MS), Ok(()));
+    }
+
+    #[test]
+    fn a_right_password_is_no_attempt() {
+        let mut attempts = Attempts::default();
+        let at = Some(IpAddr::from([10, 0, 0, 1]));
+        for _ in 0..100 * OF_ADDRESS_MAX {
+            assert_eq!(attempts.take(&link("abc"), at, 1), Ok(()));
+            attempts.give_back(&link("abc"), at);
+        }
+    }
+
+    #[test]
+    fn many_addresses_together_are_as_good_as_one() {
+        let mut attempts = Attempts::default();
+        for n in 0..OF_LINK_MAX {
+            let at = Some(IpAddr::from(n.to_be_bytes()));
+            assert_eq!(attempts.take(&link("abc"), at, 1), Ok(()));
+        }
+        let at = Some(IpAddr::from([200, 0, 0, 1]));
+        assert_eq!(attempts.take(&link("abc"), at, 1), Err(WINDOW_MS));
+        assert_eq!(attempts.take(&link("abc"), None, 1), Err(WINDOW_MS));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_visitor() {
+        let network = |text: &str| network_of(text.parse().unwrap());
+        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:2"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+        assert_eq!(network("::ffff:10.0.0.1"), network("10.0.0.1"));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_a_link_stays_guarded_all_the_same() {
+        let mut attempts = Attempts::default();
+        let one = link("abc");
+        let filler = |n: usize| {
+            let n = u32::try_from(n).unwrap();
+            (
+                (link("abd"), IpAddr::from(n.to_be_bytes())),
+                Count {
+                    since_ms: 1,
+                    tries: 1,
+                },
+            )
+        };
+        attempts.of_addresses = (0..KNOWN_MAX).map(filler).collect();
+        let at = Some(IpAddr::from([200, 0, 0, 1]));
+        for _ in 0..OF_LINK_MAX {
+            assert_eq!(attempts.take(&one, at, 2), Ok(()));
+        }
+        assert!(attempts.take(&one, at, 2).is_err());
+        assert_eq!(attempts.of_addresses.len(), KNOWN_MAX);
+    }
+}

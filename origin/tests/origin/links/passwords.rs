@@ -1,0 +1,310 @@
+//! Links that only who knows a password may follow.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use weir_link::record::Link;
+use weir_scripts::documents;
+use weir_scripts::keys::LinkKeys;
+
+use super::id;
+use crate::support::{Answer, World};
+
+const TARGET: &str = "https://secret.example/page";
+
+async fn world() -> World {
+    let domains = json!({"domains": [
+        { "id": "s", "hosts": ["s.example.com"], "app_schemes": ["openapp"] },
+    ]});
+    World::with_links(domains, |_| ()).await
+}
+
+/// A link `abc` whose password is `open sesame`, with these members.
+async fn guarded(world: &World, members: Value) -> Value {
+    let mut body = json!({ "code": "abc", "target": TARGET, "password": "open sesame" });
+    for (name, value) in members.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    let made = world.admin("POST", "/links", &body).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    made.body
+}
+
+async fn ask(world: &World, method: &str, form: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method(method).uri("/l/abc");
+    request = request.header("host", "s.example.com");
+    if !form.is_empty() {
+        request = request.header("content-type", "application/x-www-form-urlencoded");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    world
+        .public(request.body(Body::from(form.to_owned())).unwrap())
+        .await
+}
+
+fn text(answer: &Answer) -> &str {
+    answer.body.as_str().unwrap_or_default()
+}
+
+/// What a password that is typed at this address is answered.
+async fn typed(world: &World, password: &str, address: &str) -> Answer {
+    let form = format!("password={}", password.replace(' ', "+"));
+    ask(world, "POST", &form, &[("x-forwarded-for", address)]).await
+}
+
+async fn record(world: &World) -> String {
+    let key = LinkKeys::new(&world.prefix, &id("s/abc")).record();
+    let record = world.redis(redis::cmd("GET").arg(key)).await;
+    redis::FromRedisValue::from_redis_value(record).unwrap()
+}
+
+#[tokio::test]
+async fn who_knows_the_password_is_led_on_and_nobody_else_hears_where_to() {
+    let world = world().await;
+    let made = guarded(&world, json!({ "status": 308, "pass_query": true })).await;
+    assert_eq!(
+        (&made["protected"], &made["password"]),
+        (&json!(true), &Value::Null)
+    );
+    for method in ["GET", "HEAD"] {
+        let asked = ask(&world, method, "", &[("accept-language", "de")]).await;
+        assert_eq!(asked.status, 200);
+        assert_eq!(asked.headers["cache-control"], "no-store");
+        assert!(!asked.headers.contains_key("location"));
+        assert!(!format!("{asked:?}").contains("secret"), "{asked:?}");
+    }
+    let page = ask(&world, "GET", "", &[("accept-language", "de")]).await;
+    assert!(
+        text(&page).contains("<h1>Dieser Link ist geschützt"),
+        "{page:?}"
+    );
+
+    let wrong = typed(&world, "open sesam", "203.0.113.7").await;
+    assert_eq!(wrong.status, 403);
+    assert!(text(&wrong).contains("role=\"alert\"") && !format!("{wrong:?}").contains("secret"));
+    for nothing in [
+        "",
+        "password=",
+        "other=x",
+        "password=%ff",
+        &"x".repeat(2_000),
+    ] {
+        let refused = ask(&world, "POST", nothing, &[]).await;
+        assert_eq!(refused.status, 403, "{nothing}");
+    }
+    let right = typed(&world, "open sesame", "203.0.113.7").await;
+    assert_eq!(
+        (right.status.as_u16(), &right.headers["location"]),
+        (303, &TARGET.parse().unwrap())
+    );
+    assert_eq!(right.headers["cache-control"], "no-store");
+    assert_eq!(right.headers["referrer-policy"], "no-referrer");
+}
+
+#[tokio::test]
+async fn neither_redis_nor_a_look_up_has_what_the_password_protects() {
+    let world = world().await;
+    let more = json!({
+        "rules": [{ "platforms": ["ios"], "target": "https://secret.example/rule" }],
+        "apps": [{ "platform": "android", "url": "openapp://secret" }],
+        "preview": { "title": "secret" }, "tags": ["secret"],
+    });
+    guarded(&world, more).await;
+    let hidden = |text: &str| {
+        assert!(
+            !text.contains("secret") && !text.contains("pbkdf2"),
+            "{text}"
+        );
+        assert!(Link::decode(text.as_bytes()).unwrap().is_face());
+    };
+    hidden(&record(&world).await);
+    // An edit, and a Redis that has lost it.
+    let edit = json!({ "target": "https://secret.example/other" });
+    let edited = world.admin("PATCH", "/links/abc", &edit).await;
+    assert_eq!(edited.status, 200, "{edited:?}");
+    hidden(&record(&world).await);
+    let key = LinkKeys::new(&world.prefix, &id("s/abc")).record();
+    world.redis(redis::cmd("DEL").arg(key)).await;
+    let looked = Request::get("/link-records/s/abc?for=look");
+    let looked = world.public(looked.body(Body::empty()).unwrap()).await;
+    let read = documents::link::read(text(&looked).as_bytes()).unwrap();
+    hidden(std::str::from_utf8(&read.record).unwrap());
+    hidden(&record(&world).await);
+    // A preview is for who knows the password, too.
+    let bot = [("user-agent", "WhatsApp/2.23")];
+    let shown = ask(&world, "GET", "", &bot).await;
+    assert!(!text(&shown).contains("secret"));
+    // What is shown to its owner has no hash, nor has the history.
+    for path in ["/links/abc", "/links/abc/history", "/links.ndjson"] {
+        let shown = world.admin_bytes(path).await;
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(
+            shown.contains("\"protected\":true") && !shown.contains("pbkdf2"),
+            "{shown}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_link_of_a_generated_code_is_as_well_kept() {
+    let world = world().await;
+    let body = json!({ "target": TARGET, "password": "open" });
+    let made = world.admin("POST", "/links", &body).await;
+    let code = made.body["code"].as_str().unwrap();
+    let key = LinkKeys::new(&world.prefix, &id(&format!("s/{code}"))).record();
+    let record: String =
+        redis::FromRedisValue::from_redis_value(world.redis(redis::cmd("GET").arg(key)).await)
+            .unwrap();
+    assert!(!record.contains("secret"), "{record}");
+    let form = Request::post(format!("/l/{code}"))
+        .header("host", "s.example.com")
+        .header("content-type", "application/x-www-form-urlencoded");
+    let led = world
+        .public(form.body("password=open".into()).unwrap())
+        .await;
+    assert_eq!(led.headers["location"], TARGET);
+}
+
+#[tokio::test]
+async fn a_password_comes_changes_and_goes() {
+    let world = world().await;
+    guarded(&world, json!({})).await;
+    let edit = |body: Value| {
+        let world = &world;
+        async move { world.admin("PATCH", "/links/abc", &body).await }
+    };
+    assert_eq!(edit(json!({ "password": "new" })).await.status, 200);
+    assert_eq!(
+        typed(&world, "open sesame", "203.0.113.7").await.status,
+        403
+    );
+    assert_eq!(typed(&world, "new", "203.0.113.7").await.status, 303);
+    // What is not named stays.
+    let other = edit(json!({ "tags": ["x"] })).await;
+    assert_eq!(other.body["protected"], true);
+    assert_eq!(edit(json!({ "disabled": true })).await.status, 200);
+    assert_eq!(typed(&world, "new", "203.0.113.7").await.status, 410);
+    assert_eq!(edit(json!({ "disabled": false })).await.status, 200);
+    let open = edit(json!({ "password": null })).await;
+    assert_eq!(open.body["protected"], false);
+    assert_eq!(
+        ask(&world, "GET", "", &[]).await.headers["location"],
+        TARGET
+    );
+    assert_eq!(ask(&world, "POST", "password=new", &[]).await.status, 405);
+    assert!(record(&world).await.contains("secret.example"));
+}
+
+#[tokio::test]
+async fn who_guesses_is_stopped_and_others_are_not() {
+    let world = world().await;
+    guarded(&world, json!({})).await;
+    let guesses = (0..12).map(|n| {
+        let world = &world;
+        async move { typed(world, &format!("guess {n}"), "198.51.100.1, 203.0.113.7").await }
+    });
+    let mut statuses: Vec<u16> = Vec::new();
+    for guess in guesses {
+        let answer = guess.await;
+        statuses.push(answer.status.as_u16());
+        if answer.status == 429 {
+            let wait = answer.headers["retry-after"].to_str().unwrap();
+            assert!((1..=900).contains(&wait.parse::<u32>().unwrap()), "{wait}");
+        }
+    }
+    assert_eq!(statuses, [&[403; 10][..], &[429; 2]].concat());
+    // The right one is not even looked at; what a client says of itself is nothing.
+    assert_eq!(
+        typed(&world, "open sesame", "203.0.113.7").await.status,
+        429
+    );
+    assert_eq!(
+        typed(&world, "open sesame", "198.51.100.9, 203.0.113.7")
+            .await
+            .status,
+        429
+    );
+    assert_eq!(
+        typed(&world, "open sesame", "203.0.113.8").await.status,
+        303
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_at_once_are_refused_and_do_not_hold_up_others() {
+    let world = std::sync::Arc::new(world().await);
+    guarded(&world, json!({})).await;
+    let tries: Vec<_> = (0..60)
+        .map(|n| {
+            let world = world.clone();
+            tokio::spawn(async move {
+                let address = format!("203.0.113.{n}");
+                typed(&world, "open sesame", &address).await.status.as_u16()
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let page = ask(&world, "GET", "", &[]);
+    let page = tokio::time::timeout(Duration::from_secs(2), page).await;
+    assert_eq!(page.expect("the page comes").status, 200);
+    let mut counts = (0, 0);
+    for tried in tries {
+        match tried.await.unwrap() {
+            303 => counts.0 += 1,
+            503 => counts.1 += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert!(counts.0 > 0 && counts.1 > 0, "{counts:?}");
+}
+
+#[tokio::test]
+async fn what_a_password_does_not_go_with_is_refused() {
+    let world = world().await;
+    let link = |members: Value| {
+        let mut body = json!({ "target": TARGET, "password": "x" });
+        for (name, value) in members.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        body
+    };
+    let post = |body: Value| {
+        let world = &world;
+        async move { world.admin("POST", "/links", &body).await }
+    };
+    for (body, expected) in [
+        (link(json!({ "max_clicks": 3 })), "goes with no max_clicks"),
+        (link(json!({ "password": "" })), "1 to 128 bytes"),
+        (
+            link(json!({ "password": "x".repeat(129) })),
+            "1 to 128 bytes",
+        ),
+        (link(json!({ "password": 7 })), "password"),
+        (json!(vec![link(json!({})); 11]), "up to 10 links"),
+    ] {
+        let refused = post(body).await;
+        assert!(refused.status.is_client_error(), "{refused:?}");
+        assert!(refused.body.to_string().contains(expected), "{refused:?}");
+    }
+    let keyed = [("idempotency-key", "k")];
+    let refused = world
+        .admin_with("POST", "/links", &link(json!({})), &keyed)
+        .await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    guarded(&world, json!({})).await;
+    let edited = json!({ "max_clicks": 3 });
+    let edited = world.admin("PATCH", "/links/abc", &edited).await;
+    assert_eq!(edited.status, 422, "{edited:?}");
+    // Nobody makes an open link of an export's line.
+    let export = world.admin_bytes("/links.csv").await;
+    world.admin("DELETE", "/links/abc", &Value::Null).await;
+    let export = String::from_utf8(export).unwrap();
+    let import = "/link-imports?format=csv";
+    let report = world.admin_text("POST", import, &export).await;
+    assert_eq!(report.body["made"], 0, "{report:?}");
+    assert_eq!(report.body["refused"][0]["error"], "link_protected");
+}
