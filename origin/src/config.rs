@@ -17,7 +17,7 @@ use crate::history::config::HistoryConfig;
 use crate::http::{AdminToken, AllowedOrigin, Cors};
 use crate::init::InitCommand;
 use crate::links::cli::LinksCommand;
-use crate::links::config::{LinkConfig, scramble};
+use crate::links::config::{LinkConfig, links_webhook_secret, scramble};
 use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 use crate::sales::draw::check::CheckDrawCommand;
 use crate::sales::payment::Payments;
@@ -58,6 +58,8 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
                       from this one; at least 32 bytes. It must stay for as long as there are links
   WEIR_EVENTS_WEBHOOK_SECRET
                       with --events-webhook-url: what events are signed with, at least 32 bytes
+  WEIR_LINKS_WEBHOOK_SECRET
+                      with --links-webhook-url: what changes of links are signed with, at least 32 bytes
   WEIR_ORDERS_WEBHOOK_SECRET
                       with --orders-webhook-url: what changes of orders are signed with, at least 32 bytes
 RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.";
@@ -223,6 +225,8 @@ pub struct Secrets {
     pub link_scramble: Option<Scramble>,
     /// Signs webhooks, if it is set.
     pub webhook: Option<Hidden>,
+    /// Signs changes of links, if it is set.
+    pub links_webhook: Option<Hidden>,
     /// Signs changes of orders, if it is set.
     pub orders_webhook: Option<Hidden>,
 }
@@ -257,6 +261,7 @@ impl Secrets {
             admin_token,
             link_scramble: scramble(variables)?,
             webhook: webhook_secret(variables)?.map(Hidden),
+            links_webhook: links_webhook_secret(variables)?.map(Hidden),
             orders_webhook: orders_webhook_secret(variables)?.map(Hidden),
         })
     }

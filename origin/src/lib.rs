@@ -28,6 +28,7 @@
 
 pub mod access;
 pub mod background;
+pub mod change_events;
 pub mod clock;
 pub mod config;
 pub mod console;
@@ -43,8 +44,8 @@ pub mod limits;
 pub mod links;
 pub mod metrics;
 pub mod migrations;
-pub mod order_events;
 pub mod origin;
+pub mod outbox;
 mod process;
 pub mod redis;
 pub mod rooms;

@@ -28,15 +28,15 @@ use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
+use crate::outbox::{OutboxTimes, Sink, SinkName};
 use crate::redis::{Redis, policy};
 use crate::rooms::{self, Rooms};
 use crate::sales::archive::ArchiveRules;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
-use crate::sales::outbox::{OutboxTimes, Sink};
 use crate::sales::payment::Payments;
 use crate::sales::risk::RiskScorer;
-use crate::sales::store::{HoldRules, SaleStore, SinkName};
+use crate::sales::store::{HoldRules, SaleStore};
 use crate::sales::{self, Sales};
 use crate::sql::{Database, OpenError};
 use crate::tenant_rules::RULES;
@@ -215,6 +215,20 @@ impl Origin {
         times: OutboxTimes,
     ) -> Self {
         self.sales = self.sales.with_receiver(name, sink, times);
+        self
+    }
+
+    /// The same, in which this receiver is told of changes of links. To be called after [`Origin::with_links`], whose settings must
+    /// name it.
+    #[must_use]
+    pub fn with_link_receiver(
+        mut self,
+        name: SinkName,
+        sink: Arc<dyn Sink>,
+        times: OutboxTimes,
+    ) -> Self {
+        let links = self.links.take();
+        self.links = links.map(|links| links.with_receiver(name, sink, times));
         self
     }
 

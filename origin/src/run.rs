@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
+use crate::change_events::{self, ChangeEvents};
 use crate::config::{Command, Config, EDGE_SECRET, Hidden, Secrets};
 use crate::doctor;
 use crate::fitment::Fitment;
@@ -24,12 +25,11 @@ use crate::http::{self, server::serve};
 use crate::init;
 use crate::links;
 use crate::metrics::Metrics;
-use crate::order_events::OrderEvents;
 use crate::origin::{Origin, open_database};
+use crate::outbox::SinkName;
 use crate::redis::Redis;
 use crate::sales::config::CLAIM_SECRET;
 use crate::sales::draw::check;
-use crate::sales::store::SinkName;
 use crate::shard_proxy;
 use crate::sql::Database;
 use crate::traces::Traces;
@@ -236,14 +236,37 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
         }
         None => origin,
     };
+    let secret = secrets.links_webhook.map(|secret| secret.0);
+    let origin = match config.links.webhook(secret.as_deref())? {
+        Some(webhook) => {
+            let times = config.links.outbox_times();
+            origin.with_link_receiver(SinkName::Webhook, Arc::new(webhook), times)
+        }
+        None => origin,
+    };
     let origin = with_events(origin, config, secrets.webhook).await?;
-    if !config.sales.orders_events {
-        return Ok(origin);
-    }
+    with_changes_in_events(origin, config)
+}
+
+/// Changes of orders and links go into the log of events, if the flags say so.
+fn with_changes_in_events(mut origin: Origin, config: &Config) -> Result<Origin> {
     let events = origin.events().cloned();
-    let events = events.context("--orders-events needs --events-log or --events")?;
-    let (sink, times) = (OrderEvents(events), config.sales.outbox_times());
-    Ok(origin.with_receiver(SinkName::Events, Arc::new(sink), times))
+    let log = |flag: &str| {
+        let events = events.clone();
+        events.with_context(|| format!("{flag} needs --events-log or --events"))
+    };
+    if config.sales.orders_events {
+        let sink = ChangeEvents::new(log("--orders-events")?, change_events::ORDERS);
+        let times = config.sales.outbox_times();
+        origin = origin.with_receiver(SinkName::Events, Arc::new(sink), times);
+    }
+    if config.links.links_events {
+        ensure!(config.links.links.is_some(), "--links-events needs --links");
+        let sink = ChangeEvents::new(log("--links-events")?, change_events::LINKS);
+        let times = config.links.outbox_times();
+        origin = origin.with_link_receiver(SinkName::Events, Arc::new(sink), times);
+    }
+    Ok(origin)
 }
 
 async fn with_events(origin: Origin, config: &Config, secret: Option<Hidden>) -> Result<Origin> {

@@ -49,6 +49,9 @@ pub const RULES: TenantRules = &[
     ("GET", "/links/{code}/cross", Heeds),
     ("GET POST", "/links/{code}/qr.svg", Heeds),
     ("GET POST", "/links/{code}/qr.png", Heeds),
+    // What waits is of all tenants.
+    ("GET", "/link-deliveries", Platform),
+    ("POST", "/link-deliveries/retry", Platform),
     ("GET", "/link-domains", Heeds),
     ("PUT", "/link-domains", Platform),
     ("GET", "/link-domains/{id}", Heeds),

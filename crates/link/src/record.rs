@@ -220,10 +220,15 @@ impl Link {
     /// The record as Redis, gateways and edges have it. Of a guarded link it has nothing that the password protects: only what is
     /// needed to know that the origin has to be asked, and until when.
     pub fn for_gateways(&self) -> Vec<u8> {
+        self.face().encode()
+    }
+
+    /// The link as gateways have it: see [`Link::for_gateways`].
+    pub fn face(&self) -> Self {
         if self.guard.is_none() {
-            return self.encode();
+            return self.clone();
         }
-        let face = Self {
+        Self {
             is_disabled: self.is_disabled,
             expires_at_ms: self.expires_at_ms,
             version: self.version,
@@ -232,8 +237,7 @@ impl Link {
             ended_target: self.ended_target.clone(),
             guard: Some(Guard::default()),
             ..Self::to("")
-        };
-        face.encode()
+        }
     }
 
     /// Whether this is only what gateways have of a guarded link.

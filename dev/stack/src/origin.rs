@@ -166,7 +166,8 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token)
         // If the flags name a webhook.
         .env("WEIR_EVENTS_WEBHOOK_SECRET", &options.secrets.events)
-        .env("WEIR_ORDERS_WEBHOOK_SECRET", &options.secrets.events);
+        .env("WEIR_ORDERS_WEBHOOK_SECRET", &options.secrets.events)
+        .env("WEIR_LINKS_WEBHOOK_SECRET", &options.secrets.events);
     command.args(&options.flags);
     if let Some(secret) = &options.edge_secret {
         command.env(edge::SECRET, secret);

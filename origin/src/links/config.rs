@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use weir_base::duration::Duration;
 use weir_link::code::Length;
 use weir_link::domain::{Domains, DomainsConfig};
 use weir_link::scramble::{Numbering, Scramble};
@@ -14,10 +15,15 @@ use super::geo::{Geo, GeoError};
 use super::log::{LogLimits, Sync};
 use super::numbers::Clock;
 use crate::clock::now_ms;
+use crate::http::webhook::WebhookSender;
+use crate::outbox::{ChangeWebhook, OutboxTimes, Sinks};
 use crate::secret::{self, SecretError, Variables};
 
 /// Names the variable that holds the secret that scrambles the codes of links.
 pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
+
+/// Names the variable that holds the secret that signs changes of links.
+pub const LINKS_WEBHOOK_SECRET: &str = "WEIR_LINKS_WEBHOOK_SECRET";
 
 /// The flags of links.
 #[derive(Clone, Args)]
@@ -50,6 +56,22 @@ pub struct LinkConfig {
     #[arg(long, env = "WEIR_MAXIMA_IN_OBJECTS")]
     pub maxima_in_objects: bool,
 
+    /// Where each change of a link is sent by POST, signed with WEIR_LINKS_WEBHOOK_SECRET; the same for all origins
+    #[arg(long, env = "WEIR_LINKS_WEBHOOK_URL", hide_env_values = true)]
+    pub links_webhook_url: Option<String>,
+
+    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    #[arg(long, env = "WEIR_LINKS_WEBHOOK_CA", requires = "links_webhook_url")]
+    pub links_webhook_ca: Option<PathBuf>,
+
+    /// Appends each change of a link to the log of events, too; the same for all origins
+    #[arg(long, env = "WEIR_LINKS_EVENTS")]
+    pub links_events: bool,
+
+    /// For how long changes of links stay in SQL that every receiver has, such as 7d
+    #[arg(long, env = "WEIR_LINKS_CHANGES_RETENTION", default_value = "7d", value_parser = parse_duration)]
+    pub links_changes_retention: Duration,
+
     /// How many seconds nobody may have the code of a link that has ended; longer than gateways
     /// remember links
     #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
@@ -76,9 +98,58 @@ impl LinkConfig {
         let mut settings = Settings::new(read_domains(path)?, self.links_log.clone());
         settings.sync = self.links_log_sync;
         settings.country_header = self.links_country_header.clone();
+        settings.sinks = self.sinks();
         settings.times.quarantine_ms = self.links_quarantine_s.saturating_mul(1_000);
         settings.numbering = scramble.map_or_else(Numbering::plain, Numbering::scrambled);
         Ok(Some(settings))
+    }
+}
+
+impl LinkConfig {
+    fn sinks(&self) -> Sinks {
+        Sinks {
+            webhook: self.links_webhook_url.is_some(),
+            events: self.links_events,
+        }
+    }
+
+    /// How patient the outbox is.
+    pub fn outbox_times(&self) -> OutboxTimes {
+        OutboxTimes {
+            retention: std::time::Duration::from_millis(self.links_changes_retention.ms),
+            ..OutboxTimes::default()
+        }
+    }
+
+    /// The URL that is told of changes of links, if there is one; requests are signed with `secret`.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn webhook(&self, secret: Option<&str>) -> Result<Option<ChangeWebhook>> {
+        let Some(url) = &self.links_webhook_url else {
+            return Ok(None);
+        };
+        if self.links.is_none() {
+            bail!("--links-webhook-url needs --links");
+        }
+        let secret = secret.with_context(|| {
+            format!("--links-webhook-url: {LINKS_WEBHOOK_SECRET} is not set, and {LINKS_WEBHOOK_SECRET}_FILE is not either")
+        })?;
+        let ca = self.links_webhook_ca.as_deref();
+        let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
+        let sender = sender.context("--links-webhook-url")?;
+        Ok(Some(ChangeWebhook::new(sender)))
+    }
+}
+
+/// What changes of links are signed with, if it is set.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn links_webhook_secret(variables: Variables<'_>) -> Result<Option<String>, SecretError> {
+    match secret::is_set(variables, LINKS_WEBHOOK_SECRET) {
+        true => secret::read(variables, LINKS_WEBHOOK_SECRET).map(Some),
+        false => Ok(None),
     }
 }
 
@@ -94,6 +165,10 @@ pub fn scramble(variables: Variables<'_>) -> Result<Option<Scramble>, SecretErro
     let scramble = Scramble::new(secret.as_bytes());
     let scramble = scramble.map_err(|error| SecretError::unfit(LINK_SECRET, error))?;
     Ok(Some(scramble))
+}
+
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    Duration::read(text).ok_or("must be a duration such as 12h or 7d")
 }
 
 fn read_domains(path: &Path) -> Result<Domains> {
@@ -125,6 +200,8 @@ pub struct Settings {
     pub times: Times,
     /// The request header that names a client's country; `None`: no country is known.
     pub country_header: Option<String>,
+    /// Which receivers changes are written for.
+    pub sinks: Sinks,
     /// Reads the clock.
     pub clock: Clock,
 }
@@ -141,6 +218,7 @@ impl Settings {
             plans: Length::ALL.map(Plan::standard),
             times: Times::default(),
             country_header: None,
+            sinks: Sinks::default(),
             clock: Arc::new(now_ms),
         }
     }

@@ -7,6 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use weir_link::segment::Skip;
 
 use crate::metrics::{Group, Metrics};
+use crate::outbox::{Backlog, Meter, SinkName};
 
 /// What becomes of segments that an origin asks for, beside the reasons of [`Skip`].
 const RESERVED: &str = "reserved";
@@ -17,6 +18,17 @@ const CLEANED: [&str; 2] = ["removed", "alive"];
 
 /// How a look into the cold store ends.
 const COLD: [&str; 2] = ["found", "unknown"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiverLabel {
+    receiver: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldLabel {
+    receiver: &'static str,
+    outcome: &'static str,
+}
 
 /// What becomes of passwords that are tried.
 pub(super) const PASSWORDS: [&str; 4] = ["right", "wrong", "too_many", "busy"];
@@ -53,6 +65,9 @@ pub struct LinkMetrics {
     cold: Family<OutcomeLabel, Counter>,
     passwords: Family<OutcomeLabel, Counter>,
     log_waiting: Gauge,
+    told: Family<ToldLabel, Counter>,
+    outbox_waiting: Family<ReceiverLabel, Gauge>,
+    outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
 }
 
 impl LinkMetrics {
@@ -90,6 +105,18 @@ impl LinkMetrics {
             ),
             cold: group.add("link_cold_lookups", "Looks into the cold store, by outcome"),
             passwords: group.add("link_passwords", "Passwords that were tried, by outcome"),
+            told: group.add(
+                "link_changes",
+                "Changes of links, by receiver and whether it took them",
+            ),
+            outbox_waiting: group.add(
+                "outbox_links_waiting",
+                "Links of which a receiver does not have every change",
+            ),
+            outbox_oldest_seconds: group.add(
+                "link_outbox_oldest_seconds",
+                "For how long the oldest change of a link has waited, in seconds",
+            ),
             log_waiting: group.add(
                 "link_log_waiting_bytes",
                 "Bytes of the log that the cold store has not taken",
@@ -113,6 +140,13 @@ impl LinkMetrics {
         }
         for outcome in COLD {
             let _ = self.cold.get_or_create(&OutcomeLabel { outcome });
+        }
+        for name in SinkName::ALL {
+            self.backlog(name, Backlog::default(), 0);
+            for outcome in ["sent", "failed"] {
+                let receiver = name.word();
+                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+            }
         }
         for outcome in PASSWORDS {
             let _ = self.passwords.get_or_create(&OutcomeLabel { outcome });
@@ -182,5 +216,25 @@ impl LinkMetrics {
         let outcome = "refused";
         let label = OutcomeLabel { outcome };
         self.click_batches.get_or_create(&label).inc();
+    }
+}
+
+impl Meter for LinkMetrics {
+    fn told(&self, receiver: SinkName, outcome: &'static str) {
+        let receiver = receiver.word();
+        let label = ToldLabel { receiver, outcome };
+        self.told.get_or_create(&label).inc();
+    }
+
+    fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
+        let label = ReceiverLabel {
+            receiver: receiver.word(),
+        };
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let age_ms = backlog.age_ms(now_ms);
+        let waiting = self.outbox_waiting.get_or_create(&label);
+        waiting.set(gauge(backlog.subjects));
+        let oldest = self.outbox_oldest_seconds.get_or_create(&label);
+        oldest.set(gauge(age_ms / 1_000));
     }
 }

@@ -69,9 +69,10 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_link::code::Length;
+use weir_link::code::{Length, LinkId};
 use weir_link::record::Country;
 
+use crate::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use crate::redis::Redis;
 use crate::sql::{Database, SqlError};
 use clean::Cleaner;
@@ -119,7 +120,11 @@ pub enum OpenError {
 
 /// Everything about links, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
-pub struct Links(Arc<Parts>);
+pub struct Links {
+    parts: Arc<Parts>,
+    /// Who is told of changes of links.
+    receivers: Vec<Outbox>,
+}
 
 struct Parts {
     store: LinkStore,
@@ -166,14 +171,43 @@ impl Links {
         check_numbering(&settings, &store).await?;
         let clock = settings.clock.clone();
         let domains = SharedDomains::open(store.clone(), &settings.domains, clock).await?;
+        let store = match settings.sinks.has_any() {
+            true => {
+                let shared = domains.clone();
+                let url = move |id: &LinkId| {
+                    let known = shared.get();
+                    let domain = known.domains.by_id(id.domain.as_str());
+                    domain.map(|domain| domain.url(&id.code))
+                };
+                store.telling(settings.sinks, Arc::new(url))
+            }
+            false => store,
+        };
         let log = LinkLog::open(&settings.log, settings.sync, settings.log_limits)?;
         let parts = Parts::new(settings, domains, log, store, redis, metrics);
-        Ok(Self(Arc::new(parts)))
+        Ok(Self {
+            parts: Arc::new(parts),
+            receivers: Vec::new(),
+        })
+    }
+
+    /// The same, in which this receiver is told of changes of links. [`Settings::sinks`] must name it, so that they are written.
+    #[must_use]
+    pub fn with_receiver(
+        mut self,
+        name: SinkName,
+        sink: Arc<dyn Sink>,
+        times: OutboxTimes,
+    ) -> Self {
+        let (queue, meter) = (self.store().outbox(), Arc::new(self.metrics().clone()));
+        let outbox = Outbox::new(name, sink, queue, meter, times);
+        self.receivers.push(outbox);
+        self
     }
 
     /// Starts what runs in the background until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-        let parts = &self.0;
+        let parts = &self.parts;
         let (log, store, metrics) = (&parts.log, &parts.store, &parts.metrics);
         let drain = drain::run(log.clone(), store.clone(), metrics.clone(), stop.clone());
         let fill = |length| tokio::spawn(parts.allocator.clone().run(length, stop.clone()));
@@ -181,6 +215,9 @@ impl Links {
         tasks.push(tokio::spawn(drain));
         tasks.push(tokio::spawn(parts.publisher.clone().run(stop.clone())));
         tasks.push(tokio::spawn(parts.cleaner.clone().run(stop.clone())));
+        for outbox in self.receivers.iter().cloned() {
+            tasks.push(tokio::spawn(outbox.run(stop.clone())));
+        }
         tasks
     }
 
@@ -200,105 +237,105 @@ impl Links {
     /// Counts clicks; to be [run](ClickCounter::run) once. Among the consumers of the stream it is `name`, which
     /// no other may be at the same time.
     pub fn click_counter(&self, geo: Geo, name: String) -> ClickCounter {
-        let parts = &self.0;
+        let parts = &self.parts;
         let (store, redis) = (parts.store.clone(), parts.redis.clone());
         ClickCounter::new(store, redis, geo, parts.metrics.clone(), name)
     }
 
     /// The domains.
     pub fn domains(&self) -> Arc<StoredDomains> {
-        self.0.domains.get()
+        self.parts.domains.get()
     }
 
     /// The domains, to be changed.
     pub fn shared_domains(&self) -> &SharedDomains {
-        &self.0.domains
+        &self.parts.domains
     }
 
     /// The cold store.
     pub fn store(&self) -> &LinkStore {
-        &self.0.store
+        &self.parts.store
     }
 
     /// Links in Redis.
     pub fn records(&self) -> &LinkRecords {
-        &self.0.records
+        &self.parts.records
     }
 
     /// The log.
     pub fn log(&self) -> &LinkLog {
-        &self.0.log
+        &self.parts.log
     }
 
     /// Hands out codes.
     pub fn allocator(&self) -> &Allocator {
-        &self.0.allocator
+        &self.parts.allocator
     }
 
     /// Makes links.
     pub fn creator(&self) -> &Creator {
-        &self.0.creator
+        &self.parts.creator
     }
 
     /// Finds links.
     pub fn finder(&self) -> &Finder {
-        &self.0.finder
+        &self.parts.finder
     }
 
     /// Changes links.
     pub fn editor(&self) -> &Editor {
-        &self.0.editor
+        &self.parts.editor
     }
 
     /// Takes links over from files.
     pub fn importer(&self) -> &Importer {
-        &self.0.importer
+        &self.parts.importer
     }
 
     /// How many links tenants may have.
     pub fn quota(&self) -> &Quota {
-        &self.0.quota
+        &self.parts.quota
     }
 
     /// Tells how links stand.
     pub fn states(&self) -> &States {
-        &self.0.states
+        &self.parts.states
     }
 
     /// Hashes and checks passwords.
     pub fn passwords(&self) -> &Passwords {
-        &self.0.passwords
+        &self.parts.passwords
     }
 
     /// Answers gateways that Redis could not.
     pub fn cold(&self) -> &ColdLinks {
-        &self.0.cold
+        &self.parts.cold
     }
 
     /// Has Redis follow the cold store.
     pub fn publisher(&self) -> &Publisher {
-        &self.0.publisher
+        &self.parts.publisher
     }
 
     /// Removes links that have ended.
     pub fn cleaner(&self) -> &Cleaner {
-        &self.0.cleaner
+        &self.parts.cleaner
     }
 
     /// What is counted.
     pub fn metrics(&self) -> &LinkMetrics {
-        &self.0.metrics
+        &self.parts.metrics
     }
 
     /// The country of a client that a gateway has sent here, if it names one.
     pub fn country(&self, headers: &HeaderMap) -> Option<Country> {
-        let value = headers.get(self.0.country_header.as_deref()?)?;
+        let value = headers.get(self.parts.country_header.as_deref()?)?;
         Country::read(value.as_bytes())
     }
 
     /// Now.
     pub fn now_ms(&self) -> u64 {
-        (self.0.clock)()
+        (self.parts.clock)()
     }
 }
 

@@ -10,12 +10,12 @@ use weir_base::key::KeyRing;
 
 use super::archive::ArchiveRules;
 use super::orders::SqlLimits;
-use super::outbox::{OrderWebhook, OutboxTimes};
 use super::payment::{PLACE, Payments};
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
-use super::store::{HoldRules, SaleStore, Sinks};
+use super::store::{HoldRules, SaleStore};
 use crate::clock::now_ms;
 use crate::http::webhook::WebhookSender;
+use crate::outbox::{ChangeWebhook, OutboxTimes, Sinks};
 use crate::secret::{self, KeyNames, SecretError, Variables};
 use crate::sql::Database;
 
@@ -206,7 +206,7 @@ impl SaleConfig {
     ///
     /// # Errors
     /// Names the flag that will not do.
-    pub fn orders_webhook(&self, secret: Option<&str>) -> Result<Option<OrderWebhook>> {
+    pub fn orders_webhook(&self, secret: Option<&str>) -> Result<Option<ChangeWebhook>> {
         let Some(url) = &self.orders_webhook_url else {
             return Ok(None);
         };
@@ -216,7 +216,7 @@ impl SaleConfig {
         let ca = self.orders_webhook_ca.as_deref();
         let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
         let sender = sender.context("--orders-webhook-url")?;
-        Ok(Some(OrderWebhook::new(sender)))
+        Ok(Some(ChangeWebhook::new(sender)))
     }
 
     /// The risk check that the flags name; without one, nobody is scored.

@@ -7,8 +7,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use super::by_sale::BySale;
-use super::store::{Backlog, PaymentState, SinkName};
+use super::store::PaymentState;
 use crate::metrics::{Group, Metrics};
+use crate::outbox::{Backlog, Meter, SinkName};
 
 /// What becomes of claims at `POST /orders`.
 const ORDER_OUTCOMES: [&str; 10] = [
@@ -237,32 +238,30 @@ impl SaleMetrics {
         self.payments.get_or_create(&StateLabel { state }).inc();
     }
 
-    /// Counts a change that was sent to a receiver.
-    pub fn told(&self, receiver: SinkName, outcome: &'static str) {
+    /// Notes how many users wait for a risk check.
+    pub fn risk_pending(&self, users: u64) {
+        self.risk_pending
+            .set(i64::try_from(users).unwrap_or(i64::MAX));
+    }
+}
+
+impl Meter for SaleMetrics {
+    fn told(&self, receiver: SinkName, outcome: &'static str) {
         let receiver = receiver.word();
         self.told
             .get_or_create(&ToldLabel { receiver, outcome })
             .inc();
     }
 
-    /// Notes what waits for a receiver.
-    pub fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
+    fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
         let label = ReceiverLabel {
             receiver: receiver.word(),
         };
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let oldest = backlog.oldest_ms;
-        let age_ms = oldest.map_or(0, |at_ms| now_ms.saturating_sub(at_ms));
-        let age_s = gauge(age_ms / 1_000);
+        let age_s = gauge(backlog.age_ms(now_ms) / 1_000);
         self.outbox_waiting
             .get_or_create(&label)
-            .set(gauge(backlog.orders));
+            .set(gauge(backlog.subjects));
         self.outbox_oldest_seconds.get_or_create(&label).set(age_s);
-    }
-
-    /// Notes how many users wait for a risk check.
-    pub fn risk_pending(&self, users: u64) {
-        self.risk_pending
-            .set(i64::try_from(users).unwrap_or(i64::MAX));
     }
 }

@@ -8,7 +8,6 @@
 //! | [`http`] | the public and the admin routes; decides nothing |
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
 //! | [`desk`] | what operators do with orders: many at once, and as a table |
-//! | [`outbox`] | tells others of each change of an order, at least once |
 //! | [`payload`] | what buyers say with orders, and what sales want of it |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
 //! | [`price`] | what a unit costs |
@@ -52,7 +51,6 @@ pub mod listing;
 pub mod metrics;
 pub mod new_sale;
 pub mod orders;
-pub mod outbox;
 pub mod payload;
 pub mod payment;
 pub mod price;
@@ -71,6 +69,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
 
 use crate::background::Pulse;
+use crate::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use crate::redis::Redis;
 use archive::{ArchiveRules, Archiver};
 use catalogue::Publisher;
@@ -80,13 +79,12 @@ use ledger::Ledger;
 use listing::Listing;
 use metrics::SaleMetrics;
 use orders::{Orders, SqlLimits};
-use outbox::{Outbox, OutboxTimes, Sink};
 use payload::Payloads;
 use payment::Payments;
 use rebuild::Rebuilder;
 use reconcile::Reconciler;
 use risk::{RiskScorer, RiskWorker};
-use store::{HoldRules, SaleStore, SinkName};
+use store::{HoldRules, SaleStore};
 use warm::Warmer;
 
 /// The lists of users of a sale: SQL has them, and Redis follows.
@@ -187,8 +185,8 @@ impl Sales {
         sink: Arc<dyn Sink>,
         times: OutboxTimes,
     ) -> Self {
-        let (store, metrics) = (self.store.clone(), self.metrics.clone());
-        let outbox = Outbox::new(name, sink, store, metrics, times);
+        let meter = Arc::new(self.metrics.clone());
+        let outbox = Outbox::new(name, sink, self.store.outbox(), meter, times);
         self.receivers.push(outbox);
         self
     }

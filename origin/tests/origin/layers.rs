@@ -8,11 +8,11 @@ const DOMAINS: [&str; 7] = [
 
 /// Where domains meet. Nothing else may name these.
 const START_UP: [&str; 10] = [
+    "change_events",
     "config",
     "doctor",
     "init",
     "migrations",
-    "order_events",
     "origin",
     "run",
     "shard_proxy",
@@ -21,7 +21,7 @@ const START_UP: [&str; 10] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 15] = [
+const SHARED: [&str; 16] = [
     "access",
     "background",
     "clock",
@@ -30,6 +30,7 @@ const SHARED: [&str; 15] = [
     "http",
     "json_schema",
     "metrics",
+    "outbox",
     "process",
     "redis",
     "secret",

@@ -20,9 +20,8 @@ use weir_origin::clock::now_ms;
 use weir_origin::http::server::serve;
 use weir_origin::http::webhook::WebhookSender;
 use weir_origin::metrics::Metrics;
+use weir_origin::outbox::{ChangeWebhook, Outbox, OutboxTimes, Sent, SinkName};
 use weir_origin::sales::metrics::SaleMetrics;
-use weir_origin::sales::outbox::{OrderWebhook, Outbox, OutboxTimes};
-use weir_origin::sales::store::{Sent, SinkName};
 use weir_origin::tenants::NameRange;
 
 use crate::support::World;
@@ -32,7 +31,7 @@ pub const SECRET: &[u8] = b"orders-secret-orders-secret-orders-secret";
 /// What came, in its order, and how it is answered.
 #[derive(Default)]
 pub struct Receiver {
-    /// Orders and sequences, as they came and were taken.
+    /// Orders or links, and sequences, as they came and were taken.
     pub taken: Mutex<Vec<(String, u64)>>,
     pub bodies: Mutex<BTreeMap<String, Value>>,
     /// How often a request about an order is refused.
@@ -79,7 +78,8 @@ async fn receive(
     hmac::verify(&key, &signed, &tag).expect("a signature that is right");
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["id"], json!(id));
-    let order = body["order"]["order"].as_str().unwrap().to_owned();
+    let (order, _) = id.rsplit_once('.').unwrap();
+    let order = order.to_owned();
     let pause = *receiver.pause.lock().unwrap();
     tokio::time::sleep(pause).await;
     if receiver.refuses(&order) {
@@ -112,7 +112,7 @@ pub async fn listen(receiver: &Arc<Receiver>, address: SocketAddr) -> (SocketAdd
 
 pub const ANYWHERE: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
-fn times() -> OutboxTimes {
+pub fn times() -> OutboxTimes {
     OutboxTimes {
         period: Duration::from_millis(10),
         backoff: Backoff {
@@ -127,12 +127,10 @@ fn times() -> OutboxTimes {
 fn outbox(world: &World, address: SocketAddr, times: OutboxTimes) -> DropGuard {
     let url = format!("http://{address}/hook");
     let sender = WebhookSender::new(&url, None, SECRET, Arc::new(now_ms)).unwrap();
-    let (store, sink) = (
-        world.origin.sales().store().clone(),
-        OrderWebhook::new(sender),
-    );
-    let metrics = SaleMetrics::register(&Metrics::default());
-    let outbox = Outbox::new(SinkName::Webhook, Arc::new(sink), store, metrics, times);
+    let sink = Arc::new(ChangeWebhook::new(sender));
+    let queue = world.origin.sales().store().outbox();
+    let meter = Arc::new(SaleMetrics::register(&Metrics::default()));
+    let outbox = Outbox::new(SinkName::Webhook, sink, queue, meter, times);
     let stop = CancellationToken::new();
     tokio::spawn(outbox.run(stop.clone()));
     stop.drop_guard()
@@ -149,12 +147,12 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 async fn until_nothing_waits(world: &World) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    let store = world.origin.sales().store();
-    while store
+    let queue = world.origin.sales().store().outbox();
+    while queue
         .backlog(SinkName::Webhook, &NameRange::default())
         .await
         .unwrap()
-        .orders
+        .subjects
         > 0
     {
         assert!(Instant::now() < deadline, "something still waits");
@@ -288,10 +286,9 @@ async fn two_origins_share_the_work_while_a_receiver_is_slow_and_goes_away() {
 async fn what_an_origin_had_leased_that_died_is_sent_by_another_one_after_the_lease() {
     let world = world(8, json!("at_order")).await;
     let order = buy(&world, "alice").await;
-    let store = world.origin.sales().store();
-    let lease = |holder, now_ms, until_ms| {
-        store.lease_deliveries(SinkName::Webhook, holder, now_ms, until_ms, 9)
-    };
+    let queue = world.origin.sales().store().outbox();
+    let lease =
+        |holder, now_ms, until_ms| queue.lease(SinkName::Webhook, holder, now_ms, until_ms, 9);
     let begin_ms = now_ms();
     let dead = lease(1, begin_ms, begin_ms + 700).await.unwrap();
     assert_eq!(dead.len(), 1);
@@ -310,7 +307,7 @@ async fn what_an_origin_had_leased_that_died_is_sent_by_another_one_after_the_le
         error: None,
         due_at_ms: 0,
     };
-    let settled = store.settle_deliveries(SinkName::Webhook, 1, &[late]).await;
+    let settled = queue.settle(SinkName::Webhook, 1, &[late]).await;
     settled.unwrap();
     until("it is told", || receiver.sequences(&order) == [1, 2]).await;
 }
@@ -334,7 +331,7 @@ async fn changes_that_race_are_numbered_without_gaps() {
     }
     let store = world.origin.sales().store();
     for (order, state) in orders {
-        let changes = store.order_changes(&order, 1, 10).await.unwrap();
+        let changes = store.outbox().changes(&order, 1, 10).await.unwrap();
         let changes = changes.iter().map(|change| (change.seq, &*change.kind));
         let expected = match state.as_str() {
             "paid" => vec![(1, "order.created"), (2, "order.paid")],
@@ -362,23 +359,24 @@ async fn what_was_told_is_pruned_and_its_numbers_go_on() {
         until("it is told", || receiver.sequences(&order) == [1]).await;
         let deadline = Instant::now() + Duration::from_secs(20);
         while store
+            .outbox()
             .backlog(SinkName::Webhook, &NameRange::default())
             .await
             .unwrap()
-            .orders
+            .subjects
             > 1
         {
             assert!(Instant::now() < deadline);
         }
     }
-    while store.prune_changes(now_ms()).await.unwrap() {}
+    while store.outbox().prune(now_ms()).await.unwrap() {}
     assert_eq!(bodies().await, 1, "what waits stays");
     world.pay("alice", &format!("/orders/{order}")).await;
     receiver.refuse(&waiting, 0);
     let _outbox = outbox(&world, address, times());
     until("it is told", || receiver.sequences(&order) == [1, 2]).await;
     until_nothing_waits(&world).await;
-    while store.prune_changes(now_ms()).await.unwrap() {}
+    while store.outbox().prune(now_ms()).await.unwrap() {}
     assert_eq!(bodies().await, 0);
     let rows = world.number("SELECT COUNT(*) FROM order_changes").await;
     assert_eq!(rows, 2, "a number for each order");

@@ -131,7 +131,8 @@ async fn receivers_of_changes_are_told_with_each_of_them() {
     assert!(world.pay("alice", &path).await.status.is_success());
     let store = world.origin.sales().store();
     let changes = store
-        .order_changes(ticket.claim_id().as_str(), 1, 9)
+        .outbox()
+        .changes(ticket.claim_id().as_str(), 1, 9)
         .await
         .unwrap();
     assert_eq!(changes.len(), 2);

@@ -1,5 +1,6 @@
 //! The routes of links: requests in, answers out. What they ask for is decided elsewhere.
 
+mod deliveries;
 mod domains;
 mod export;
 mod feed;
@@ -95,6 +96,7 @@ pub fn feeds(links: Option<Links>, edges: Edges, maxima_in_objects: Option<Strin
 ///
 /// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
 /// - `GET /links.csv` and `/links.ndjson`, `POST /link-imports`
+/// - `GET /link-deliveries`, `POST /link-deliveries/retry`
 /// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
 /// - `GET /links/{code}/stats`, `/stats.csv` and `/cross`; `GET` and `POST` of `/qr.svg` and `/qr.png`
 pub fn admin(links: Option<Links>) -> Router {
@@ -128,6 +130,8 @@ pub fn admin(links: Option<Links>) -> Router {
                 .delete(domains::delete)
                 .layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
         )
+        .route("/link-deliveries", get(deliveries::list))
+        .route("/link-deliveries/retry", post(deliveries::retry))
         .route("/links/{code}/history", get(links::history))
         .route("/links/{code}/stats", get(stats::stats))
         .route("/links/{code}/stats.csv", get(stats::csv))

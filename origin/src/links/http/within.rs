@@ -50,6 +50,16 @@ impl Within {
         }
     }
 
+    /// Refuses a key that is only about some links.
+    pub(super) fn check_all(&self) -> Result<(), Problem> {
+        match self.is_narrow() {
+            true => Err(not_within(
+                "the key is about some links, and this is about all",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Whether a domain may be known.
     pub(super) fn has_domain(&self, id: &str) -> bool {
         self.0.may_domain(id)

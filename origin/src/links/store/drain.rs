@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use sqlx::Error;
 use weir_eventlog::Position;
 
+use super::outbox::Telling;
 use super::{Entry, LinkStore, NewLink, ends_at, feed};
-use crate::sql::{Database, SqlError, Statement, Tx, damaged, retried, sql};
+use crate::sql::{SqlError, Statement, Tx, damaged, retried, sql};
 
 /// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
 const ROWS: usize = 64;
@@ -67,14 +68,14 @@ impl LinkStore {
         position: Position,
         entries: &[Entry],
     ) -> Result<u64, SqlError> {
-        Ok(retried(|| drain_once(&self.db, log, position, entries)).await?)
+        Ok(retried(|| drain_once(self, log, position, entries)).await?)
     }
 
     /// Makes a link at once. False if its name is taken.
     pub async fn insert(&self, link: &NewLink) -> Result<bool, SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
-            let is_new = insert_in(&mut tx, link).await?;
+            let is_new = insert_in(&mut tx, &self.telling, link).await?;
             tx.commit().await?;
             Ok(is_new)
         };
@@ -83,18 +84,18 @@ impl LinkStore {
 }
 
 async fn drain_once(
-    db: &Database,
+    store: &LinkStore,
     log: &str,
     position: Position,
     entries: &[Entry],
 ) -> Result<u64, Error> {
-    let mut tx = db.begin().await?;
+    let (mut tx, telling) = (store.db.begin().await?, &store.telling);
     let mut taken = 0;
     // In their order: a void entry takes back one before it.
     for run in entries.chunk_by(|a, b| is_made(a) && is_made(b)) {
         match run {
-            [Entry::Void(link)] => void(&mut tx, link).await?,
-            made => taken += insert_made(&mut tx, made).await?,
+            [Entry::Void(link)] => void(&mut tx, telling, link).await?,
+            made => taken += insert_made(&mut tx, telling, made).await?,
         }
     }
     move_on(&mut tx, log, position).await?;
@@ -106,7 +107,7 @@ fn is_made(entry: &Entry) -> bool {
     matches!(entry, Entry::Made(_))
 }
 
-async fn insert_made(tx: &mut Tx, run: &[Entry]) -> Result<u64, Error> {
+async fn insert_made(tx: &mut Tx, telling: &Telling, run: &[Entry]) -> Result<u64, Error> {
     let made = |entry: &'_ Entry| match entry {
         Entry::Made(link) => Some(link.clone()),
         Entry::Void(_) => None,
@@ -114,26 +115,26 @@ async fn insert_made(tx: &mut Tx, run: &[Entry]) -> Result<u64, Error> {
     let links: Vec<NewLink> = run.iter().filter_map(made).collect();
     let mut taken = 0;
     for chunk in links.chunks(ROWS) {
-        taken += insert_chunk(tx, chunk).await?;
+        taken += insert_chunk(tx, telling, chunk).await?;
     }
     Ok(taken)
 }
 
 /// Tells how many were left out, since their names are taken.
-async fn insert_chunk(tx: &mut Tx, chunk: &[NewLink]) -> Result<u64, Error> {
+async fn insert_chunk(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Result<u64, Error> {
     let is_whole = chunk.len() == ROWS;
-    if is_whole && insert_whole(tx, chunk).await? {
+    if is_whole && insert_whole(tx, telling, chunk).await? {
         return Ok(0);
     }
     let mut taken = 0;
     for link in chunk {
-        taken += u64::from(!insert_in(tx, link).await?);
+        taken += u64::from(!insert_in(tx, telling, link).await?);
     }
     Ok(taken)
 }
 
 /// False if any name is taken; then none was written.
-async fn insert_whole(tx: &mut Tx, chunk: &[NewLink]) -> Result<bool, Error> {
+async fn insert_whole(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Result<bool, Error> {
     let tags = chunk.iter().map(|link| tags_json(&link.tags));
     let tags: Vec<String> = tags.collect::<Result<_, _>>()?;
     let rows = chunk.iter().zip(&tags);
@@ -143,6 +144,7 @@ async fn insert_whole(tx: &mut Tx, chunk: &[NewLink]) -> Result<bool, Error> {
     }
     for link in chunk {
         insert_tags(tx, link).await?;
+        telling.created(tx, link).await?;
     }
     let ids: Vec<_> = chunk.iter().map(|link| &link.id).collect();
     feed::mark(tx, &ids).await?;
@@ -150,12 +152,13 @@ async fn insert_whole(tx: &mut Tx, chunk: &[NewLink]) -> Result<bool, Error> {
 }
 
 /// False if the name is taken.
-pub(super) async fn insert_in(tx: &mut Tx, link: &NewLink) -> Result<bool, Error> {
+async fn insert_in(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<bool, Error> {
     let tags = tags_json(&link.tags)?;
     if !tx.insert(row(sql(&INSERT_ONE), link, &tags)).await? {
         return Ok(false);
     }
     insert_tags(tx, link).await?;
+    telling.created(tx, link).await?;
     feed::mark(tx, &[&link.id]).await?;
     Ok(true)
 }
@@ -183,13 +186,14 @@ fn row<'a>(to: Statement<'a>, link: &'a NewLink, tags: &'a str) -> Statement<'a>
         .maybe(expires_at_ms)
 }
 
-async fn void(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
+async fn void(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<(), Error> {
     let (domain, code) = (link.id.domain.as_str(), link.id.code.as_str());
     let delete = sql(DELETE_VOID).text(domain).text(code);
     let delete = delete.number(link.created_at_ms).text(&link.record);
     if tx.execute(delete).await? > 0 {
         let delete = sql(DELETE_VOID_TAGS).text(domain).text(code);
         tx.execute(delete.number(link.created_at_ms)).await?;
+        telling.never_was(tx, &link.id).await?;
         feed::mark(tx, &[&link.id]).await?;
     }
     Ok(())

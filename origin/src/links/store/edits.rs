@@ -5,6 +5,7 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 
 use super::drain::{INSERT_TAG, tags_json};
+use super::outbox::Telling;
 use super::{Action, Change, LinkStore, StoredLink, ends_at, feed, reads};
 use crate::sql::{SqlError, Statement, Tx, damaged, retried, sql};
 
@@ -57,7 +58,7 @@ impl LinkStore {
     pub async fn change(&self, change: Change<'_>) -> Result<bool, SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
-            let is_done = change_in(&mut tx, &change).await?;
+            let is_done = change_in(&mut tx, &self.telling, &change).await?;
             if is_done {
                 tx.commit().await?;
             } else {
@@ -101,7 +102,7 @@ impl LinkStore {
     }
 }
 
-async fn change_in(tx: &mut Tx, change: &Change<'_>) -> Result<bool, Error> {
+async fn change_in(tx: &mut Tx, telling: &Telling, change: &Change<'_>) -> Result<bool, Error> {
     if !update(tx, change).await? {
         return Ok(false);
     }
@@ -123,6 +124,7 @@ async fn change_in(tx: &mut Tx, change: &Change<'_>) -> Result<bool, Error> {
     let insert = named(sql(INSERT_UNPUBLISHED), &before.id);
     tx.insert(insert.number(change.link.version).number(now_ms))
         .await?;
+    telling.changed(tx, change).await?;
     feed::mark(tx, &[&before.id]).await?;
     Ok(true)
 }

@@ -84,7 +84,7 @@ impl LinkStore {
     pub async fn remove(&self, ended: &[Ended]) -> Result<u64, SqlError> {
         let mut removed = 0;
         for chunk in ended.chunks(BATCH) {
-            removed += retried(|| remove_chunk(&self.db, chunk)).await?;
+            removed += retried(|| remove_chunk(self, chunk)).await?;
         }
         Ok(removed)
     }
@@ -108,19 +108,20 @@ async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Erro
     tx.commit().await
 }
 
-async fn remove_chunk(db: &Database, ended: &[Ended]) -> Result<u64, Error> {
-    let mut tx = db.begin().await?;
+async fn remove_chunk(store: &LinkStore, ended: &[Ended]) -> Result<u64, Error> {
+    let mut tx = store.db.begin().await?;
     let mut removed = BTreeMap::<&str, Vec<&str>>::new();
     let mut gone = Vec::new();
-    for Ended {
-        id, expires_at_ms, ..
-    } in ended
-    {
+    for one in ended {
+        let Ended {
+            id, expires_at_ms, ..
+        } = one;
         let delete = named(sql(REMOVE), id).number(*expires_at_ms);
         if tx.execute(delete).await? > 0 {
             let codes = removed.entry(id.domain.as_str()).or_default();
             codes.push(id.code.as_str());
             gone.push(id);
+            store.telling.ended(&mut tx, one).await?;
         }
     }
     for (domain, codes) in &removed {

@@ -10,6 +10,7 @@
 //! | `segments` | numbers: who may hand out which |
 //! | `clicks` | clicks counted and read |
 //! | `domains` | the domains, as one document |
+//! | `outbox` | changes, written to be told to others |
 //! | `feed` | what edges read, in the order of changes |
 
 mod clicks;
@@ -18,6 +19,7 @@ mod drain;
 mod edits;
 mod ends;
 mod feed;
+mod outbox;
 mod reads;
 mod segments;
 
@@ -28,6 +30,8 @@ use weir_link::record::Link;
 use crate::sql::Database;
 
 pub use domains::StoredDomains;
+use outbox::Telling;
+pub use outbox::Urls;
 
 /// Links in SQL. Cloning it is cheap.
 ///
@@ -36,12 +40,16 @@ pub use domains::StoredDomains;
 #[derive(Clone, Debug)]
 pub struct LinkStore {
     db: Database,
+    telling: Telling,
 }
 
 impl LinkStore {
     /// The store in this database.
     pub fn new(db: Database) -> Self {
-        Self { db }
+        Self {
+            db,
+            telling: Telling::default(),
+        }
     }
 }
 

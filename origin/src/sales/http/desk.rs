@@ -16,13 +16,13 @@ use super::user_orders::{conflict, ended};
 use crate::access::Caller;
 use crate::clock::now_ms;
 use crate::http::{JsonBody, Problem, ReadQuery};
+use crate::outbox::{SinkName, Waiting};
 use crate::sales::Sales;
 use crate::sales::desk::export::export;
 use crate::sales::desk::{self, ActError, Action, Verdict};
 use crate::sales::payload::Payload;
 use crate::sales::store::{
-    Cancelled, FoundOrder, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund, SinkName,
-    Sorting, Waiting,
+    Cancelled, FoundOrder, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund, Sorting,
 };
 
 /// The orders of a page, unless the query says so, and at most.
@@ -185,7 +185,7 @@ pub(super) async fn changes(
     State(sales): State<Sales>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let changes = sales.store.order_changes(&id, 1, LIST_LEN_MAX).await?;
+    let changes = sales.store.outbox().changes(&id, 1, LIST_LEN_MAX).await?;
     if changes.is_empty() && sales.store.find_order(&id).await?.is_none() {
         return Err(unknown_order());
     }
@@ -313,7 +313,7 @@ struct WaitingView {
 impl From<Waiting> for WaitingView {
     fn from(waiting: Waiting) -> Self {
         Self {
-            order: waiting.order,
+            order: waiting.subject,
             next_sequence: waiting.next_seq,
             last_sequence: waiting.last_seq,
             since_ms: waiting.since_ms,
@@ -329,14 +329,14 @@ pub(super) async fn deliveries(
     State(sales): State<Sales>,
     caller: Caller,
 ) -> Result<Json<Value>, Problem> {
-    let orders = caller.names();
+    let (queue, orders) = (sales.store.outbox(), caller.names());
     let mut receivers = serde_json::Map::new();
     for name in SinkName::ALL {
-        let backlog = sales.store.backlog(name, &orders).await?;
-        let waiting = sales.store.waiting(name, &orders, LIST_LEN_MAX).await?;
+        let backlog = queue.backlog(name, &orders).await?;
+        let waiting = queue.waiting(name, &orders, LIST_LEN_MAX).await?;
         let waiting: Vec<WaitingView> = waiting.into_iter().map(Into::into).collect();
         let view = json!({
-            "orders": backlog.orders, "oldest_since_ms": backlog.oldest_ms, "waiting": waiting,
+            "orders": backlog.subjects, "oldest_since_ms": backlog.oldest_ms, "waiting": waiting,
         });
         receivers.insert(name.word().to_owned(), view);
     }
@@ -348,9 +348,9 @@ pub(super) async fn retry(
     State(sales): State<Sales>,
     caller: Caller,
 ) -> Result<Json<Value>, Problem> {
-    let (names, mut orders) = (caller.names(), 0);
+    let (queue, names, mut orders) = (sales.store.outbox(), caller.names(), 0);
     for sink in SinkName::ALL {
-        let retried = sales.store.retry_deliveries(sink, &names, now_ms());
+        let retried = queue.retry(sink, &names, now_ms());
         orders += retried.await?;
     }
     Ok(Json(json!({ "orders": orders })))

@@ -4,12 +4,12 @@ use sqlx::Error;
 use weir_sale::claim::Ticket;
 
 use super::counts::Changes;
-use super::order_change::Sinks;
 use super::outbox;
 use super::payments::take_stock;
 use super::reservations::is_barred;
 use super::{Asked, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
 use super::{attempts, cooldowns, groups, orders, payloads, sales};
+use crate::outbox::Sinks;
 use crate::sales::new_sale::Payment;
 use crate::sql::{SqlError, Tx, retried, sql};
 

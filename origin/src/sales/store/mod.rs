@@ -49,8 +49,7 @@ pub use attempts::OrderedAttempt;
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
 pub use desk::Refund;
 pub use draws::{Entry, Seed, StoredDraw};
-pub use order_change::{ChangeKind, OrderChange, SinkName, Sinks};
-pub use outbox::{Backlog, Leased, Sent, Waiting};
+pub use order_change::ChangeKind;
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
@@ -64,6 +63,7 @@ use weir_sale::sale::{Sale, SaleState};
 use super::new_sale::{Payment, SaleGroup, Window};
 use super::payload::Payload;
 use super::price::{OrderPrice, Price};
+use crate::outbox::Sinks;
 use crate::sql::{Database, SqlError};
 use crate::tenants::Over;
 

@@ -1,8 +1,9 @@
-//! What is told of an order: kinds, receivers, and the JSON that they get.
+//! What is told of an order: kinds, and the JSON that receivers get.
 
 use serde_json::json;
 
 use super::{StoredOrder, StoredPayment};
+use crate::outbox::change_id;
 use crate::sales::payload::Payload;
 
 /// What has happened to an order.
@@ -50,50 +51,6 @@ impl ChangeKind {
     }
 }
 
-/// A receiver of changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SinkName {
-    /// A URL.
-    Webhook,
-    /// The log of events.
-    Events,
-}
-
-impl SinkName {
-    /// Every receiver.
-    pub const ALL: [Self; 2] = [Self::Webhook, Self::Events];
-
-    /// The word in SQL, JSON and metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Webhook => "webhook",
-            Self::Events => "events",
-        }
-    }
-}
-
-/// Which receivers changes are written for. Without any, none are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sinks {
-    /// A URL.
-    pub webhook: bool,
-    /// The log of events.
-    pub events: bool,
-}
-
-impl Sinks {
-    pub(super) fn names(self) -> impl Iterator<Item = SinkName> {
-        SinkName::ALL.into_iter().filter(move |name| match name {
-            SinkName::Webhook => self.webhook,
-            SinkName::Events => self.events,
-        })
-    }
-
-    pub(super) fn has_any(self) -> bool {
-        self.webhook || self.events
-    }
-}
-
 /// A change, as it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewChange<'a> {
@@ -104,30 +61,6 @@ pub(super) struct NewChange<'a> {
     pub(super) payment: Option<&'a StoredPayment>,
     /// Who or what made it, in a word; empty: its kind says it all.
     pub(super) cause: &'a str,
-}
-
-/// A change of an order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OrderChange {
-    /// The order.
-    pub order: String,
-    /// 1, 2, 3 … of each order.
-    pub seq: u64,
-    /// The order's sale.
-    pub sale: String,
-    /// What has happened: see [`ChangeKind::word`].
-    pub kind: String,
-    /// The JSON that receivers get: the same at every try.
-    pub body: String,
-    /// When it was made, in milliseconds since the Unix epoch.
-    pub at_ms: u64,
-}
-
-impl OrderChange {
-    /// Its name, by which a receiver knows one that comes again.
-    pub fn id(&self) -> String {
-        change_id(&self.order, self.seq)
-    }
 }
 
 impl NewChange<'_> {
@@ -161,8 +94,4 @@ impl NewChange<'_> {
         })
         .to_string()
     }
-}
-
-fn change_id(order_id: &str, seq: u64) -> String {
-    format!("{order_id}.{seq}")
 }

@@ -3,10 +3,11 @@
 use sqlx::Error;
 use weir_base::id::UserId;
 
-use super::order_change::{ChangeKind, NewChange, Sinks};
+use super::order_change::{ChangeKind, NewChange};
 use super::outbox;
 use super::payments::pay_in;
 use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
+use crate::outbox::Sinks;
 use crate::sales::price::Money;
 use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 use crate::tenants::NameRange;

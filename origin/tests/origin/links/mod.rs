@@ -9,6 +9,7 @@ mod edits;
 mod import;
 mod log;
 mod numbers;
+mod outbox;
 mod passwords;
 mod process;
 mod search;

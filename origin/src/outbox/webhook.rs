@@ -1,23 +1,22 @@
 //! The receiver that is a URL: each change by `POST`, [signed](crate::http::webhook).
 
-use super::{Delivered, Sink};
+use super::{Change, Delivered, Sink};
 use crate::http::webhook::WebhookSender;
-use crate::sales::store::OrderChange;
 
-/// Sends changes of orders to a URL.
+/// Sends changes to a URL.
 #[derive(Debug)]
-pub struct OrderWebhook(WebhookSender);
+pub struct ChangeWebhook(WebhookSender);
 
-impl OrderWebhook {
+impl ChangeWebhook {
     /// Sends with `sender`.
     pub fn new(sender: WebhookSender) -> Self {
         Self(sender)
     }
 }
 
-impl Sink for OrderWebhook {
+impl Sink for ChangeWebhook {
     /// Only 2xx means that it has come: whatever else is answered may be a mistake that somebody mends.
-    fn deliver<'a>(&'a self, change: &'a OrderChange) -> Delivered<'a> {
+    fn deliver<'a>(&'a self, change: &'a Change) -> Delivered<'a> {
         Box::pin(async move {
             let sent = self.0.send(&change.id(), change.body.clone()).await;
             match sent.map_err(|error| error.to_string())? {

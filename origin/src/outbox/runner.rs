@@ -1,4 +1,4 @@
-//! Sends what waits for one receiver: leases orders, sends their changes in turn, notes what became of them.
+//! Sends what waits for one receiver: leases subjects, sends their changes in turn, notes what became of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,21 +8,19 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{OutboxTimes, Sink};
+use super::{Leased, Meter, OutboxTimes, Queue, Sent, Sink, SinkName};
 use crate::background::Rounds;
 use crate::clock::now_ms;
-use crate::sales::metrics::SaleMetrics;
-use crate::sales::store::{Leased, SaleStore, Sent, SinkName};
 use crate::sql::SqlError;
 use crate::tenants::NameRange;
 
-/// Orders that are sent at the same time. While a receiver is away, one is enough to notice that it is back.
+/// Subjects that are told of at the same time. While a receiver is away, one is enough to notice that it is back.
 const AT_ONCE: usize = 16;
 
 /// The pause between two tries while a receiver is away, in periods.
 const OUTAGE_PERIODS: u32 = 4;
 
-/// The most changes of one order that are read at once.
+/// The most changes of one subject that are read at once.
 const CHANGES_MAX: usize = 100;
 
 /// How often is counted what waits, and pruned what was sent.
@@ -31,13 +29,13 @@ const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 /// How often is pruned then, at most: what is to be sent waits meanwhile.
 const PRUNED_MAX: usize = 50;
 
-/// Sends changes of orders to one receiver.
+/// Sends changes to one receiver.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     name: SinkName,
     sink: Arc<dyn Sink>,
-    store: SaleStore,
-    metrics: SaleMetrics,
+    queue: Queue,
+    meter: Arc<dyn Meter>,
     times: OutboxTimes,
 }
 
@@ -48,7 +46,7 @@ struct Work {
     tasks: JoinSet<Sent>,
     /// What has ended and is not noted.
     ended: Vec<Sent>,
-    /// Orders that have failed since one was sent.
+    /// Subjects that have failed since one was sent.
     failures: usize,
 }
 
@@ -60,19 +58,19 @@ impl Work {
 }
 
 impl Outbox {
-    /// Sends what waits in `store` for the receiver of this name.
+    /// Sends what waits in `queue` for the receiver of this name.
     pub fn new(
         name: SinkName,
         sink: Arc<dyn Sink>,
-        store: SaleStore,
-        metrics: SaleMetrics,
+        queue: Queue,
+        meter: Arc<dyn Meter>,
         times: OutboxTimes,
     ) -> Self {
         Self {
             name,
             sink,
-            store,
-            metrics,
+            queue,
+            meter,
             times,
         }
     }
@@ -85,7 +83,7 @@ impl Outbox {
             ended: Vec::new(),
             failures: 0,
         };
-        let mut rounds = Rounds::every(self.times.period, "telling of orders", stop);
+        let mut rounds = Rounds::every(self.times.period, "telling others of changes", stop);
         let mut measured: Option<Instant> = None;
         while self.next(&mut rounds, &mut work).await {
             let outcome = self.round(&mut work).await;
@@ -101,16 +99,14 @@ impl Outbox {
             }
         }
         if let Err(error) = self.stop(work).await {
-            warn!(%error, "leases of orders run out by themselves");
+            warn!(%error, "leases of the outbox run out by themselves");
         }
     }
 
     async fn stop(&self, mut work: Work) -> Result<(), SqlError> {
         self.settle(&mut work).await?;
         work.tasks.shutdown().await;
-        let release = self
-            .store
-            .release_deliveries(self.name, work.holder, now_ms());
+        let release = self.queue.release(self.name, work.holder, now_ms());
         release.await
     }
 
@@ -145,7 +141,7 @@ impl Outbox {
         }
     }
 
-    /// Notes what has ended; how many orders that were.
+    /// Notes what has ended; how many subjects that were.
     async fn settle(&self, work: &mut Work) -> Result<usize, SqlError> {
         let mut sent = std::mem::take(&mut work.ended);
         while let Some(ended) = work.tasks.try_join_next() {
@@ -157,7 +153,7 @@ impl Outbox {
         for one in &sent {
             self.note(work, one);
         }
-        let settled = self.store.settle_deliveries(self.name, work.holder, &sent);
+        let settled = self.queue.settle(self.name, work.holder, &sent);
         settled.await?;
         Ok(sent.len())
     }
@@ -166,8 +162,8 @@ impl Outbox {
         let now_ms = now_ms();
         let until_ms = now_ms.saturating_add(ms(self.times.lease));
         let leased = self
-            .store
-            .lease_deliveries(self.name, work.holder, now_ms, until_ms, room);
+            .queue
+            .lease(self.name, work.holder, now_ms, until_ms, room);
         let leased = leased.await?;
         // Half of it: a request that begins in time has ended before others may begin.
         let until = Instant::now() + self.times.lease / 2;
@@ -179,10 +175,10 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends an order's changes in turn, up to the first that fails.
+    /// Sends a subject's changes in turn, up to the first that fails.
     async fn send(self, leased: Leased, until: Instant) -> Sent {
         let mut next_seq = leased.next_seq;
-        let error = self.send_from(&leased.order, &mut next_seq, until).await;
+        let error = self.send_from(&leased.subject, &mut next_seq, until).await;
         let error = error.err();
         let tries = match next_seq > leased.next_seq {
             true => 1,
@@ -202,11 +198,11 @@ impl Outbox {
 
     async fn send_from(
         &self,
-        order: &str,
+        subject: &str,
         next_seq: &mut u64,
         until: Instant,
     ) -> Result<(), String> {
-        let changes = self.store.order_changes(order, *next_seq, CHANGES_MAX);
+        let changes = self.queue.changes(subject, *next_seq, CHANGES_MAX);
         let changes = changes.await.map_err(|error| error.to_string())?;
         for change in changes {
             if Instant::now() >= until {
@@ -214,7 +210,7 @@ impl Outbox {
             }
             self.sink.deliver(&change).await?;
             *next_seq = change.seq + 1;
-            self.metrics.told(self.name, "sent");
+            self.meter.told(self.name, "sent");
         }
         Ok(())
     }
@@ -222,27 +218,27 @@ impl Outbox {
     fn note(&self, work: &mut Work, sent: &Sent) {
         let Some(error) = &sent.error else {
             if work.is_outage() {
-                info!(receiver = self.name.word(), "takes changes of orders again");
+                info!(receiver = self.name.word(), "takes changes again");
             }
             work.failures = 0;
             return;
         };
-        self.metrics.told(self.name, "failed");
+        self.meter.told(self.name, "failed");
         work.failures += 1;
         if work.failures == 1 || work.failures == AT_ONCE {
-            let (receiver, order) = (self.name.word(), &sent.leased.order);
-            warn!(receiver, %order, error, "a change of an order is not taken; trying again");
+            let (receiver, subject) = (self.name.word(), &sent.leased.subject);
+            warn!(receiver, %subject, error, "a change is not taken; trying again");
         }
     }
 
     async fn measure(&self) -> Result<(), SqlError> {
         let all = NameRange::default();
-        let backlog = self.store.backlog(self.name, &all).await?;
+        let backlog = self.queue.backlog(self.name, &all).await?;
         let now_ms = now_ms();
-        self.metrics.backlog(self.name, backlog, now_ms);
+        self.meter.backlog(self.name, backlog, now_ms);
         let before_ms = now_ms.saturating_sub(ms(self.times.retention));
         for _ in 0..PRUNED_MAX {
-            if !self.store.prune_changes(before_ms).await? {
+            if !self.queue.prune(before_ms).await? {
                 break;
             }
         }

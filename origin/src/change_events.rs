@@ -1,0 +1,89 @@
+//! Where changes and events meet: changes of orders and links, appended to the log of events.
+//!
+//! Such an event has the change's kind as its type, such as `order.paid`, a topic of its domain's, and the change as its
+//! attributes; of an order the buyer is its customer. Its id is made of the change's, and no client can give one like it: a
+//! change that is appended again is the same event.
+
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+use weir_event::envelope::Envelope;
+use weir_event::fingerprint::Fingerprint;
+use weir_event::name::{CustomerId, EventId, EventType, KeyName, Topic};
+
+use crate::events::Events;
+use crate::events::record::LogRecord;
+use crate::outbox::{Change, Delivered, Sink};
+
+/// The topic of changes of orders.
+pub const ORDERS: &str = "orders";
+
+/// The topic of changes of links.
+pub const LINKS: &str = "links";
+
+/// In the place of a write key: nobody has sent them.
+const KEY: &str = "origin";
+
+/// Appends changes to the log of events.
+#[derive(Debug)]
+pub struct ChangeEvents {
+    events: Events,
+    topic: &'static str,
+}
+
+/// What counts of a change's body.
+#[derive(Deserialize)]
+struct Body {
+    order: Option<Order>,
+}
+
+#[derive(Deserialize)]
+struct Order {
+    user: String,
+}
+
+impl ChangeEvents {
+    /// Changes with this topic, [`ORDERS`] or [`LINKS`], into this log.
+    pub fn new(events: Events, topic: &'static str) -> Self {
+        Self { events, topic }
+    }
+
+    fn envelope(&self, change: &Change) -> Result<Envelope, String> {
+        let unfit = |error: &dyn std::fmt::Display| format!("the change is no event: {error}");
+        let body: Body = serde_json::from_str(&change.body).map_err(|error| unfit(&error))?;
+        let buyer = body
+            .order
+            .and_then(|order| CustomerId::new(&order.user).ok());
+        // Orders and links have no names in common: one has a slash.
+        let id = hex::encode(hash(&format!("order change {}", change.id())));
+        Ok(Envelope {
+            id: EventId::new(format!("~{id}")).map_err(|error| unfit(&error))?,
+            event_type: EventType::new(&change.kind).map_err(|error| unfit(&error))?,
+            customer: buyer,
+            visitor: None,
+            at_ms: change.at_ms,
+            received_ms: change.at_ms,
+            key: KeyName::new(KEY).map_err(|error| unfit(&error))?,
+            address: None,
+            topics: vec![Topic::new(self.topic).map_err(|error| unfit(&error))?],
+            attributes: change.body.clone(),
+            fingerprint: Fingerprint(hash(&change.body)),
+        })
+    }
+}
+
+impl Sink for ChangeEvents {
+    fn deliver<'a>(&'a self, change: &'a Change) -> Delivered<'a> {
+        Box::pin(async move {
+            let events = &self.events;
+            let record = LogRecord::Event(Box::new(self.envelope(change)?));
+            let record = record.encode(events.collector().partitions);
+            let appended = events.log().append(vec![record], events.now_ms()).await;
+            appended.map_err(|error| error.to_string())
+        })
+    }
+}
+
+fn hash(text: &str) -> [u8; Fingerprint::LEN] {
+    let hash = digest(&SHA256, text.as_bytes());
+    hash.as_ref().first_chunk().copied().unwrap_or_default()
+}
