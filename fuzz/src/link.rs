@@ -30,6 +30,7 @@ pub fn link_record(data: &[u8]) {
             accept_language: b"zh-CN",
             country: Country::read(b"DE"),
             point: 49,
+            click_tag: Some("1.s.abc"),
             now_ms: 1_700_000_000_000,
             left_ms: Some(link.life_ms),
         };
@@ -103,6 +104,7 @@ pub fn link_click(data: &[u8]) {
         forwarded_for: line(),
         country: None,
         point: 0,
+        click_tag: None,
     };
     let domain = DomainId::new("s").expect("a name");
     check_host(fields.host);

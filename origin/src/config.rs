@@ -56,6 +56,11 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
                       away
   WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
                       from this one; at least 32 bytes. It must stay for as long as there are links
+  WEIR_LINK_CLICK_SECRET
+                      optional: what clicks on links with `conversion` are named and signed with, so that orders can be
+                      counted; the same as the gateways', at least 32 bytes
+  WEIR_LINK_CLICK_SECRET_PREVIOUS
+                      optional: the secret before it, while clicks that it has signed may still lead to orders
   WEIR_EVENTS_WEBHOOK_SECRET
                       with --events-webhook-url: what events are signed with, at least 32 bytes
   WEIR_LINKS_WEBHOOK_SECRET
@@ -223,6 +228,8 @@ pub struct Secrets {
     pub admin_token: AdminToken,
     /// Scrambles the codes of links, if it is set.
     pub link_scramble: Option<Scramble>,
+    /// Names clicks on links that lead to orders, if it is set.
+    pub click_keys: Option<KeyRing>,
     /// Signs webhooks, if it is set.
     pub webhook: Option<Hidden>,
     /// Signs changes of links, if it is set.
@@ -260,6 +267,7 @@ impl Secrets {
             claim_keys,
             admin_token,
             link_scramble: scramble(variables)?,
+            click_keys: config.links.click_keys(variables)?,
             webhook: webhook_secret(variables)?.map(Hidden),
             links_webhook: links_webhook_secret(variables)?.map(Hidden),
             orders_webhook: orders_webhook_secret(variables)?.map(Hidden),

@@ -32,6 +32,7 @@ pub mod change_events;
 pub mod clock;
 pub mod config;
 pub mod console;
+pub mod conversions;
 pub mod disk;
 pub mod doctor;
 pub mod events;

@@ -78,6 +78,7 @@ macro_rules! migrations {
             migration!($database, 91, "sale groups", "0091_sale_groups"),
             migration!($database, 92, "prices", "0092_prices"),
             migration!($database, 93, "link changes", "0093_link_changes"),
+            migration!($database, 94, "clicks of orders", "0094_clicks_of_orders"),
             migration!($database, 103, "tenants", "0103_tenants"),
         ]
     };

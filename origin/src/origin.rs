@@ -13,6 +13,7 @@ use crate::access::metrics::AccessMetrics;
 use crate::access::scope::{Area, Level};
 use crate::access::{self, Access, Door, Guard};
 use crate::console;
+use crate::conversions::{self, OrdersOfLinks};
 use crate::disk::{Disk, Disks};
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
@@ -229,6 +230,16 @@ impl Origin {
     ) -> Self {
         let links = self.links.take();
         self.links = links.map(|links| links.with_receiver(name, sink, times));
+        self
+    }
+
+    /// The same, in which orders note the clicks that they came of: those that these keys have signed, not more than `window_ms`
+    /// before. To be called after [`Origin::with_links`].
+    #[must_use]
+    pub fn with_conversions(mut self, keys: KeyRing, window_ms: u64) -> Self {
+        let orders = Arc::new(OrdersOfLinks(self.sales.store().clone()));
+        self.sales = self.sales.with_clicks(conversions::reader(keys, window_ms));
+        self.links = self.links.map(|links| links.with_orders(orders));
         self
     }
 

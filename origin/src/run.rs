@@ -217,7 +217,15 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let origin = origin.with_archive(config.sales.archive_rules());
     let settings = config.links.settings(secrets.link_scramble);
     let origin = match settings.context("--links")? {
-        Some(settings) => origin.with_links(settings).await.context("short links")?,
+        Some(mut settings) => {
+            settings.click_keys = secrets.click_keys.clone();
+            origin.with_links(settings).await.context("short links")?
+        }
+        None => origin,
+    };
+    let window_ms = config.links.link_click_window.ms;
+    let origin = match secrets.click_keys {
+        Some(keys) => origin.with_conversions(keys, window_ms),
         None => origin,
     };
     let origin = match config.history.settings()? {

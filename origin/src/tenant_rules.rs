@@ -47,6 +47,7 @@ pub const RULES: TenantRules = &[
     ("GET", "/links/{code}/stats", Heeds),
     ("GET", "/links/{code}/stats.csv", Heeds),
     ("GET", "/links/{code}/cross", Heeds),
+    ("GET", "/links/{code}/conversions", Heeds),
     ("GET POST", "/links/{code}/qr.svg", Heeds),
     ("GET POST", "/links/{code}/qr.png", Heeds),
     // What waits is of all tenants.

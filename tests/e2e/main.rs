@@ -4,6 +4,7 @@ mod bridge;
 mod bytes;
 mod challenges;
 mod config;
+mod conversions;
 mod cors;
 mod disconnect;
 mod draws;

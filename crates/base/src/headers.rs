@@ -28,6 +28,9 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// have.
 pub const QUANTITY: &str = "x-weir-quantity";
 
+/// Request header from a client to the origin, on a request to buy: the click that led to it, a `ClickTag` of `weir-link`.
+pub const CLICK: &str = "x-weir-click";
+
 /// Request header from a payment provider to the origin: when it signed its callback, in seconds since the Unix epoch.
 pub const PAYMENT_TIMESTAMP: &str = "x-weir-payment-timestamp";
 

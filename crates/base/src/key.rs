@@ -95,11 +95,13 @@ pub enum Purpose {
     Challenge,
     /// The seed of a waiting room's draw, and a round of the permutation that it makes.
     RoomDraw,
+    /// The name of a click that travels on from a link.
+    LinkClick,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Claim,
         Self::OrderToken,
         Self::User,
@@ -113,6 +115,7 @@ impl Purpose {
         Self::RoomVisitor,
         Self::Challenge,
         Self::RoomDraw,
+        Self::LinkClick,
     ];
 
     const fn prefix(self) -> &'static str {
@@ -129,6 +132,7 @@ impl Purpose {
             Self::RoomVisitor => "weir-room-visitor\n",
             Self::Challenge => "weir-challenge\n",
             Self::RoomDraw => "weir-room-draw\n",
+            Self::LinkClick => "weir-link-click\n",
         }
     }
 }

@@ -1,10 +1,13 @@
 //! JSON → checked configuration.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::Deserialize;
+use weir_base::key::KeyRing;
 use weir_base::{FieldError, breaker};
-use weir_engine::config::{RedisConfig, check_breaker, within};
+use weir_engine::config::{Environment, RedisConfig, check_breaker, within};
+use weir_engine::keys::{KeyConfig, ring};
 use weir_limit::rules::LimitConfig;
 use weir_limit::{Algorithm, Quota};
 use weir_link::cache::Limits;
@@ -34,6 +37,10 @@ pub struct Config {
     /// set, no country is known.
     #[serde(default)]
     pub country_header: Option<String>,
+    /// What clicks on links with `conversion` are named and signed with. Unless set, such clicks have no name, and no order is
+    /// counted for them here.
+    #[serde(default)]
+    pub conversion: Option<ConversionConfig>,
     /// How often edits and domains are read from Redis, in milliseconds, 50 to 60,000: 250 unless set.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
@@ -41,6 +48,14 @@ pub struct Config {
     /// which renews a link of 30 days every three days at most.
     #[serde(default = "default_renew_permille")]
     pub renew_permille: u32,
+}
+
+/// How clicks are named that travel on to orders.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConversionConfig {
+    /// The keys that gateways and origin share: the first signs.
+    pub keys: Vec<KeyConfig>,
 }
 
 /// How the origin is asked.
@@ -113,8 +128,22 @@ pub struct Checked {
     pub clicks: Option<ClicksConfig>,
     /// The header that names the client's country.
     pub country_header: Option<String>,
+    /// What clicks are named with.
+    pub conversion: Option<ConversionConfig>,
     /// How far apart polls are, in milliseconds.
     pub poll_interval_ms: u64,
+}
+
+impl Checked {
+    /// What clicks are named and signed with, if anything.
+    ///
+    /// # Errors
+    /// Names the key that will not do.
+    pub fn click_keys(&self, environment: Environment<'_>) -> Result<Option<KeyRing>, FieldError> {
+        let keys = self.conversion.as_ref().map(|conversion| &conversion.keys);
+        let ring = keys.map(|keys| ring("conversion.keys", keys, environment));
+        ring.transpose()
+    }
 }
 
 /// More proxies than this are a typing error.
@@ -141,6 +170,7 @@ impl Config {
         }
         Ok(Checked {
             country_header: self.country_header,
+            conversion: self.conversion,
             limits: self.cache.checked(self.renew_permille)?,
             redis: self.redis,
             breaker: self.breaker,

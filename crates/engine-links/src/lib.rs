@@ -17,6 +17,7 @@
 //! | `origin` | one look-up: its request, its response |
 //! | `poll` | edits and domains, read from Redis on ticks |
 //! | `clicks` | clicks, counted and sent in batches |
+//! | `tagger` | names of clicks that travel on to orders |
 //! | `unused` | clicks that led nowhere, given back |
 //! | `answer` | the engine's own answers |
 //! | `metrics` | what it counts |
@@ -56,6 +57,7 @@ mod origin;
 mod poll;
 mod redis;
 pub mod request;
+mod tagger;
 mod unused;
 mod visitor;
 
@@ -70,9 +72,11 @@ pub const NAME: &str = "shortlink-redirect";
 /// When the configuration is refused.
 pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<Configured<Links>, FieldError> {
     let config = parse::<config::Config>(json)?.checked()?;
+    let keys = config.click_keys(&|name| host.variable(name))?;
     Ok(Configured {
         redis_clusters: vec![config.redis.cluster.clone()],
         rules: vec![],
-        engine: Links::new(config, &host.unique_name(), shared_seed(host, NAME)),
+        engine: Links::new(config, &host.unique_name(), shared_seed(host, NAME))
+            .naming_clicks(keys),
     })
 }

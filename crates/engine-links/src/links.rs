@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use weir_base::hash::seeded_hash;
+use weir_base::key::KeyRing;
 use weir_engine::answer::retry_after_seconds;
 use weir_engine::held::Held;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
@@ -30,6 +31,7 @@ use crate::metrics::{AnswerKind, LinkCounters, Place};
 use crate::poll::Poller;
 use crate::redis::Redis;
 use crate::request::{Fields, Resource};
+use crate::tagger::Tagger;
 use crate::unused::UnusedClicks;
 use crate::visitor::Visitor;
 
@@ -52,6 +54,8 @@ pub struct Links {
     answered: BTreeMap<StreamId, UsedClick>,
     /// The name of the next click.
     next_click: ClickId,
+    /// Names clicks that travel on.
+    tagger: Tagger,
     crawlers: Crawlers,
     pub(crate) trusted_hops: Option<usize>,
     /// The header that names a client's country.
@@ -156,6 +160,10 @@ impl Links {
     pub fn new(config: Checked, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let clicks = config.clicks.as_ref();
+        let first = ClickId {
+            counter: seeded_hash(0, unique_name.as_bytes()),
+            sequence: 0,
+        };
         Self {
             sites: Sites::default(),
             memory: Memory::new(config.limits, seed),
@@ -168,9 +176,10 @@ impl Links {
             clicks: clicks.map(|clicks| Clicks::new(clicks, unique_name, &mut metrics)),
             unused: UnusedClicks::default(),
             answered: BTreeMap::new(),
-            next_click: ClickId {
-                counter: seeded_hash(0, unique_name.as_bytes()),
-                sequence: 0,
+            next_click: first,
+            tagger: Tagger {
+                keys: None,
+                next: first,
             },
             changes: 0,
             waiting: BTreeMap::new(),
@@ -178,6 +187,13 @@ impl Links {
             counters: LinkCounters::new(&mut metrics),
             metrics,
         }
+    }
+
+    /// The same, which names clicks on links that are tracked, and signs the names with these keys.
+    #[must_use]
+    pub fn naming_clicks(mut self, keys: Option<KeyRing>) -> Self {
+        self.tagger.keys = keys;
+        self
     }
 
     /// How many requests wait for the first poll, for Redis or for the origin.
@@ -256,6 +272,8 @@ impl Links {
             Found::Link { known, is_due } => {
                 self.counters.found.increment(Place::Memory);
                 let fields = head.fields_for(&known.link, self.trusted_hops);
+                let tag = self.tagger.tag(&known.link, &head.name, &fields, now_ms);
+                let fields = fields.named(tag.as_deref());
                 let answer = answer_of(known, &fields, now_ms);
                 let is_followed = answer.leads_on();
                 let (domain, counters) = (&head.domain, &self.counters);
@@ -393,6 +411,8 @@ impl Links {
         };
         self.counters.found.increment(place);
         let fields = request.visitor.fields_for(&known.link, &request.name);
+        let tag = self.tagger.tag(&known.link, &request.name, &fields, now_ms);
+        let fields = fields.named(tag.as_deref());
         let answer = answer_of(known, &fields, now_ms);
         let (counters, clicks) = (&self.counters, self.clicks.as_mut());
         if !request.give(answer, counters, clicks, now_ms, effects) {
@@ -463,6 +483,8 @@ impl Links {
         // Redis does not count clicks of a disabled link, so it is never used up.
         let is_used_up = read.clicks_left == Some(0);
         let fields = request.visitor.fields_for(link, &request.name);
+        let tag = self.tagger.tag(link, &request.name, &fields, now_ms);
+        let fields = fields.named(tag.as_deref());
         let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
         let used = request
             .purpose

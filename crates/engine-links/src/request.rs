@@ -38,6 +38,8 @@ pub struct Fields<'a> {
     pub country: Option<Country>,
     /// Where among a hundred the visitor stands: see [`Visit::point`].
     pub point: u8,
+    /// See [`Visit::click_tag`].
+    pub click_tag: Option<&'a str>,
 }
 
 /// What a path of a link's domain asks for.
@@ -91,6 +93,14 @@ impl<'a> Fields<'a> {
             country: value.and_then(|value| Country::read(&value)),
             ..self
         }
+    }
+
+    /// The same as a click of this name.
+    pub fn named<'b>(self, click_tag: Option<&'b str>) -> Fields<'b>
+    where
+        'a: 'b,
+    {
+        Fields { click_tag, ..self }
     }
 
     /// What it asks `domain` for.
@@ -149,6 +159,7 @@ impl<'a> Fields<'a> {
             accept_language: self.accept_language,
             country: self.country,
             point: self.point,
+            click_tag: self.click_tag,
             now_ms,
             left_ms,
         }

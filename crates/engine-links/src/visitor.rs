@@ -58,6 +58,7 @@ impl Visitor {
             forwarded_for: b"",
             country: self.country,
             point: 0,
+            click_tag: None,
         }
     }
 

@@ -108,9 +108,10 @@ impl Content for DomainList {
 }
 
 /// Whether an edge may answer this link by itself. Not one that counts its clicks, which needs one place that counts; nor one
-/// that lives on by clicks, which only a gateway can renew; nor one with a password, which only the origin knows.
+/// that lives on by clicks, which only a gateway can renew; nor one with a password, which only the origin knows; nor one whose clicks have names, for which an edge
+/// has no key.
 pub fn is_for_edges(link: &Link) -> bool {
-    link.max_clicks == 0 && link.life_ms == 0 && link.guard.is_none()
+    link.max_clicks == 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked
 }
 
 impl State {
@@ -124,7 +125,7 @@ impl State {
 
     /// The same where maxima stand in objects. What lives on by clicks stays with gateways: who renews it there tells Redis so.
     pub fn with_objects(link: &Link, record: String) -> Self {
-        match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() {
+        match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked {
             true => Self::Counted(record),
             false => Self::of(link, record),
         }

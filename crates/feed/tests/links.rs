@@ -188,7 +188,11 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
         State::with_objects(&guarded, "secret".into()),
         State::AtGateway
     );
-    for link in [counted, living, guarded] {
+    let tracked = Link {
+        is_tracked: true,
+        ..plain.clone()
+    };
+    for link in [counted, living, guarded, tracked] {
         assert!(!is_for_edges(&link));
         assert_eq!(State::of(&link, "secret".into()), State::AtGateway);
     }

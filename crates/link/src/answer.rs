@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::agent::{self, Agent, Device, Language};
 use super::click::SCAN_MARKER;
+use super::click_tag;
 use super::domain::Domain;
 use super::page::{self, Shown};
 use super::password::Words;
@@ -41,6 +42,8 @@ pub struct Visit<'a> {
     pub point: u8,
     /// When it came, in milliseconds since the Unix epoch.
     pub now_ms: u64,
+    /// The name of the click, if the link [is tracked](Link::is_tracked) and there is somebody who names clicks.
+    pub click_tag: Option<&'a str>,
     /// How long the link still lives if nobody clicks it, in milliseconds; `None` is for ever.
     pub left_ms: Option<u64>,
 }
@@ -250,7 +253,7 @@ fn redirect<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Answer<'a> {
 }
 
 fn cache_control(link: &Link, visit: &Visit<'_>) -> CacheControl {
-    if link.max_clicks > 0 {
+    if link.max_clicks > 0 || link.is_tracked {
         return CacheControl::NoStore;
     }
     if !link.status.is_permanent() {
@@ -269,38 +272,69 @@ fn cache_control(link: &Link, visit: &Visit<'_>) -> CacheControl {
     }
 }
 
-/// `target` with the request's query string, if the link passes it on.
+/// Where those who come from the store are told which click led there: what the query's parameter `referrer` says.
+const PLAY_STORE: &str = "https://play.google.com/store/apps/details?";
+
+/// `target` with the request's query string, if the link passes it on, and with the click's name, if it has one.
 fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, str> {
-    let query = visit.query;
-    // What tells a scan apart is ours alone.
-    let is_empty = query.is_empty() || query == SCAN_MARKER.as_bytes();
-    if !link.pass_query || is_empty || query.len() > QUERY_LEN_MAX {
+    let query = match link.pass_query && visit.query.len() <= QUERY_LEN_MAX {
+        true => visit.query,
+        false => b"",
+    };
+    // What tells a scan apart, and what a click is called, is ours alone.
+    let is_ours = |parameter: &[u8]| {
+        let name = parameter.split(|byte| *byte == b'=').next();
+        let is_tag = link.is_tracked && name == Some(click_tag::PARAMETER.as_bytes());
+        parameter == SCAN_MARKER.as_bytes() || is_tag
+    };
+    let parameters = query.split(|byte| *byte == b'&');
+    let parameters = parameters.filter(|parameter| !is_ours(parameter));
+    let tag = visit.click_tag.filter(|_| link.is_tracked);
+    let is_empty = query.is_empty() || parameters.clone().next().is_none();
+    if is_empty && tag.is_none() {
         return Cow::Borrowed(target);
     }
     let (page, fragment) = match target.find('#') {
         Some(at) => target.split_at_checked(at).unwrap_or((target, "")),
         None => (target, ""),
     };
-    let joint = match page {
+    let mut location = String::with_capacity(TARGET_LEN_MAX.min(target.len()) + query.len() + 1);
+    location.push_str(page);
+    if !is_empty {
+        for parameter in parameters {
+            push_joint(&mut location);
+            for byte in parameter {
+                push_visible(&mut location, *byte);
+            }
+        }
+    }
+    if let Some(tag) = tag {
+        push_joint(&mut location);
+        // The store hands that on to the app that it installs.
+        if page.starts_with(PLAY_STORE) {
+            location.push_str("referrer=");
+        }
+        let equals = if page.starts_with(PLAY_STORE) {
+            "%3D"
+        } else {
+            "="
+        };
+        location.push_str(click_tag::PARAMETER);
+        location.push_str(equals);
+        location.push_str(tag);
+    }
+    location.push_str(fragment);
+    Cow::Owned(location)
+}
+
+/// What stands before the next parameter.
+fn push_joint(location: &mut String) {
+    let joint = match location.as_str() {
         page if page.ends_with(['?', '&']) => "",
         page if page.contains('?') => "&",
         _ => "?",
     };
-    let mut location = String::with_capacity(TARGET_LEN_MAX.min(target.len()) + query.len() + 1);
-    location.push_str(page);
     location.push_str(joint);
-    let is_passed = |parameter: &&[u8]| *parameter != SCAN_MARKER.as_bytes();
-    let parameters = query.split(|byte| *byte == b'&').filter(is_passed);
-    for (n, parameter) in parameters.enumerate() {
-        if n > 0 {
-            location.push('&');
-        }
-        for byte in parameter {
-            push_visible(&mut location, *byte);
-        }
-    }
-    location.push_str(fragment);
-    Cow::Owned(location)
 }
 
 /// What cannot stand in a header, or would end the query string, is percent-encoded.

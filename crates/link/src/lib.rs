@@ -13,6 +13,7 @@
 //! | [`cache`] | what a gateway remembers of links |
 //! | [`click_buffer`] | clicks as a gateway counts them |
 //! | [`click`] | clicks on their way from gateways to the statistics |
+//! | [`click_tag`] | the name of a click that travels on to an order |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -68,6 +69,7 @@ pub mod answer;
 pub mod cache;
 pub mod click;
 pub mod click_buffer;
+pub mod click_tag;
 pub mod code;
 pub mod domain;
 pub mod page;

@@ -67,6 +67,8 @@ pub struct Link {
     pub ended_target: String,
     /// What programs that preview links are shown.
     pub preview: Option<Preview>,
+    /// Whether its clicks have names that travel on to where it leads: see [`click_tag`](super::click_tag).
+    pub is_tracked: bool,
     /// What stands in front of it; `None`: anybody may follow it.
     pub guard: Option<Guard>,
 }
@@ -175,6 +177,8 @@ struct Body {
     ended_target: String,
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     preview: Option<Preview>,
+    #[serde(rename = "c", default, skip_serializing_if = "is_default")]
+    is_tracked: bool,
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     guard: Option<Guard>,
     /// Of a disabled link only: what its head has when it is enabled.
@@ -213,6 +217,7 @@ impl Link {
             max_clicks: 0,
             ended_target: String::new(),
             preview: None,
+            is_tracked: false,
             guard: None,
         }
     }
@@ -263,6 +268,7 @@ impl Link {
             rules: self.rules.clone(),
             ended_target: self.ended_target.clone(),
             preview: self.preview.clone(),
+            is_tracked: self.is_tracked,
             guard: self.guard.clone(),
             held_life_ms: held(self.life_ms),
             held_max_clicks: held(self.max_clicks),
@@ -301,6 +307,7 @@ impl Link {
             rules: body.rules,
             ended_target: body.ended_target,
             preview: body.preview,
+            is_tracked: body.is_tracked,
             guard: body.guard,
         };
         link.check()?;
@@ -620,6 +627,7 @@ mod tests {
                 rules: lists.1,
                 ended_target: String::new(),
                 preview: flags.1.then(Preview::default),
+                is_tracked: flags.0,
                 guard: lists.2,
             },
         )

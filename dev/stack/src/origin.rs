@@ -147,6 +147,9 @@ impl Origin {
 }
 
 /// Secrets go in by the environment: arguments are for everyone on the machine to read.
+/// Names the variable of what clicks on links are named with, at origin and gateways.
+pub const CLICK_SECRET: &str = "WEIR_LINK_CLICK_SECRET";
+
 fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
     let mut command = Command::new(binary);
     command
@@ -168,6 +171,9 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         .env("WEIR_EVENTS_WEBHOOK_SECRET", &options.secrets.events)
         .env("WEIR_ORDERS_WEBHOOK_SECRET", &options.secrets.events)
         .env("WEIR_LINKS_WEBHOOK_SECRET", &options.secrets.events);
+    if !options.secrets.events.is_empty() {
+        command.env(CLICK_SECRET, &options.secrets.events);
+    }
     command.args(&options.flags);
     if let Some(secret) = &options.edge_secret {
         command.env(edge::SECRET, secret);

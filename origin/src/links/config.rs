@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use weir_base::duration::Duration;
+use weir_base::key::KeyRing;
 use weir_link::code::Length;
 use weir_link::domain::{Domains, DomainsConfig};
 use weir_link::scramble::{Numbering, Scramble};
@@ -17,10 +18,17 @@ use super::numbers::Clock;
 use crate::clock::now_ms;
 use crate::http::webhook::WebhookSender;
 use crate::outbox::{ChangeWebhook, OutboxTimes, Sinks};
-use crate::secret::{self, SecretError, Variables};
+use crate::secret::{self, KeyNames, SecretError, Variables};
 
 /// Names the variable that holds the secret that scrambles the codes of links.
 pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
+
+const CLICKS: KeyNames = KeyNames {
+    secret: "WEIR_LINK_CLICK_SECRET",
+    id: "WEIR_LINK_CLICK_KEY_ID",
+    previous_secret: "WEIR_LINK_CLICK_SECRET_PREVIOUS",
+    previous_id: "WEIR_LINK_CLICK_PREVIOUS_KEY_ID",
+};
 
 /// Names the variable that holds the secret that signs changes of links.
 pub const LINKS_WEBHOOK_SECRET: &str = "WEIR_LINKS_WEBHOOK_SECRET";
@@ -72,6 +80,18 @@ pub struct LinkConfig {
     #[arg(long, env = "WEIR_LINKS_CHANGES_RETENTION", default_value = "7d", value_parser = parse_duration)]
     pub links_changes_retention: Duration,
 
+    /// The id of WEIR_LINK_CLICK_SECRET; the same as the gateways'
+    #[arg(long, env = "WEIR_LINK_CLICK_KEY_ID", default_value = "k1")]
+    pub link_click_key_id: String,
+
+    /// The id of the secret before it, if there is one
+    #[arg(long, env = "WEIR_LINK_CLICK_PREVIOUS_KEY_ID", default_value = "k0")]
+    pub link_click_previous_key_id: String,
+
+    /// How long after a click an order may come of it, such as 30d
+    #[arg(long, env = "WEIR_LINK_CLICK_WINDOW", default_value = "30d", value_parser = parse_duration)]
+    pub link_click_window: Duration,
+
     /// How many seconds nobody may have the code of a link that has ended; longer than gateways
     /// remember links
     #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
@@ -106,6 +126,18 @@ impl LinkConfig {
 }
 
 impl LinkConfig {
+    /// What clicks are named and signed with, if their secret is set.
+    ///
+    /// # Errors
+    /// See [`SecretError`].
+    pub fn click_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
+        if !secret::is_set(variables, CLICKS.secret) {
+            return Ok(None);
+        }
+        let (id, previous) = (&self.link_click_key_id, &self.link_click_previous_key_id);
+        CLICKS.read(variables, id, previous).map(Some)
+    }
+
     fn sinks(&self) -> Sinks {
         Sinks {
             webhook: self.links_webhook_url.is_some(),
@@ -200,6 +232,8 @@ pub struct Settings {
     pub times: Times,
     /// The request header that names a client's country; `None`: no country is known.
     pub country_header: Option<String>,
+    /// What clicks on tracked links are named and signed with; `None`: they have no names.
+    pub click_keys: Option<KeyRing>,
     /// Which receivers changes are written for.
     pub sinks: Sinks,
     /// Reads the clock.
@@ -218,6 +252,7 @@ impl Settings {
             plans: Length::ALL.map(Plan::standard),
             times: Times::default(),
             country_header: None,
+            click_keys: None,
             sinks: Sinks::default(),
             clock: Arc::new(now_ms),
         }

@@ -12,6 +12,7 @@
 //! | [`edit`] | changes and deletes links |
 //! | [`import`] | takes links over from exports of other shorteners, and of Weir |
 //! | [`cli`] | `weir-origin links`, which asks a running origin |
+//! | [`conversions`] | orders that came of a link's clicks |
 //! | [`quota`] | how many links a tenant may have |
 //! | [`cold`] | answers gateways when Redis does not know a link |
 //! | [`domains`] | the domains, shared by all origins |
@@ -34,6 +35,7 @@ pub mod cli;
 pub mod clicks;
 pub mod cold;
 pub mod config;
+pub mod conversions;
 pub mod create;
 pub mod cross;
 pub mod domains;
@@ -69,6 +71,8 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use weir_base::key::KeyRing;
+use weir_link::click_tag::ClickTag;
 use weir_link::code::{Length, LinkId};
 use weir_link::record::Country;
 
@@ -78,6 +82,7 @@ use crate::sql::{Database, SqlError};
 use clean::Cleaner;
 use clicks::{ClickCounter, consumer_name};
 use cold::ColdLinks;
+use conversions::Orders;
 use create::Creator;
 use domains::SharedDomains;
 use edit::Editor;
@@ -124,6 +129,8 @@ pub struct Links {
     parts: Arc<Parts>,
     /// Who is told of changes of links.
     receivers: Vec<Outbox>,
+    /// Who knows what came of clicks.
+    orders: Option<Arc<dyn Orders>>,
 }
 
 struct Parts {
@@ -146,6 +153,8 @@ struct Parts {
     metrics: LinkMetrics,
     /// The request header that names a client's country.
     country_header: Option<String>,
+    /// What clicks are named and signed with.
+    click_keys: Option<KeyRing>,
     clock: Clock,
 }
 
@@ -188,6 +197,7 @@ impl Links {
         Ok(Self {
             parts: Arc::new(parts),
             receivers: Vec::new(),
+            orders: None,
         })
     }
 
@@ -203,6 +213,33 @@ impl Links {
         let outbox = Outbox::new(name, sink, queue, meter, times);
         self.receivers.push(outbox);
         self
+    }
+
+    /// The same, in which this knows which orders came of clicks.
+    #[must_use]
+    pub fn with_orders(mut self, orders: Arc<dyn Orders>) -> Self {
+        self.orders = Some(orders);
+        self
+    }
+
+    /// Who knows what came of clicks; `None`: clicks have no names here.
+    pub fn conversions(&self) -> Option<&Arc<dyn Orders>> {
+        self.orders.as_ref()
+    }
+
+    /// The click of this name, if it is one.
+    pub fn read_click(&self, name: &[u8]) -> Option<ClickTag> {
+        ClickTag::read(self.parts.click_keys.as_ref()?, name).ok()
+    }
+
+    /// The name of a click on a tracked link that comes here, if there is anything to sign it with.
+    pub fn click_tag(&self, id: &LinkId) -> Option<String> {
+        let tag = ClickTag {
+            link: id.clone(),
+            at_ms: self.now_ms(),
+            click: ColdLinks::new_click(),
+        };
+        Some(tag.sign(self.parts.click_keys.as_ref()?))
     }
 
     /// Starts what runs in the background until `stop`.
@@ -351,6 +388,7 @@ impl Parts {
         let (times, clock) = (settings.times, settings.clock);
         let records = LinkRecords::new(redis.clone());
         let country_header = settings.country_header;
+        let click_keys = settings.click_keys;
         let shared = domains.clone();
         let allocator = Allocator::new(AllocatorDeps {
             store: store.clone(),
@@ -444,6 +482,7 @@ impl Parts {
             domains,
             metrics,
             country_header,
+            click_keys,
             clock,
         }
     }

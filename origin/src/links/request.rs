@@ -70,6 +70,8 @@ pub struct LinkRequest {
     pub preview: Option<PreviewRequest>,
     /// What whoever follows it must know.
     pub password: Option<Password>,
+    /// Whether orders are counted that come of its clicks.
+    pub conversion: Option<bool>,
     /// For people, to find it again.
     #[serde(default)]
     pub tags: Vec<String>,
@@ -113,6 +115,8 @@ pub struct EditRequest {
     /// What whoever follows it must know; null: nothing.
     #[serde(deserialize_with = "given")]
     pub password: Option<Option<Password>>,
+    /// Whether orders are counted that come of its clicks.
+    pub conversion: Option<bool>,
     /// For people, to find it again.
     pub tags: Option<Vec<String>>,
     /// Whether it is out of use for now.
@@ -268,6 +272,7 @@ impl LinkRequest {
         link.language = self.language.map_or(Ok(String::new()), language)?;
         link.status = self.status.unwrap_or(domain.status);
         link.pass_query = self.pass_query.unwrap_or(domain.pass_query);
+        link.is_tracked = self.conversion.unwrap_or(false);
         link.life_ms = life_ms;
         link.max_clicks = self.max_clicks.map_or(Ok(0), max_clicks)?;
         link.expires_at_ms = self.expires_at_ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
@@ -303,7 +308,7 @@ impl EditRequest {
             self.life_days.is_some() || self.life_ms.is_some() || self.expires_at_ms.is_some();
         let parts = self.apps.is_some() || self.rules.is_some() || self.tags.is_some();
         let parts = parts || self.ended_target.is_some() || self.preview.is_some();
-        let parts = parts || self.password.is_some();
+        let parts = parts || self.password.is_some() || self.conversion.is_some();
         self.disabled.is_some() && !(says || ends || parts || self.max_clicks.is_some())
     }
 
@@ -330,6 +335,7 @@ impl EditRequest {
         }
         link.status = self.status.unwrap_or(link.status);
         link.pass_query = self.pass_query.unwrap_or(link.pass_query);
+        link.is_tracked = self.conversion.unwrap_or(link.is_tracked);
         link.life_ms = life(self.life_days, self.life_ms)?.unwrap_or(link.life_ms);
         if let Some(clicks) = self.max_clicks {
             link.max_clicks = clicks.map_or(Ok(0), max_clicks)?;

@@ -69,6 +69,8 @@ pub struct Says {
     pub rules: Vec<RuleRequest>,
     /// Whether a password is asked for.
     pub protected: bool,
+    /// Whether orders are counted that come of its clicks.
+    pub conversion: bool,
     /// Where those go who come after its end; null: to its domain's page.
     pub ended_target: Option<String>,
     /// What programs that preview links are shown; null: the redirect.
@@ -123,6 +125,7 @@ impl From<Link> for Says {
             apps: link.apps.into_iter().map(app).collect(),
             rules: link.rules.into_iter().map(rule).collect(),
             protected: link.guard.is_some(),
+            conversion: link.is_tracked,
             ended_target: Some(link.ended_target).filter(|target| !target.is_empty()),
             preview: link.preview.map(preview),
         }

@@ -37,6 +37,9 @@ pub struct ClaimAge {
     pub past_ms_max: Option<u64>,
 }
 
+/// What becomes of the clicks that requests to buy name.
+const CLICKS: [&str; 2] = ["counted", "refused"];
+
 /// Open claims are told apart by how far their deadline has passed, the youngest first.
 pub const CLAIM_AGES: [ClaimAge; 4] = [
     ClaimAge {
@@ -91,6 +94,7 @@ pub struct SaleMetrics {
     risk: Family<OutcomeLabel, Counter>,
     payments: Family<StateLabel, Counter>,
     risk_pending: Gauge,
+    clicks: Family<OutcomeLabel, Counter>,
     told: Family<ToldLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
@@ -142,6 +146,10 @@ impl SaleMetrics {
             risk_pending: group.add(
                 "risk_pending",
                 "Users who have reserved and whom no risk check has judged",
+            ),
+            clicks: group.add(
+                "order_clicks",
+                "Clicks that requests to buy said led to them, by whether they count",
             ),
             told: group.add(
                 "order_changes",
@@ -199,6 +207,9 @@ impl SaleMetrics {
                 let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
             }
         }
+        for outcome in CLICKS {
+            let _ = self.clicks.get_or_create(&OutcomeLabel { outcome });
+        }
         for outcome in RISK_OUTCOMES {
             let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
         }
@@ -236,6 +247,14 @@ impl SaleMetrics {
     /// Counts a payment provider's callback.
     pub fn payment(&self, state: &'static str) {
         self.payments.get_or_create(&StateLabel { state }).inc();
+    }
+
+    /// Counts a click that a request to buy says led to it.
+    pub fn click(&self, counts: bool) {
+        let [counted, refused] = CLICKS;
+        let outcome = if counts { counted } else { refused };
+        let label = OutcomeLabel { outcome };
+        self.clicks.get_or_create(&label).inc();
     }
 
     /// Notes how many users wait for a risk check.

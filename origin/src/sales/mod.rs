@@ -8,6 +8,7 @@
 //! | [`http`] | the public and the admin routes; decides nothing |
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
 //! | [`desk`] | what operators do with orders: many at once, and as a table |
+//! | [`click`] | the click that an order came of |
 //! | [`payload`] | what buyers say with orders, and what sales want of it |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
 //! | [`price`] | what a unit costs |
@@ -40,6 +41,7 @@ pub mod by_sale;
 pub mod callback;
 pub mod catalogue;
 pub mod changes;
+pub mod click;
 pub mod config;
 pub mod desk;
 pub mod draw;
@@ -74,6 +76,7 @@ use crate::redis::Redis;
 use archive::{ArchiveRules, Archiver};
 use catalogue::Publisher;
 use changes::Changer;
+use click::{Clicks, ReadClick};
 use jobs::Jobs;
 use ledger::Ledger;
 use listing::Listing;
@@ -108,6 +111,7 @@ pub struct Sales {
     rebuilder: Rebuilder,
     keys: Arc<KeyRing>,
     payloads: Payloads,
+    clicks: Clicks,
     /// `None`: nobody can pay.
     payments: Option<Arc<Payments>>,
     holds: HoldRules,
@@ -143,6 +147,7 @@ impl Sales {
             rebuilder,
             keys: Arc::new(keys),
             payloads: Payloads::new(store.clone()),
+            clicks: Clicks::default(),
             payments: None,
             holds: HoldRules::default(),
             archive: ArchiveRules::default(),
@@ -158,6 +163,13 @@ impl Sales {
     #[must_use]
     pub fn with_payments(mut self, payments: Payments) -> Self {
         self.payments = Some(Arc::new(payments));
+        self
+    }
+
+    /// The same, in which orders note the clicks that they came of, as far as this can read their names.
+    #[must_use]
+    pub fn with_clicks(mut self, read: ReadClick) -> Self {
+        self.clicks = Clicks::new(read);
         self
     }
 

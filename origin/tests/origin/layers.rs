@@ -7,9 +7,10 @@ const DOMAINS: [&str; 7] = [
 ];
 
 /// Where domains meet. Nothing else may name these.
-const START_UP: [&str; 10] = [
+const START_UP: [&str; 11] = [
     "change_events",
     "config",
+    "conversions",
     "doctor",
     "init",
     "migrations",

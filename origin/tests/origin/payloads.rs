@@ -214,6 +214,7 @@ async fn no_log_is_told_what_a_buyer_says() {
         .unwrap();
     let payload = store.payload(ticket.claim_id().as_str()).await.unwrap();
     let asked = Asked {
+        click: None,
         attempt: None,
         payload,
     };

@@ -1,6 +1,10 @@
 //! Where links are found, and what happens while Redis is down.
 
+use std::collections::BTreeSet;
+
+use weir_base::key::{KeyRing, SigningKey};
 use weir_engine::Engine;
+use weir_link::click_tag::ClickTag;
 use weir_link::record::{Guard, Link, RedirectStatus};
 
 use crate::host::{Host, link};
@@ -404,4 +408,39 @@ fn a_link_with_a_password_that_only_the_origin_has_goes_there_too() {
     let asked = host.click("/off");
     host.run();
     assert_eq!(host.status(asked), 410);
+}
+
+#[test]
+fn each_click_on_a_tracked_link_has_a_name_of_its_own() {
+    let key = SigningKey::new("k1", &[7; 32]).unwrap();
+    let keys = KeyRing::new(vec![key]).unwrap();
+    let mut host = Host::new();
+    host.engine = host.engine.naming_clicks(Some(keys.clone()));
+    let tracked = Link {
+        is_tracked: true,
+        ..link(TARGET)
+    };
+    host.redis.records.insert("s/abc".into(), tracked);
+    let mut names = BTreeSet::new();
+    for _ in 0..3 {
+        let click = host.click("/abc");
+        host.run();
+        let location = host.location(click);
+        let name = location
+            .strip_prefix(&format!("{TARGET}?weir_click="))
+            .unwrap();
+        let tag = ClickTag::read(&keys, name.as_bytes()).unwrap();
+        assert_eq!(
+            (tag.link.to_string(), tag.at_ms),
+            ("s/abc".to_owned(), host.now_ms)
+        );
+        names.insert(name.to_owned());
+    }
+    assert_eq!(names.len(), 3);
+    // Who only looks, and programs that come by themselves, have clicked nothing.
+    for (method, agent) in [("HEAD", "x"), ("GET", "Googlebot/2.1")] {
+        let looked = host.request(method, "/abc", &[("user-agent", agent)]);
+        host.run();
+        assert_eq!(host.location(looked), TARGET);
+    }
 }

@@ -461,3 +461,71 @@ fn an_ended_link_leads_where_it_or_its_domain_says_unless_it_was_disabled() {
     assert_eq!(at(&own, &domain), (302, "https://own.example/".into()));
     assert_eq!(at(&disabled, &domain).0, 410);
 }
+
+#[test]
+fn a_click_on_a_tracked_link_takes_its_name_along() {
+    let tracked = |target: &str, pass_query| Link {
+        is_tracked: true,
+        pass_query,
+        ..Link::to(target)
+    };
+    let named = |query| Visit {
+        query,
+        click_tag: Some("1.s.abc"),
+        ..Visit::default()
+    };
+    let nothing: &[u8] = b"";
+    for (target, pass_query, query, expected) in [
+        (
+            "https://t.example/",
+            false,
+            nothing,
+            "https://t.example/?weir_click=1.s.abc",
+        ),
+        (
+            "https://t.example/?a=1#x",
+            false,
+            b"b=2",
+            "https://t.example/?a=1&weir_click=1.s.abc#x",
+        ),
+        (
+            "https://t.example/?",
+            true,
+            b"b=2&qr",
+            "https://t.example/?b=2&weir_click=1.s.abc",
+        ),
+        // The name of another click is not passed on.
+        (
+            "https://t.example/",
+            true,
+            b"weir_click=old&b=2",
+            "https://t.example/?b=2&weir_click=1.s.abc",
+        ),
+        (
+            "https://t.example/",
+            true,
+            b"weir_click=old",
+            "https://t.example/?weir_click=1.s.abc",
+        ),
+        (
+            "https://play.google.com/store/apps/details?id=a.b",
+            false,
+            nothing,
+            "https://play.google.com/store/apps/details?id=a.b&referrer=weir_click%3D1.s.abc",
+        ),
+    ] {
+        let link = tracked(target, pass_query);
+        assert_eq!(location(&link, &named(query)), expected);
+        assert_eq!(cache(&link, &named(query)), "no-store");
+    }
+    // Others have no name, whatever the visit has, and pass on what they are given.
+    let plain = Link {
+        is_tracked: false,
+        ..tracked("https://t.example/", true)
+    };
+    assert_eq!(location(&plain, &named(nothing)), "https://t.example/");
+    let passed = location(&plain, &named(b"weir_click=old"));
+    assert_eq!(passed, "https://t.example/?weir_click=old");
+    let unnamed = location(&tracked("https://t.example/", false), &Visit::default());
+    assert_eq!(unnamed, "https://t.example/");
+}

@@ -309,6 +309,17 @@ impl EnvoyConfig {
         self.filter_config(LINKS, json)
     }
 
+    /// The same filter names clicks with the secret in this variable.
+    pub fn links_naming_clicks(mut self, variable: &str) -> Result<Self> {
+        let environment = json!({ "host_env_keys": [variable] });
+        at(self.filter(LINKS)?, VM)?["environment_variables"] = environment;
+        self.edit_filter(LINKS, |settings| {
+            let secret = json!({ "env": variable });
+            settings["conversion"] = json!({ "keys": [{ "secret": secret }] });
+            Ok(())
+        })
+    }
+
     /// The same, but Envoy itself answers in place of the site, with 200.
     pub fn events_alone() -> Result<Self> {
         let answer = json!({ "direct_response": { "status": 200 } });

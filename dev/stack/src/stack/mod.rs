@@ -12,7 +12,7 @@ use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
 use crate::native::Host;
 use crate::objects::ShardProxy;
-use crate::origin::Origin;
+use crate::origin::{CLICK_SECRET, Origin};
 use crate::process::{DiedChild, Process};
 use crate::provider::PaymentProvider;
 use crate::redis::RedisServer;
@@ -176,10 +176,12 @@ impl Stack {
         let config = EnvoyConfig::shortlink()?
             .gateway_port(port)?
             .admin_port(ports::free()?)?
-            .origin(origin)?;
+            .origin(origin)?
+            .links_naming_clicks(CLICK_SECRET)?;
+        let secret = (CLICK_SECRET.to_owned(), self.event_key.clone());
         let options = EnvoyOptions {
             config: Backing::at(&self.redis.access.url)?.configure(config)?,
-            variables: Vec::new(),
+            variables: vec![secret],
             clock_ahead_ms: None,
             drain_s: None,
             dir: self.data_dir().join("link-gateway"),

@@ -146,6 +146,10 @@ struct Says {
     #[arg(long)]
     pass_query: Option<bool>,
 
+    /// Whether orders are counted that come of its clicks
+    #[arg(long)]
+    conversion: Option<bool>,
+
     /// Where visitors come from, in the target's query: source, medium, campaign, term or content; may come more than once
     #[arg(long = "utm", value_name = "NAME=VALUE", value_parser = utm)]
     utm: Vec<(String, String)>,
@@ -335,6 +339,7 @@ impl Says {
         set("expires_at_ms", self.ends.map(Value::from));
         set("status", self.status.map(Value::from));
         set("pass_query", self.pass_query.map(Value::from));
+        set("conversion", self.conversion.map(Value::from));
         Ok(members)
     }
 }

@@ -24,7 +24,7 @@ use crate::sql::SqlError;
 const PAGE: usize = 500;
 
 /// All that [an import](crate::links::import) makes a link of, and how it stands.
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 21] = [
     "domain",
     "code",
     "url",
@@ -45,6 +45,7 @@ const COLUMNS: [&str; 20] = [
     "rules",
     "preview",
     "protected",
+    "conversion",
 ];
 
 /// How links are written.
@@ -184,6 +185,7 @@ fn row(link: &LinkView) -> String {
         &rules,
         &preview,
         &says.protected.to_string(),
+        &says.conversion.to_string(),
     ]);
     csv.finish()
 }

@@ -67,8 +67,13 @@ pub(super) async fn follow(
             return sent(unavailable(domain, RETRY_AFTER_S));
         }
     };
+    let tag = match found.link.is_tracked && asked.is_click() {
+        true => links.click_tag(&id),
+        false => None,
+    };
     let visit = Visit {
         left_ms: found.left_ms,
+        click_tag: tag.as_deref(),
         ..asked
     };
     let answer = decide(&found, &visit);
@@ -152,8 +157,13 @@ fn let_in(
         guard: None,
         ..found.link
     };
+    let tag = match open.is_tracked {
+        true => links.click_tag(id),
+        false => None,
+    };
     let visit = Visit {
         method: Method::Get,
+        click_tag: tag.as_deref(),
         ..*asked
     };
     let answer = answer(&open, &visit);
@@ -230,6 +240,7 @@ impl<'a> Client<'a> {
             country: links.country(self.headers),
             point: point_of(LinkName::from(id).as_bytes(), self.nearest, user_agent),
             now_ms: links.now_ms(),
+            click_tag: None,
             left_ms: None,
         }
     }

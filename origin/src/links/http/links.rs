@@ -114,6 +114,7 @@ async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Res
     }
     let request: LinkRequest = read_json_of(body, "NewLink")?;
     check_passwords(std::slice::from_ref(&request), is_kept)?;
+    check_conversion(links, request.conversion)?;
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
     within.take(links, 1).await?;
@@ -153,6 +154,9 @@ async fn made_all(
     let sound = requests.iter().filter_map(|request| request.as_ref().ok());
     let sound: Vec<LinkRequest> = sound.cloned().collect();
     check_passwords(&sound, is_kept)?;
+    for request in &sound {
+        check_conversion(links, request.conversion)?;
+    }
     // All or none: which ones there is room for would be by chance.
     within.take(links, sound.len() as u64).await?;
     let made = links.creator().create_all(sound).await;
@@ -177,6 +181,21 @@ async fn made_all(
         location: None,
         json: to_json(&answers)?,
     })
+}
+
+/// Refuses to count orders where nothing names clicks.
+fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> {
+    match wanted == Some(true) && links.conversions().is_none() {
+        true => {
+            let detail = "conversion: nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
+            Err(Problem::unprocessable(
+                "invalid_link",
+                "Invalid link",
+                detail,
+            ))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Refuses passwords where they would take too long, or where the answer is kept in Redis, and what they protect with it.
@@ -317,6 +336,7 @@ pub(super) async fn edit(
     JsonBody(request): JsonBody<EditRequest>,
 ) -> Result<Response, Problem> {
     within.check_edit(&request)?;
+    check_conversion(&links, request.conversion)?;
     let version = if_match(&headers)?;
     let edited = links.editor().edit(&id, version, &request).await;
     let Edited { link, is_published } = edited.map_err(not_edited)?;

@@ -1,5 +1,7 @@
 //! The routes of links: requests in, answers out. What they ask for is decided elsewhere.
 
+mod clicked;
+mod conversions;
 mod deliveries;
 mod domains;
 mod export;
@@ -54,6 +56,7 @@ fn links_off() -> Problem {
 ///
 /// - `GET` and `HEAD /l/{code}`: a client's request that passed a gateway, by the host; also for the domain's files. `POST`: with
 ///   the password of a link.
+/// - `GET /link-clicks/{name}`: what an app asks that was installed after a click.
 /// - `GET /link-records/{domain}/{code}`: a short link that Redis does not know. Gateways route no client there.
 pub fn public(links: Option<Links>) -> Router {
     Router::new()
@@ -72,6 +75,7 @@ pub fn public(links: Option<Links>) -> Router {
             &format!("{LINK_RECORD}{{domain}}/{{code}}"),
             get(follow::record),
         )
+        .route("/link-clicks/{name}", get(clicked::get))
         .with_state(Enabled(links))
 }
 
@@ -98,7 +102,7 @@ pub fn feeds(links: Option<Links>, edges: Edges, maxima_in_objects: Option<Strin
 /// - `GET /links.csv` and `/links.ndjson`, `POST /link-imports`
 /// - `GET /link-deliveries`, `POST /link-deliveries/retry`
 /// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
-/// - `GET /links/{code}/stats`, `/stats.csv` and `/cross`; `GET` and `POST` of `/qr.svg` and `/qr.png`
+/// - `GET /links/{code}/stats`, `/stats.csv`, `/cross` and `/conversions`; `GET` and `POST` of `/qr.svg` and `/qr.png`
 pub fn admin(links: Option<Links>) -> Router {
     Router::new()
         .route(
@@ -136,6 +140,7 @@ pub fn admin(links: Option<Links>) -> Router {
         .route("/links/{code}/stats", get(stats::stats))
         .route("/links/{code}/stats.csv", get(stats::csv))
         .route("/links/{code}/cross", get(stats::cross))
+        .route("/links/{code}/conversions", get(conversions::get))
         .route(
             QR_SVG,
             get(qr::svg)

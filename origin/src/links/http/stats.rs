@@ -81,13 +81,18 @@ pub(super) async fn csv(
     Ok((headers, report.csv()).into_response())
 }
 
+/// Which time is asked for.
+pub(super) fn range_of(asked: Result<Query<StatsQuery>, QueryRejection>) -> Result<Range, Problem> {
+    let Query(asked) = asked.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())
+}
+
 async fn report(
     links: &Links,
     id: &LinkId,
     asked: Result<Query<StatsQuery>, QueryRejection>,
 ) -> Result<Report, Problem> {
-    let Query(asked) = asked.map_err(|error| Problem::invalid_query(error.body_text()))?;
-    let range = range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())?;
+    let range = range_of(asked)?;
     let link = found(links, id).await?;
     let report = Report::read(links.store(), id, link.created_at_ms, range);
     Ok(report.await?)

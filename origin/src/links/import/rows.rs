@@ -14,7 +14,7 @@ use crate::links::request::{AppRequest, LinkRequest, PreviewRequest, RuleRequest
 pub const FIRST_LINE: u64 = 2;
 
 /// Members of a link of Weir's that another one is made of. The others tell how it stood.
-const OWN: [&str; 19] = [
+const OWN: [&str; 20] = [
     "domain",
     "code",
     "url",
@@ -34,6 +34,7 @@ const OWN: [&str; 19] = [
     "rules",
     "preview",
     "protected",
+    "conversion",
 ];
 
 /// A row of a file.
@@ -83,6 +84,7 @@ struct Exported {
     rules: Vec<RuleRequest>,
     preview: Option<PreviewRequest>,
     protected: bool,
+    conversion: bool,
 }
 
 impl<'a> Rows<'a> {
@@ -354,6 +356,7 @@ fn exported(line: u64, value: Value) -> Row {
             rules: link.rules,
             ended_target: link.ended_target,
             preview: link.preview,
+            conversion: link.conversion.then_some(true),
             tags: link.tags,
             ..LinkRequest::default()
         },

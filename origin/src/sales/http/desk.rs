@@ -46,6 +46,8 @@ struct DeskView {
     payments: Vec<PaymentView>,
     /// null: the sale wants none.
     payload: Option<Payload>,
+    /// The link whose click it came of; null: none that is known.
+    link: Option<String>,
 }
 
 impl From<FoundOrder> for DeskView {
@@ -57,6 +59,7 @@ impl From<FoundOrder> for DeskView {
             ended_at_ms: found.ended_at_ms,
             payments: found.payments.into_iter().map(Into::into).collect(),
             payload: found.payload,
+            link: found.order.click.map(|click| click.link),
         }
     }
 }

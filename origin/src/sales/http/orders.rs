@@ -23,6 +23,7 @@ use super::unknown_sale_with;
 use super::user_orders::ended;
 use crate::http::{Fault, Problem};
 use crate::sales::Sales;
+use crate::sales::click::OrderClick;
 use crate::sales::orders::ClaimOutcome;
 use crate::sales::payload::{PAYLOAD_LEN_MAX, Payloads};
 use crate::sales::price::OrderPrice;
@@ -64,7 +65,9 @@ pub(super) async fn post(
         Some(refusal) => return Err(refusal),
         None => read_ticket(&headers, &sales.keys)?,
     };
+    let click = sales.click(&headers);
     let asked = read_asked(sales.payloads.clone(), ticket.sale.clone(), headers, body);
+    let asked = async move { asked.await.map(|asked| Asked { click, ..asked }) };
     match ended(sales.orders.start(ticket, asked).await)?? {
         ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
         ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
@@ -92,6 +95,16 @@ impl From<&StoredOrder> for OrderView {
             status: order.status.word(),
             pay_by_ms: order.pay_by_ms,
         }
+    }
+}
+
+impl Sales {
+    /// The click that a request says led to it. What is none, or counts no more, is no reason to refuse an order.
+    fn click(&self, headers: &HeaderMap) -> Option<OrderClick> {
+        let told = headers.get(headers::CLICK)?;
+        let click = self.clicks.read(told.as_bytes());
+        self.metrics.click(click.is_some());
+        click
     }
 }
 
@@ -145,6 +158,7 @@ async fn read_asked(
     Ok(Asked {
         attempt,
         payload: payload.map_err(invalid_payload)?,
+        click: None,
     })
 }
 

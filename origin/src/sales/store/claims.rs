@@ -29,8 +29,8 @@ const ADD_TO_BUYER: &str = "
 const INSERT_ORDER: &str = "
     INSERT INTO orders
         (id, sale_id, shard, generation, user_id, quantity, status, deducted, pay_by_ms,
-        created_at_ms, sku, unit_amount, currency)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        created_at_ms, sku, unit_amount, currency, click_link, click_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 const INSERT_CHANGE: &str = "
     INSERT INTO change_log (sale_id, order_id, units, reason, at_ms)
@@ -150,7 +150,10 @@ async fn place_in(
     {
         return Ok(Placed::Short(Shortage::GroupCap));
     }
-    let order = new_order(ticket, &sale, now_ms);
+    let order = StoredOrder {
+        click: asked.click.clone(),
+        ..new_order(ticket, &sale, now_ms)
+    };
     insert_order(tx, &order).await?;
     if let Some(payload) = &asked.payload {
         payloads::insert(tx, &order.id, payload).await?;
@@ -278,6 +281,7 @@ fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
         created_at_ms: now_ms,
         sku: sale.sku.clone(),
         price: sale.price,
+        click: None,
     }
 }
 
@@ -295,7 +299,9 @@ async fn insert_order(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
         .number(order.created_at_ms)
         .maybe_text(order.sku.as_deref())
         .maybe(order.price.map(|price| price.unit_amount))
-        .maybe_text(order.price.as_ref().map(|price| price.currency.as_str()));
+        .maybe_text(order.price.as_ref().map(|price| price.currency.as_str()))
+        .maybe_text(order.click.as_ref().map(|click| click.link.as_str()))
+        .maybe_text(order.click.as_ref().map(|click| click.id.as_str()));
     tx.execute(insert).await.map(drop)
 }
 

@@ -25,6 +25,7 @@
 mod archive;
 mod attempts;
 mod claims;
+mod clicks;
 mod cooldowns;
 mod counts;
 mod desk;
@@ -46,6 +47,7 @@ mod warming;
 
 pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
+pub use clicks::ClickOrders;
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
 pub use desk::Refund;
 pub use draws::{Entry, Seed, StoredDraw};
@@ -60,6 +62,7 @@ use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
+use super::click::OrderClick;
 use super::new_sale::{Payment, SaleGroup, Window};
 use super::payload::Payload;
 use super::price::{OrderPrice, Price};
@@ -288,6 +291,8 @@ pub struct StoredOrder {
     pub sku: Option<String>,
     /// What one unit cost then, if it said.
     pub price: Option<Price>,
+    /// The click that it came of, if that is known.
+    pub click: Option<OrderClick>,
 }
 
 impl StoredOrder {
@@ -313,6 +318,8 @@ pub struct Asked {
     pub attempt: Option<Attempt>,
     /// What its buyer says with the order, if the sale wants that.
     pub payload: Option<Payload>,
+    /// The click that led to it, if that is known.
+    pub click: Option<OrderClick>,
 }
 
 /// What became of a claim that asked to be an order.

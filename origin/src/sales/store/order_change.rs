@@ -87,7 +87,8 @@ impl NewChange<'_> {
             "cause": Some(cause).filter(|cause| !cause.is_empty()),
             "order": {
                 "order": order.id, "sale": order.sale.as_str(), "user": order.user.as_str(),
-                "quantity": order.units, "sku": order.sku, "price": order.cost(), "status": order.status.word(), "pay_by_ms": order.pay_by_ms,
+                "quantity": order.units, "sku": order.sku, "price": order.cost(), "link": order.click.as_ref().map(|click| &click.link),
+                "status": order.status.word(), "pay_by_ms": order.pay_by_ms,
                 "created_at_ms": order.created_at_ms, "payload": payload,
             },
             "payment": payment,

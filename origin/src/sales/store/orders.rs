@@ -6,6 +6,7 @@ use weir_sale::ledger::{Deduction, OrderEntry};
 
 use super::sales::{price, sale_id};
 use super::{OrderStatus, SaleStore, StoredOrder};
+use crate::sales::click::OrderClick;
 use crate::sql::{Row, SqlError, Tx, damaged, retried, sql};
 
 const SELECT_ORDER: &str = "
@@ -189,7 +190,13 @@ pub(super) fn stored(row: &Row) -> Result<StoredOrder, Error> {
         created_at_ms: row.number("created_at_ms")?,
         sku: row.maybe_text("sku")?,
         price: price(row)?,
+        click: click(row)?,
     })
+}
+
+fn click(row: &Row) -> Result<Option<OrderClick>, Error> {
+    let (link, id) = (row.maybe_text("click_link")?, row.maybe_text("click_id")?);
+    Ok(link.zip(id).map(|(link, id)| OrderClick { link, id }))
 }
 
 pub(super) fn status(row: &Row) -> Result<OrderStatus, Error> {

@@ -91,6 +91,7 @@ async fn totals(store: &SaleStore) -> SaleTotals {
     totals
 }
 
+mod clicks;
 mod orders;
 mod payments;
 mod sales;
