@@ -14,6 +14,7 @@
 //! | [`bridge_config`], [`gate_config`] | a filter's configuration | |
 //! | [`catalogue()`] | the catalogue of sales | |
 //! | [`challenge_solution`] | a solved challenge of a checkout | |
+//! | [`click_tag`] | the name of a click that travels on from a link | |
 //! | [`claim_ticket`] | claim header, line feed, signature header | |
 //! | [`order_token`] | one order token | |
 //! | [`signed_user`] | user header, line feed, signature header | |
@@ -72,7 +73,7 @@ pub use fitment::{fitment_browse, fitment_check, fitment_config, fitment_replies
 pub use history::history_cold;
 pub use identity::signed_user;
 pub use limit::limit_slot;
-pub use link::{click_batch, link_click, link_record, links_config};
+pub use link::{click_batch, click_tag, link_click, link_record, links_config};
 pub use resp::{resp_decode, resp_framer};
 pub use room::{room_config, room_pass, room_replies, room_request};
 pub use route::route;
@@ -85,12 +86,13 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 35] = [
+pub const TARGETS: [(&str, Target); 36] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
     ("catalogue", catalogue),
     ("challenge_solution", challenge_solution),
+    ("click_tag", click_tag),
     ("claim_ticket", claim_ticket),
     ("click_batch", click_batch),
     ("error_reply", error_reply),

@@ -1,11 +1,13 @@
 //! Short links: what stands in Redis of them, and what whoever clicks one sends.
 
+use weir_base::key::{KeyRing, SigningKey};
 use weir_engine_links::config::Config;
 use weir_engine_links::request::{Fields, Resource};
 use weir_link::answer::{Method, Reply, Visit, answer};
 use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
 use weir_link::click_buffer::{Click, ClickBuffer};
+use weir_link::click_tag::{ClickTag, TAG_LEN_MAX};
 use weir_link::code::DomainId;
 use weir_link::domain::{Domain, DomainsConfig};
 use weir_link::record::{App, Country, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
@@ -207,4 +209,22 @@ fn check_row(name: &LinkName, fields: &Fields<'_>, now_ms: u64) {
     let rows = decode(&batch.payload).expect("a batch is read back");
     assert_eq!((rows.len(), rows[0].clicks, batch.clicks), (1, 2, 2));
     assert_eq!(rows[0].link, name.to_link().expect("a code"));
+}
+
+/// The name of a click: what is read is written as the very same text, by one of the keys.
+pub fn click_tag(data: &[u8]) {
+    let key = |id: &str, byte: u8| SigningKey::new(id, &[byte; 32]).expect("a good key");
+    let ring = KeyRing::new(vec![key("k1", 7), key("k2", 8)]).expect("two keys");
+    let Ok(tag) = ClickTag::read(&ring, data) else {
+        return;
+    };
+    assert!(data.len() <= TAG_LEN_MAX);
+    let text = std::str::from_utf8(data).expect("names are text");
+    let by = |key: SigningKey| tag.sign(&key.into());
+    // Hex digits may be of either case: that is no other name.
+    let is_same = |own: String| own.eq_ignore_ascii_case(text);
+    assert!(
+        is_same(by(key("k1", 7))) || is_same(by(key("k2", 8))),
+        "{text}"
+    );
 }

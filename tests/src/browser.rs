@@ -215,6 +215,18 @@ impl Browser {
             .with_context(|| format!("cannot type into {selector}"))
     }
 
+    /// Chooses a file.
+    ///
+    /// # Errors
+    /// When there is no such control, or it takes none.
+    pub async fn choose_file(&self, selector: &str, file: &Path) -> Result<()> {
+        let path = file.display().to_string();
+        let chosen = self.act_on(selector, async |element| element.send_keys(&path).await);
+        chosen
+            .await
+            .with_context(|| format!("cannot choose a file in {selector}"))
+    }
+
     /// Does something to what `selector` names, once it is there; again, if the page was drawn anew in
     /// between, so that it was another element.
     async fn act_on<T>(

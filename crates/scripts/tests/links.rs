@@ -166,7 +166,7 @@ impl Object {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(Link),
+    Put(Box<Link>),
     Read(Purpose),
     Back(ClickId),
     Pass { hours: u64 },
@@ -289,7 +289,7 @@ fn link() -> impl Strategy<Value = Link> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        1 => link().prop_map(Step::Put),
+        1 => link().prop_map(|link| Step::Put(Box::new(link))),
         2 => prop_oneof![Just(Purpose::Look), Just(Purpose::Renew)].prop_map(Step::Read),
         4 => (0_u64..8).prop_map(|number| Step::Read(Purpose::Click(click(number)))),
         2 => (0_u64..8).prop_map(|number| Step::Back(click(number))),

@@ -174,9 +174,8 @@ impl Passwords {
         }
         let stored = guard.hash().unwrap_or_default().to_owned();
         let checked = self.slowly(move || is_right(&stored, &password)).await;
-        match checked {
-            Ok(false) => return Tried::Wrong,
-            Ok(true) | Err(Busy) => {}
+        if checked == Ok(false) {
+            return Tried::Wrong;
         }
         self.with(|attempts| attempts.give_back(link, network));
         match checked {

@@ -52,7 +52,7 @@ async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
     let world = World::new().await;
     for (page, folder, count) in [
         ("/ui", "src/console/page", 20),
-        ("/links/ui", "src/links/http/page", 14),
+        ("/links/ui", "src/links/http/page", 16),
         ("/events/page", "src/events/http/page", 7),
         ("/fitment/ui", "src/fitment/http/page", 4),
     ] {

@@ -487,3 +487,118 @@ async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
     assert_eq!(domain("t").await?.status, 404);
     Ok(())
 }
+
+/// A picture of one pixel.
+const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\x0dIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_picture() -> Result<()> {
+    let desk = Desk::with_links().await?;
+    desk.sign_in().await?;
+    let browser = &desk.browser;
+    browser
+        .type_into("#make [name=target]", "https://shop.example/?a=1#top")
+        .await?;
+    browser.click("#make summary").await?;
+    browser.type_into("#make [name=code]", "spring").await?;
+    browser
+        .type_into("[name=utm-source]", "news letter")
+        .await?;
+    browser.type_into("[name=utm-campaign]", HOSTILE).await?;
+    desk.looks_right("links-new").await?;
+    browser.click("#make button[type=submit]").await?;
+    let target = "https://shop.example/?a=1&utm_source=news%20letter&utm_campaign=%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E#top";
+    browser.wait_for_text("#target", target).await?;
+    let shown = "return document.querySelector('[name=utm-campaign]').value";
+    assert_eq!(browser.run(shown, &[]).await?, json!(HOSTILE));
+
+    // In whatever zone; what is none is said.
+    desk.click("s/spring", 60).await?;
+    let counted = async || {
+        let path = "/links/spring/stats";
+        let stats = desk.api(Method::GET, path, &Value::Null).await;
+        stats.is_ok_and(|stats| stats.json().is_ok_and(|stats| stats["clicks"] == 60))
+    };
+    weir_tests::until("the clicks are counted", counted).await?;
+    browser.click("[name=range] option[value='7d']").await?;
+    let set_zone = "const zone = document.querySelector('[name=zone]'); zone.value = arguments[0]; \
+        zone.dispatchEvent(new Event('change'))";
+    browser.run(set_zone, &[json!("Atlantis")]).await?;
+    browser.wait_for_text("#stats", "no time zone").await?;
+    browser.run(set_zone, &[json!("Asia/Kolkata")]).await?;
+    browser.wait_for_text("#total-clicks", "60").await?;
+    let days = "return document.querySelectorAll('#stats > figure .slot').length === 7";
+    browser.until(days, &[]).await?;
+
+    // By more than one thing.
+    browser.click("#filters summary").await?;
+    browser
+        .click("[name=filter-referrer] option[value='news.example']")
+        .await?;
+    browser.wait_for_text("#crossed", "58 clicks fit").await?;
+    browser
+        .wait_for_text("[name=filter-device]", "Phone (58)")
+        .await?;
+    desk.looks_right("link-filtered").await?;
+
+    // A picture in the code, on the screen and in the file.
+    let file = desk.dir.path().join("logo.png");
+    std::fs::write(&file, PNG)?;
+    let before = browser
+        .run("return document.getElementById('qr').src", &[])
+        .await?;
+    browser.click("section details summary").await?;
+    browser.choose_file("[name=logo]", &file).await?;
+    let is_new = "return document.getElementById('qr')?.src !== arguments[0] \
+        && document.getElementById('qr')?.naturalWidth > 0";
+    browser.until(is_new, &[before]).await?;
+    desk.nothing_to_complain(&[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Result<()> {
+    let desk = Desk::with_links().await?;
+    desk.sign_in().await?;
+    let browser = &desk.browser;
+    browser.click("#views a[href='#/import']").await?;
+    // Three parts; a title has a line break, and one row will not do.
+    let mut file = String::from("domain,code,target,tags\n");
+    for n in 0..1_200 {
+        file.push_str(&format!(
+            "s,code-{n},https://t.example/{n},\"[\"\"a\"\"]\"\n"
+        ));
+    }
+    file.push_str("s,x,https://t.example/short,\n");
+    let path = desk.dir.path().join("links.csv");
+    std::fs::write(&path, &file)?;
+    browser.choose_file("[name=file]", &path).await?;
+    browser.type_into("#import [name=tag]", "moved").await?;
+    desk.looks_right("links-import").await?;
+    browser.click("#import button[type=submit]").await?;
+    browser
+        .wait_for_text(
+            "#report",
+            "1,201 rows: 1,200 would be made, 0 there already, 1 refused. Done.",
+        )
+        .await?;
+    browser.wait_for_text("#refused", "Line 1202, x").await?;
+    browser.click("[name=dry]").await?;
+    for expected in ["1,200 made, 0 there already", "0 made, 1,200 there already"] {
+        browser.click("#import button[type=submit]").await?;
+        browser.wait_for_text("#report", expected).await?;
+        browser.wait_for_text("#report", "Done.").await?;
+    }
+    desk.looks_right("links-imported").await?;
+    let made = desk
+        .api(Method::GET, "/links/code-1199", &Value::Null)
+        .await?
+        .json()?;
+    assert_eq!(made["tags"], json!(["a", "moved"]));
+    // Not such a file.
+    browser.click("[name=format] option[value=bitly]").await?;
+    browser.click("#import button[type=submit]").await?;
+    browser
+        .wait_for_text("#import .notice", "is this an export")
+        .await?;
+    desk.nothing_to_complain(&["status of 422"]).await
+}

@@ -49,7 +49,7 @@ pub(super) async fn follow(
     let known = links.domains();
     let (domain, id) = match named(&known.domains, &uri, &headers) {
         Ok(named) => named,
-        Err(answer) => return answer,
+        Err(answer) => return *answer,
     };
     let client = Client::of(&headers);
     let asked = client.visit(&links, &id, &uri, &method);
@@ -102,7 +102,7 @@ pub(super) async fn unlock(
     let known = links.domains();
     let (domain, id) = match named(&known.domains, &uri, &headers) {
         Ok(named) => named,
-        Err(answer) => return answer,
+        Err(answer) => return *answer,
     };
     let found = match visit_in_time(&links, &id, Purpose::Look).await {
         Ok(Some(found)) => found,
@@ -188,20 +188,21 @@ fn named<'a>(
     domains: &'a Domains,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<(&'a Domain, LinkId), Response<Body>> {
+) -> Result<(&'a Domain, LinkId), Box<Response<Body>>> {
     let host = headers
         .get(header::HOST)
         .map_or(&b""[..], |value| value.as_bytes());
     let domain = domains.by_host(&String::from_utf8_lossy(host));
-    let domain = domain.ok_or_else(|| no_link(None))?;
+    let domain = domain.ok_or_else(|| Box::new(no_link(None)))?;
     // As the client has spelt it.
     let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
     if let Some(file) = File::at(path.as_bytes()) {
         let reply = file.reply(domain);
-        return Err(reply.map_or_else(|| no_link(Some(domain)), sent));
+        let answer = reply.map_or_else(|| no_link(Some(domain)), sent);
+        return Err(Box::new(answer));
     }
     let code = Code::new(path.strip_prefix('/').unwrap_or_default());
-    let code = code.map_err(|_| no_link(Some(domain)))?;
+    let code = code.map_err(|_| Box::new(no_link(Some(domain))))?;
     let domain_id = domain.id.clone();
     Ok((
         domain,

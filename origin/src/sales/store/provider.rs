@@ -134,7 +134,7 @@ pub struct PaymentEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentNoted {
     /// The payment as it stands now, and its order.
-    Noted(Box<StoredPayment>, StoredOrder),
+    Noted(Box<StoredPayment>, Box<StoredOrder>),
     /// There is no such payment. Nothing was changed.
     Unknown,
     /// Another event had this name before. Nothing was changed.
@@ -361,7 +361,10 @@ async fn note_in(
     if payment.state != before {
         tell(tx, sinks, &order, &payment, now_ms).await?;
     }
-    Ok(Some(PaymentNoted::Noted(Box::new(payment), order)))
+    Ok(Some(PaymentNoted::Noted(
+        Box::new(payment),
+        Box::new(order),
+    )))
 }
 
 /// What follows from an event that is new. False: the order's units are not there, and nothing must be kept.

@@ -11,7 +11,9 @@ function address(path, query = {}) {
 
 function send(method, path, query, body, headers = {}) {
   const options = { method, headers: { ...headers } };
-  if (body !== undefined) {
+  if (body instanceof Blob || typeof body === "string") {
+    options.body = body;
+  } else if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers["content-type"] = "application/json";
   }
@@ -44,5 +46,9 @@ export const api = {
   removeDomain: (domain, version) => json("DELETE", `link-domains/${domain.id}`, {}, undefined, { "if-match": `"${version}"` }),
   stats: (link, query) => json("GET", path(link, "/stats"), of(link, query)),
   csv: async (link, query) => (await send("GET", path(link, "/stats.csv"), of(link, query))).blob(),
-  qr: async (link, kind, style) => (await send("GET", path(link, `/qr.${kind}`), of(link, style))).blob(),
+  cross: (link, query) => json("GET", path(link, "/cross"), of(link, query)),
+  conversions: (link, query) => json("GET", path(link, "/conversions"), of(link, query)),
+  take: (query, text) => json("POST", "link-imports", query, text),
+  /** With a picture in its middle, if there is one. */
+  qr: async (link, kind, style, logo) => (await send(logo ? "POST" : "GET", path(link, `/qr.${kind}`), of(link, style), logo ?? undefined)).blob(),
 };

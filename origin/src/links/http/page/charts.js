@@ -21,26 +21,26 @@ export function step(most) {
 }
 
 /** Clicks as bars, visitors as bars within them. Drawn again whenever its width changes. */
-export function timeline(points, by) {
+export function timeline(points, by, zone = "UTC", hasVisitors = true) {
   const box = el("div", { class: "timeline" });
   let drawnWidth = 0;
   new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
     if (width > 0 && width !== drawnWidth) {
       drawnWidth = width;
-      replace(box, draw(points, by, width));
+      replace(box, draw(points, by, zone, width));
     }
   }).observe(box);
   const legend = el(
     "ul",
     { class: "legend", "aria-hidden": "true" },
     el("li", { class: "clicks" }, "Clicks"),
-    el("li", { class: "visitors" }, "Visitors"),
+    hasVisitors ? el("li", { class: "visitors" }, "Visitors") : null,
   );
-  return el("figure", {}, legend, box, asTable(points, by));
+  return el("figure", {}, legend, box, asTable(points, by, zone, hasVisitors));
 }
 
-function draw(points, by, width) {
+function draw(points, by, zone, width) {
   const most = Math.max(1, ...points.map((point) => point.clicks));
   const unit = step(most);
   const top = unit * Math.ceil(most / unit);
@@ -65,16 +65,16 @@ function draw(points, by, width) {
   const every = Math.ceil(TICK_ROOM / slot);
   points.forEach((point, index) => {
     const x = FRAME.left + index * slot;
-    picture.append(bars(point, by, x, slot, y));
+    picture.append(bars(point, by, zone, x, slot, y));
     if (index % every === 0 && x + TICK_ROOM / 2 < width) {
       const at = { x: x + slot / 2, y: HEIGHT - 7, "text-anchor": "middle" };
-      picture.append(svg("text", { class: "tick", ...at }, tick(point.at_ms, by)));
+      picture.append(svg("text", { class: "tick", ...at }, tick(point.at_ms, by, zone)));
     }
   });
   return picture;
 }
 
-function bars(point, by, x, slot, y) {
+function bars(point, by, zone, x, slot, y) {
   const gap = Math.min(4, slot * 0.2);
   const bar = (name, value, inset) => {
     const height = y(0) - y(value);
@@ -82,7 +82,7 @@ function bars(point, by, x, slot, y) {
     const round = Math.min(3, width / 2, height);
     return svg("rect", { class: name, x: x + gap / 2 + inset, y: y(value), width, height, rx: round });
   };
-  const says = `${span(point.at_ms, by)}: ${count(point.clicks)} clicks, ${count(point.visitors)} visitors`;
+  const says = `${span(point.at_ms, by, zone)}: ${count(point.clicks)} clicks, ${count(point.visitors)} visitors`;
   return svg(
     "g",
     { class: "slot" },
@@ -93,15 +93,15 @@ function bars(point, by, x, slot, y) {
   );
 }
 
-function asTable(points, by) {
-  const head = ["Time", "Clicks", "Visitors", "Addresses"];
+function asTable(points, by, zone, hasVisitors) {
+  const head = hasVisitors ? ["Time", "Clicks", "Visitors", "Addresses"] : ["Time", "Clicks"];
   const rows = points.filter((point) => point.clicks > 0);
   const row = (point) =>
     el(
       "tr",
       {},
-      el("th", { scope: "row" }, span(point.at_ms, by)),
-      [point.clicks, point.visitors, point.addresses].map((value) => el("td", {}, count(value))),
+      el("th", { scope: "row" }, span(point.at_ms, by, zone)),
+      [point.clicks, point.visitors, point.addresses].slice(0, head.length - 1).map((value) => el("td", {}, count(value))),
     );
   return el(
     "details",

@@ -50,7 +50,7 @@ export function changed(all) {
 
 /** The parts of a link's form; without `link`, of a new one. */
 export function linkParts(link = null) {
-  return [target(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), password(link), ended(link), preview(link), apps(link), rules(link)];
+  return [target(link), utm(link), conversion(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), password(link), ended(link), preview(link), apps(link), rules(link)];
 }
 
 function target(link) {
@@ -64,6 +64,29 @@ function target(link) {
     autocomplete: "off",
   });
   return new Part("target", field("Target address", control), valueOf(control));
+}
+
+/** What says in the target's query where visitors come from. What it has of that already is shown. */
+function utm(link) {
+  const names = ["source", "medium", "campaign", "term", "content"];
+  const known = new URLSearchParams(/\?([^#]*)/.exec(link?.target ?? "")?.[1] ?? "");
+  const controls = names.map((name) => el("input", { name: `utm-${name}`, maxlength: 128, autocomplete: "off", value: known.get(`utm_${name}`) ?? "" }));
+  const title = (name) => name[0].toUpperCase() + name.slice(1);
+  const element = el(
+    "fieldset",
+    { class: "list", id: "utm" },
+    el("legend", {}, "UTM: where visitors come from"),
+    el("p", { class: "hint" }, "In the target’s query. To take one away, change the target address."),
+    el("div", { class: "grid full" }, names.map((name, n) => field(title(name), controls[n]))),
+  );
+  const get = () => Object.fromEntries(names.map((name, n) => [name, controls[n].value.trim()]).filter(([, value]) => value !== ""));
+  return new Part("utm", element, get);
+}
+
+function conversion(link) {
+  const options = [["false", "No"], ["true", "Yes: their names travel on to the target"]];
+  const control = select(options, String(link?.conversion ?? false), { name: "conversion" });
+  return new Part("conversion", field("Count orders that come of its clicks", control), () => control.value === "true");
 }
 
 function life(link) {

@@ -1,12 +1,45 @@
-// Numbers, times and words as people read them. All times are in UTC, as the origin counts, and say so.
+// Numbers, times and words as people read them. Times are in UTC, and say so; those of statistics in the zone that is chosen.
 
 const number = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const utc = (options) => new Intl.DateTimeFormat("en", { timeZone: "UTC", ...options });
 const moment = utc({ dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
-const day = utc({ day: "numeric", month: "short" });
-const fullDay = utc({ day: "numeric", month: "long", year: "numeric" });
-const hour = utc({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const inZone = new Map();
+
+/** What writes days and hours of a time zone. */
+function writers(timeZone) {
+  if (!inZone.has(timeZone)) {
+    const format = (options) => new Intl.DateTimeFormat("en", { timeZone, ...options });
+    inZone.set(timeZone, {
+      day: format({ day: "numeric", month: "short" }),
+      fullDay: format({ day: "numeric", month: "long", year: "numeric" }),
+      hour: format({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" }),
+      parts: format({ year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric", hourCycle: "h23" }),
+    });
+  }
+  return inZone.get(timeZone);
+}
+
+/** Whether there is such a time zone. */
+export function isZone(name) {
+  try {
+    return Boolean(writers(name));
+  } catch {
+    return false;
+  }
+}
+
+/** How far a zone's clocks are ahead of UTC at an instant. */
+function ahead(zone, ms) {
+  const of = Object.fromEntries(writers(zone).parts.formatToParts(new Date(ms)).map(({ type, value }) => [type, Number(value)]));
+  return Date.UTC(of.year, of.month - 1, of.day, of.hour, of.minute, of.second) - Math.floor(ms / 1000) * 1000;
+}
+
+/** When the day of a zone began that an instant is in. */
+export function midnight(zone, ms) {
+  const start = Math.floor((ms + ahead(zone, ms)) / DAY_MS) * DAY_MS;
+  return start - ahead(zone, start - ahead(zone, ms));
+}
 
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
@@ -19,15 +52,17 @@ export const time = (ms) => `${moment.format(new Date(ms))} UTC`;
 export const minute = (ms) => new Date(ms).toISOString().slice(0, 16);
 export const atMinute = (text) => Date.parse(`${text}Z`);
 
-/** A tick of the time axis. The origin counts by hours and days of UTC. */
-export function tick(ms, by) {
+/** A tick of the time axis. */
+export function tick(ms, by, zone) {
+  const { hour, day } = writers(zone);
   return by === "hour" ? hour.format(new Date(ms)) : day.format(new Date(ms));
 }
 
 /** The same, so that it stands by itself. */
-export function span(ms, by) {
+export function span(ms, by, zone) {
   const date = new Date(ms);
-  return by === "hour" ? `${fullDay.format(date)}, ${hour.format(date)} UTC` : fullDay.format(date);
+  const { hour, fullDay } = writers(zone);
+  return by === "hour" ? `${fullDay.format(date)}, ${hour.format(date)} ${zone}` : fullDay.format(date);
 }
 
 export function share(part, whole) {

@@ -5,6 +5,7 @@ import { detail } from "./detail.js";
 import { announce, el, field, replace } from "./dom.js";
 import { domains } from "./domains.js";
 import { home } from "./home.js";
+import { importer } from "./import.js";
 import { complaint } from "./notice.js";
 
 const content = document.getElementById("content");
@@ -51,6 +52,9 @@ async function viewOf(hash) {
   const [, domain, code] = hash.match(/^#\/l\/([a-z0-9-]+)\/([\w-]+)$/) ?? [];
   if (code) {
     return [code, await detail({ domain, code })];
+  }
+  if (hash === "#/import") {
+    return ["Import", await importer()];
   }
   const [isDomains, id] = hash.match(/^#\/domains(?:\/([a-z0-9-]+))?$/) ?? [];
   return isDomains ? ["Domains", await domains(id ?? null)] : ["", await home()];

@@ -28,6 +28,7 @@ export function qrCard(link) {
   const margin = el("input", { type: "number", min: 0, max: 16, value: 4, name: "margin" });
   const dark = el("input", { type: "color", value: "#000000", name: "dark" });
   const light = el("input", { type: "color", value: "#ffffff", name: "light" });
+  const logo = el("input", { type: "file", accept: "image/png", name: "logo" });
   const style = () => ({
     level: level.value,
     size: size.value,
@@ -38,7 +39,7 @@ export function qrCard(link) {
   let shown;
   const draw = async () => {
     try {
-      const blob = await api.qr(link, "svg", style());
+      const blob = await api.qr(link, "svg", style(), logo.files[0]);
       URL.revokeObjectURL(shown);
       shown = URL.createObjectURL(blob);
       replace(frame, el("img", { src: shown, alt: `QR code of ${link.url}`, id: "qr" }));
@@ -48,7 +49,7 @@ export function qrCard(link) {
   };
   const download = (kind) => async () => {
     try {
-      save(await api.qr(link, kind, style()), `${link.domain}-${link.code}.${kind}`);
+      save(await api.qr(link, kind, style(), logo.files[0]), `${link.domain}-${link.code}.${kind}`);
     } catch (error) {
       replace(frame, complaint(error));
     }
@@ -73,6 +74,7 @@ export function qrCard(link) {
         field("Margin in modules", margin),
         field("Dark", dark),
         field("Light", light),
+        field("Picture in its middle", logo, "A PNG of up to 256 KiB. The code is drawn at level H then."),
       ),
     ),
   );

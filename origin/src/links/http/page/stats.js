@@ -2,12 +2,13 @@
 
 import { api } from "./api.js";
 import { breakdown, timeline } from "./charts.js";
+import { crossFilter } from "./cross.js";
 import { el, field, replace, select } from "./dom.js";
-import { count, DAY_MS } from "./format.js";
+import { count, DAY_MS, isZone, midnight } from "./format.js";
 import { complaint } from "./notice.js";
 import { save } from "./qr.js";
 
-/** What can be looked at: days of UTC up to today, and by what. Whole days, by which the origin keeps the parts. */
+/** What can be looked at: days up to today, and by what. Whole days, by which the origin keeps the parts. */
 const RANGES = {
   "1d": { text: "Today", days: 1, by: "hour" },
   "2d": { text: "Since yesterday", days: 2, by: "hour" },
@@ -26,34 +27,62 @@ const PARTS = {
   languages: "Languages",
 };
 
-function query(chosen) {
+/** Combinations are kept for so many days. */
+const CROSS_DAYS = 31;
+
+/** The zone of the person's clock. */
+const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+
+function query(chosen, tz) {
   const { days, by } = RANGES[chosen];
-  const until = (Math.floor(Date.now() / DAY_MS) + 1) * DAY_MS;
-  return { from_ms: until - days * DAY_MS, to_ms: until, by };
+  // From noon to noon it is a day, whether or not clocks have changed.
+  const noon = midnight(tz, Date.now()) + DAY_MS / 2;
+  return { from_ms: midnight(tz, noon - (days - 1) * DAY_MS), to_ms: midnight(tz, noon + DAY_MS), by, tz };
+}
+
+/** The control of the time zone: any that the browser knows. */
+function zones() {
+  const all = Intl.supportedValuesOf?.("timeZone") ?? [];
+  const names = [...new Set([HERE, "UTC", ...all])];
+  const list = el("datalist", { id: "zones" }, names.map((value) => el("option", { value })));
+  const control = el("input", { name: "zone", list: "zones", value: HERE, autocomplete: "off", spellcheck: "false" });
+  return { control, list };
 }
 
 export function statsCard(link) {
   const range = select(Object.entries(RANGES).map(([key, { text }]) => [key, text]), "1d", { name: "range" });
+  const zone = zones();
   const body = el("div", { id: "stats", "aria-busy": "true" });
+  const asked = () => query(range.value, zone.control.value);
+  let turn = 0;
   const load = async () => {
+    turn += 1;
+    const mine = turn;
+    // What was asked for earlier may come later.
+    const show = (...children) => mine === turn && replace(body, ...children);
     body.setAttribute("aria-busy", "true");
-    const asked = query(range.value);
     try {
-      const stats = await api.stats(link, asked);
-      replace(body, tiles(stats), timeline(stats.series, asked.by), parts(stats));
+      if (!isZone(zone.control.value)) {
+        throw new Error("That is no time zone such as Europe/Berlin.");
+      }
+      const wanted = asked();
+      const [stats, orders] = await Promise.all([api.stats(link, wanted), link.conversion ? api.conversions(link, wanted) : null]);
+      const filter = RANGES[range.value].days <= CROSS_DAYS && crossFilter(link, asked);
+      show(tiles(stats), orders && sold(orders), timeline(stats.series, wanted.by, wanted.tz), filter, parts(stats));
     } catch (error) {
-      replace(body, complaint(error));
+      show(complaint(error));
     }
-    body.setAttribute("aria-busy", "false");
+    body.setAttribute("aria-busy", String(mine !== turn));
   };
   const download = async () => {
     try {
-      save(await api.csv(link, query(range.value)), `${link.domain}-${link.code}.csv`);
+      save(await api.csv(link, asked()), `${link.domain}-${link.code}.csv`);
     } catch (error) {
       replace(body, complaint(error));
     }
   };
   range.addEventListener("change", load);
+  zone.control.addEventListener("change", load);
   load();
   return el(
     "section",
@@ -66,6 +95,7 @@ export function statsCard(link) {
         "div",
         { class: "row" },
         el("div", { class: "labelless" }, field("Range", range)),
+        el("div", { class: "labelless" }, field("Time zone", zone.control), zone.list),
         el("button", { type: "button", id: "reload", onclick: load }, "Refresh"),
         el("button", { type: "button", onclick: download }, "CSV"),
       ),
@@ -79,8 +109,25 @@ function tiles(stats) {
   return el("dl", { class: "tiles" }, tile("Clicks", stats.clicks), tile("Visitors", stats.visitors), tile("Addresses", stats.addresses));
 }
 
+/** What was bought by those who had clicked. */
+function sold(orders) {
+  const money = ([currency, amount]) => {
+    const format = new Intl.NumberFormat("en", { style: "currency", currency });
+    return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
+  };
+  const revenue = Object.entries(orders.revenue).map(money).join(", ") || "–";
+  const tile = (name, id, value) => el("div", { class: "tile" }, el("dt", {}, name), el("dd", { id }, value));
+  return el(
+    "dl",
+    { class: "tiles" },
+    tile("Orders", "total-orders", count(orders.orders)),
+    tile("Paid", "total-paid", count(orders.paid_orders)),
+    tile("Revenue", "total-revenue", revenue),
+  );
+}
+
 function parts(stats) {
   const shown = Object.entries(PARTS).map(([part, title]) => breakdown(title, part, stats[part] ?? {}));
-  const hint = "Hours and days are in UTC. A visitor on two days counts twice: nobody is tracked from one day to the next.";
+  const hint = "Breakdowns are of days in UTC. A visitor on two days counts twice: nobody is tracked from one day to the next.";
   return [el("div", { class: "breakdowns" }, shown), el("p", { class: "hint" }, hint)];
 }

@@ -1,0 +1,122 @@
+// Links from a file: an export of Weir's own, or of another shortener; sent part by part, so that one sees how far it is.
+
+import { api } from "./api.js";
+import { announce, el, field, replace, select } from "./dom.js";
+import { count } from "./format.js";
+import { complaint, working } from "./notice.js";
+
+const FORMATS = [
+  ["csv", "Weir, as a table (CSV)"], ["ndjson", "Weir, as lines of JSON"],
+  ["bitly", "Bitly"], ["dub", "Dub"], ["shlink", "Shlink"], ["yourls", "YOURLS"],
+];
+
+/** Rows of one part: some seconds of work for an origin. */
+const ROWS = 500;
+
+/** Characters of a part, unless one row has more. */
+const LENGTH = 2_000_000;
+
+/** The most that is shown of what was refused. */
+const SHOWN = 200;
+
+/** Where rows begin: offset and line. Of a table, line ends within quotes end no row. */
+function places(text, isTable) {
+  const found = [];
+  let [start, line, begun, isQuoted] = [0, 1, 1, false];
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at];
+    isQuoted = isTable && character === '"' ? !isQuoted : isQuoted;
+    if (character !== "\n") {
+      continue;
+    }
+    line += 1;
+    if (!isQuoted) {
+      found.push({ start, line: begun });
+      [start, begun] = [at + 1, line];
+    }
+  }
+  if (start < text.length) {
+    found.push({ start, line: begun });
+  }
+  return found;
+}
+
+/** Parts of whole rows, each with the names of the columns. */
+export function parts(text, format) {
+  const isTable = format !== "ndjson";
+  const all = places(text, isTable);
+  const head = isTable && all.length > 0 ? text.slice(0, all[1]?.start ?? text.length) : "";
+  const rows = isTable ? all.slice(1) : all;
+  const cut = [];
+  for (let from = 0; from < rows.length; ) {
+    let to = from + 1;
+    const end = (n) => rows[n]?.start ?? text.length;
+    while (to < rows.length && to - from < ROWS && end(to + 1) - rows[from].start <= LENGTH) {
+      to += 1;
+    }
+    cut.push({ text: head + text.slice(rows[from].start, end(to)), firstLine: rows[from].line, rows: to - from });
+    from = to;
+  }
+  return cut;
+}
+
+export async function importer() {
+  const { domains } = await api.domains();
+  const file = el("input", { type: "file", name: "file", required: true, accept: ".csv,.ndjson,.jsonl,.json,.txt,text/*" });
+  const format = select(FORMATS, "csv", { name: "format" });
+  const domain = select([["", "The file’s, or the first"], ...domains.map(({ id }) => [id, id])], "", { name: "domain" });
+  const tag = el("input", { name: "tag", autocomplete: "off" });
+  const dry = el("input", { type: "checkbox", name: "dry", checked: true });
+  const [said, report] = [el("div", {}), el("div", { id: "report", "aria-live": "polite" })];
+  const button = el("button", { type: "submit", class: "primary" }, "Begin");
+  const work = working(button, said, async () => {
+    replace(said);
+    const text = await file.files[0].text();
+    const all = parts(text.replace(/^\uFEFF/, ""), format.value);
+    const sum = { rows: 0, made: 0, present: 0, refused: [], ignored: [] };
+    const bar = el("progress", { max: Math.max(1, all.reduce((rows, part) => rows + part.rows, 0)), value: 0, "aria-label": "Rows that were read" });
+    const told = el("p", {});
+    const list = el("ol", { class: "past", id: "refused" });
+    replace(report, bar, told, list);
+    const show = (isOver) => {
+      bar.value = sum.rows;
+      const made = dry.checked ? "would be made" : "made";
+      const ignored = sum.ignored.length > 0 ? ` Nothing is made of the columns ${sum.ignored.join(", ")}.` : "";
+      told.textContent = `${count(sum.rows)} rows: ${count(sum.made)} ${made}, ${count(sum.present)} there already, ${count(sum.refused.length)} refused.${isOver ? ` Done.${ignored}` : " …"}`;
+      replace(list, sum.refused.slice(0, SHOWN).map(({ line, code, detail }) => el("li", {}, `Line ${line}${code ? `, ${code}` : ""}: ${detail}`)));
+    };
+    show(false);
+    // An empty file has no parts: the origin says what it misses.
+    for (const part of all.length > 0 ? all : [{ text, firstLine: 2, rows: 0 }]) {
+      const query = { format: format.value, domain: domain.value, tag: tag.value.trim(), dry_run: dry.checked, first_line: part.firstLine };
+      const done = await api.take(query, part.text);
+      sum.rows += done.rows;
+      sum.made += done.made;
+      sum.present += done.present;
+      sum.refused.push(...done.refused);
+      sum.ignored = done.ignored_columns;
+      show(false);
+    }
+    show(true);
+    announce("Done");
+    button.disabled = false;
+  });
+  return el(
+    "form",
+    { class: "card", id: "import", onsubmit: work },
+    el("h1", {}, "Import"),
+    el("p", { class: "hint" }, "Links keep their codes. The same file again makes nothing twice, so an import that broke off is repeated. "),
+    said,
+    el(
+      "div",
+      { class: "grid" },
+      field("File", file),
+      field("It is an export of", format),
+      field("Domain", domain, "Of links whose host is none of ours."),
+      field("Tag", tag, "All of them get it. Empty: none."),
+    ),
+    el("label", { class: "choice" }, dry, "Only say what would be made"),
+    el("div", { class: "row" }, button),
+    report,
+  );
+}
