@@ -271,9 +271,9 @@ impl Links {
         match self.memory.find(&head.name, now_ms) {
             Found::Link { known, is_due } => {
                 self.counters.found.increment(Place::Memory);
-                let fields = head.fields_for(&known.link, self.trusted_hops);
+                let mut fields = head.fields_for(&known.link, self.trusted_hops);
                 let tag = self.tagger.tag(&known.link, &head.name, &fields, now_ms);
-                let fields = fields.named(tag.as_deref());
+                fields.click_tag = tag.as_deref();
                 let answer = answer_of(known, &fields, now_ms);
                 let is_followed = answer.leads_on();
                 let (domain, counters) = (&head.domain, &self.counters);
@@ -410,9 +410,9 @@ impl Links {
             return Some(request);
         };
         self.counters.found.increment(place);
-        let fields = request.visitor.fields_for(&known.link, &request.name);
+        let mut fields = request.visitor.fields_for(&known.link, &request.name);
         let tag = self.tagger.tag(&known.link, &request.name, &fields, now_ms);
-        let fields = fields.named(tag.as_deref());
+        fields.click_tag = tag.as_deref();
         let answer = answer_of(known, &fields, now_ms);
         let (counters, clicks) = (&self.counters, self.clicks.as_mut());
         if !request.give(answer, counters, clicks, now_ms, effects) {
@@ -482,9 +482,9 @@ impl Links {
     ) {
         // Redis does not count clicks of a disabled link, so it is never used up.
         let is_used_up = read.clicks_left == Some(0);
-        let fields = request.visitor.fields_for(link, &request.name);
+        let mut fields = request.visitor.fields_for(link, &request.name);
         let tag = self.tagger.tag(link, &request.name, &fields, now_ms);
-        let fields = fields.named(tag.as_deref());
+        fields.click_tag = tag.as_deref();
         let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
         let used = request
             .purpose

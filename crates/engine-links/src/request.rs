@@ -95,14 +95,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same as a click of this name.
-    pub fn named<'b>(self, click_tag: Option<&'b str>) -> Fields<'b>
-    where
-        'a: 'b,
-    {
-        Fields { click_tag, ..self }
-    }
-
     /// What it asks `domain` for.
     pub fn resource(&self, domain: &DomainId) -> Resource {
         let path = self.split_path().0;

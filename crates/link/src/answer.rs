@@ -277,21 +277,20 @@ const PLAY_STORE: &str = "https://play.google.com/store/apps/details?";
 
 /// `target` with the request's query string, if the link passes it on, and with the click's name, if it has one.
 fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, str> {
-    let query = match link.pass_query && visit.query.len() <= QUERY_LEN_MAX {
-        true => visit.query,
-        false => b"",
-    };
-    // What tells a scan apart, and what a click is called, is ours alone.
-    let is_ours = |parameter: &[u8]| {
-        let name = parameter.split(|byte| *byte == b'=').next();
-        let is_tag = link.is_tracked && name == Some(click_tag::PARAMETER.as_bytes());
-        parameter == SCAN_MARKER.as_bytes() || is_tag
-    };
-    let parameters = query.split(|byte| *byte == b'&');
-    let parameters = parameters.filter(|parameter| !is_ours(parameter));
+    let passes_query = link.pass_query && visit.query.len() <= QUERY_LEN_MAX;
+    let query = if passes_query { visit.query } else { b"" };
     let tag = visit.click_tag.filter(|_| link.is_tracked);
-    let is_empty = query.is_empty() || parameters.clone().next().is_none();
-    if is_empty && tag.is_none() {
+    if query.is_empty() && tag.is_none() {
+        return Cow::Borrowed(target);
+    }
+    // What tells a scan apart, and what a click is called, is ours alone.
+    let is_passed = |parameter: &&[u8]| {
+        let is_tag = link.is_tracked && click_tag::is_parameter(parameter);
+        *parameter != SCAN_MARKER.as_bytes() && !is_tag
+    };
+    let mut parameters = query.split(|byte| *byte == b'&').filter(is_passed);
+    let first = parameters.next().filter(|_| !query.is_empty());
+    if first.is_none() && tag.is_none() {
         return Cow::Borrowed(target);
     }
     let (page, fragment) = match target.find('#') {
@@ -300,41 +299,50 @@ fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, st
     };
     let mut location = String::with_capacity(TARGET_LEN_MAX.min(target.len()) + query.len() + 1);
     location.push_str(page);
-    if !is_empty {
+    location.push_str(joint(page));
+    if let Some(first) = first {
+        push_visibly(&mut location, first);
         for parameter in parameters {
-            push_joint(&mut location);
-            for byte in parameter {
-                push_visible(&mut location, *byte);
-            }
+            location.push('&');
+            push_visibly(&mut location, parameter);
         }
     }
     if let Some(tag) = tag {
-        push_joint(&mut location);
-        // The store hands that on to the app that it installs.
-        if page.starts_with(PLAY_STORE) {
-            location.push_str("referrer=");
+        if first.is_some() {
+            location.push('&');
         }
-        let equals = if page.starts_with(PLAY_STORE) {
-            "%3D"
-        } else {
-            "="
-        };
-        location.push_str(click_tag::PARAMETER);
-        location.push_str(equals);
-        location.push_str(tag);
+        push_tag(&mut location, page, tag);
     }
     location.push_str(fragment);
     Cow::Owned(location)
 }
 
-/// What stands before the next parameter.
-fn push_joint(location: &mut String) {
-    let joint = match location.as_str() {
+/// What stands before the first parameter that is added to `page`.
+fn joint(page: &str) -> &'static str {
+    match page {
         page if page.ends_with(['?', '&']) => "",
         page if page.contains('?') => "&",
         _ => "?",
+    }
+}
+
+/// Names the click to whatever stands at `page`.
+fn push_tag(location: &mut String, page: &str, tag: &str) {
+    // The store hands on to the app that it installs what `referrer` says.
+    let (before, equals) = match page.starts_with(PLAY_STORE) {
+        true => ("referrer=", "%3D"),
+        false => ("", "="),
     };
-    location.push_str(joint);
+    location.push_str(before);
+    location.push_str(click_tag::PARAMETER);
+    location.push_str(equals);
+    location.push_str(tag);
+}
+
+fn push_visibly(location: &mut String, parameter: &[u8]) {
+    for byte in parameter {
+        push_visible(location, *byte);
+    }
 }
 
 /// What cannot stand in a header, or would end the query string, is percent-encoded.

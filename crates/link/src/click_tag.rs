@@ -32,6 +32,12 @@ pub struct ClickTag {
     pub click: ClickId,
 }
 
+/// Whether a parameter of a query is [`PARAMETER`], whatever it says.
+pub fn is_parameter(parameter: &[u8]) -> bool {
+    let rest = parameter.strip_prefix(PARAMETER.as_bytes());
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'=')))
+}
+
 /// Why a text is no tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClickTagError {

@@ -111,10 +111,8 @@ async fn operators_see_it_one_by_one_in_the_list_and_in_the_table_also_of_an_arc
     assert_eq!((said_of("s"), said_of("plain")), (said(), Value::Null));
     let table = world.admin_bytes("/orders.csv?sale=s").await;
     let table = String::from_utf8(table).unwrap();
-    assert!(
-        table.lines().next().unwrap().ends_with(",payload"),
-        "{table}"
-    );
+    let mut columns = table.lines().next().unwrap().split(',');
+    assert!(columns.any(|column| column == "payload"), "{table}");
     let cell = r#""{""mail"":""alice@secret.example"",""variant"":""M""}""#;
     assert!(table.contains(cell), "{table}");
 }

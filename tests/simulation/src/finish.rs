@@ -44,6 +44,7 @@ pub(crate) fn run(world: &mut World) {
     world.stats.schedules = 1;
     world.stats.done = [
         ("orders", world.sql.orders.len() as u64),
+        ("orders refunded", world.sql.refunded.len() as u64),
         ("units added", world.sql.units_added()),
         ("units withdrawn", world.sql.units_withdrawn()),
         ("units repaired", world.bus.borrow().units_repaired),

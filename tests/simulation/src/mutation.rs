@@ -55,6 +55,10 @@ pub enum Mutation {
     StockNotChecked,
     /// SQL returns the units of an order that is cancelled already.
     CancelledTwice,
+    /// SQL returns the units of an order whose money was given back already.
+    RefundedAgain,
+    /// Redis hears nothing of an order whose money is given back.
+    RefundNotFollowed,
     /// SQL does not note that Redis has to follow an order that ended.
     EndNotNoted,
     /// The origin does not check the claim's signature.
@@ -167,6 +171,8 @@ impl Mutation {
         Self::BodyNotCompared,
         Self::StockNotChecked,
         Self::CancelledTwice,
+        Self::RefundedAgain,
+        Self::RefundNotFollowed,
         Self::EndNotNoted,
         Self::SignatureNotChecked,
         Self::SettleForgotten,

@@ -1,6 +1,6 @@
-//! What operators do while a sale runs: they add units, withdraw some, and move its end.
+//! What operators do while a sale runs: they add units, withdraw some, move its end, and give money back.
 
-use crate::plan::{Fault, LAST_FAULT_AT_MS, SALE_STARTS_AT_MS, Setting, TimedFault};
+use crate::plan::{Client, Fault, LAST_FAULT_AT_MS, SALE_STARTS_AT_MS, Setting, Then, TimedFault};
 use crate::random::Rng;
 
 /// The most units that are added in one schedule: all must find a buyer.
@@ -50,4 +50,33 @@ fn other_end(rng: &mut Rng, setting: Setting) -> [TimedFault; 2] {
         at_ms,
         fault: Fault::MoveEnd { origin, after_ms },
     })
+}
+
+/// In some schedules some of those who pay get their money back, soon after or long after; some are asked for twice.
+pub(crate) fn refunds(rng: &mut Rng, clients: &[Client], setting: Setting) -> Vec<TimedFault> {
+    if !rng.chance(40) {
+        return vec![];
+    }
+    let mut faults = Vec::new();
+    for client in clients {
+        let Then::Pay { after_ms } = client.then else {
+            continue;
+        };
+        if !rng.chance(60) {
+            continue;
+        }
+        let at_ms = client.at_ms + after_ms + rng.pick(&[0, 5, 50, 1_000]) + rng.below(50);
+        faults.push(refund(rng, setting, at_ms, client.user));
+        if rng.chance(40) {
+            let again_at_ms = at_ms + rng.between(0, 300);
+            faults.push(refund(rng, setting, again_at_ms, client.user));
+        }
+    }
+    faults
+}
+
+fn refund(rng: &mut Rng, setting: Setting, at_ms: u64, user: u32) -> TimedFault {
+    let origin = rng.below(setting.origins.into()) as u32;
+    let fault = Fault::Refund { origin, user };
+    TimedFault { at_ms, fault }
 }

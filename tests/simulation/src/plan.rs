@@ -157,6 +157,11 @@ pub(crate) enum Fault {
         origin: u32,
         after_ms: u64,
     },
+    /// An operator gives a user's money back, for the first order that is paid.
+    Refund {
+        origin: u32,
+        user: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +241,7 @@ impl Fault {
             Self::ChangeStock { units, .. } if *units > 0 => "top-up",
             Self::ChangeStock { .. } => "withdrawal",
             Self::MoveEnd { .. } => "end moved",
+            Self::Refund { .. } => "refund",
         }
     }
 
@@ -305,6 +311,11 @@ impl Plan {
             faults.push(eviction(&mut others, setting));
         }
         faults.extend(operators::faults(&mut Rng::new(seed, 4), setting));
+        faults.extend(operators::refunds(
+            &mut Rng::new(seed, 5),
+            &clients,
+            setting,
+        ));
         faults.sort_by_key(|fault| fault.at_ms);
         Self {
             seed,

@@ -126,6 +126,7 @@ impl Plan {
                 Fault::KillOrigin { origin, .. }
                 | Fault::SetOriginClock { origin, .. }
                 | Fault::ChangeStock { origin, .. }
+                | Fault::Refund { origin, .. }
                 | Fault::MoveEnd { origin, .. } => {
                     *origin = (*origin).min(setting.origins - 1);
                 }

@@ -199,6 +199,13 @@ impl Witness {
         self.has_lost = true;
     }
 
+    /// A shard is about to lose a key. If it is being rebuilt, that may be one of what is written already: what was to be there at
+    /// its end is found again later, as with any eviction.
+    pub(crate) fn before_eviction(&mut self, shard: u32) {
+        self.before_loss();
+        self.wiped.remove(&shard);
+    }
+
     /// A gateway has said `sold_out`, and nobody may come back for more. Units that SQL had taken back just now are not
     /// known to all; units that it has had all along must be.
     pub(crate) fn on_sold_out(&mut self, sql: &Sql, now_us: u64) {

@@ -498,8 +498,8 @@ fn a_click_on_a_tracked_link_takes_its_name_along() {
         (
             "https://t.example/",
             true,
-            b"weir_click=old&b=2",
-            "https://t.example/?b=2&weir_click=1.s.abc",
+            b"weir_click=old&b=2&weir_clicks=3&weir_click",
+            "https://t.example/?b=2&weir_clicks=3&weir_click=1.s.abc",
         ),
         (
             "https://t.example/",

@@ -154,6 +154,10 @@ struct Says {
     #[arg(long = "utm", value_name = "NAME=VALUE", value_parser = utm)]
     utm: Vec<(String, String)>,
 
+    /// The file with the password that visitors must know: its first line
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+
     /// More of its members, as JSON: {"rules": […], "preview": {…}}
     #[arg(long, value_name = "JSON")]
     json: Option<String>,
@@ -314,6 +318,16 @@ impl Named {
 }
 
 impl Says {
+    /// From a file, as others on the machine see what a command was given.
+    fn password(&self) -> Result<Option<String>> {
+        let Some(path) = &self.password_file else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
+    }
+
     /// What is named, over what `--json` says.
     fn members(&self) -> Result<Map<String, Value>> {
         let mut members = match self.json.as_deref().map(serde_json::from_str) {
@@ -340,6 +354,7 @@ impl Says {
         set("status", self.status.map(Value::from));
         set("pass_query", self.pass_query.map(Value::from));
         set("conversion", self.conversion.map(Value::from));
+        set("password", self.password()?.map(Value::from));
         Ok(members)
     }
 }

@@ -297,6 +297,23 @@ async fn links_are_made_changed_found_taken_over_and_written_from_the_command_li
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && told.contains("412"), "{told}");
 
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "open sesame\n").unwrap();
+    let secret = secret.to_str().unwrap();
+    let link = got(&[
+        "edit",
+        "spring",
+        "--password-file",
+        secret,
+        "--conversion",
+        "false",
+    ]);
+    assert_eq!(link["protected"], true);
+    let output = links(&origin, &["edit", "spring", "--password-file", "/nowhere"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("cannot read /nowhere"), "{told}");
+    got(&["edit", "spring", "--json", r#"{"password": null}"#]);
+
     // A file of three parts, one row of which will not do.
     let mut file = "keyword,url\n".to_owned();
     for n in 0..1_100 {

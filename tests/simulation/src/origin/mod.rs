@@ -144,6 +144,15 @@ impl Origin {
         })
     }
 
+    /// What it does about an operator who gives a user's money back.
+    pub(crate) fn refund(&self, user: UserId) -> Work {
+        let orders = self.orders.clone();
+        Box::pin(async move {
+            // What SQL did not do, nobody repeats.
+            let _ = orders.refund(user).await;
+        })
+    }
+
     /// What it does about a request: a task that ends even if nobody waits for it.
     pub(crate) fn serve(&self, request: Arrived) -> Work {
         let origin = self.clone();

@@ -146,6 +146,15 @@ impl Orders {
         Ok(cancelled)
     }
 
+    /// Gives a user's money back for one order: see `origin/src/sales/store/desk.rs`.
+    pub(super) async fn refund(&self, user: UserId) -> Result<(), SqlError> {
+        let refunded = self.io.sql(move |sql| sql.refund_one_of(&user)).await?;
+        if let Some(order) = &refunded {
+            self.follow(order).await;
+        }
+        Ok(())
+    }
+
     async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
         match placed {
             Placed::New(order) => {

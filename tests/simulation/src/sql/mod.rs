@@ -1,4 +1,4 @@
-//! SQL as the origin uses it: every method is one transaction. See `origin/src/sales/store/{claims,orders,payments,sales}.rs`.
+//! SQL as the origin uses it: every method is one transaction. See `origin/src/sales/store/{claims,desk,orders,payments,sales}.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,6 +105,8 @@ pub(crate) struct Sql {
     /// Which order each attempt with a key has become, and the body that it came with.
     keys: BTreeMap<(UserId, u32), (ClaimName, u32)>,
     unfollowed: BTreeSet<ClaimName>,
+    /// Orders that operators have given the money back for.
+    pub(crate) refunded: BTreeSet<ClaimName>,
     /// Another sale has an order that Redis cannot follow.
     pub(crate) is_other_sale_stuck: bool,
     catalogue_version: u64,
@@ -152,6 +154,7 @@ impl Sql {
             buyers: BTreeMap::new(),
             keys: BTreeMap::new(),
             unfollowed: BTreeSet::new(),
+            refunded: BTreeSet::new(),
             is_other_sale_stuck: false,
             catalogue_version: 0,
             version: 0,
@@ -344,6 +347,27 @@ impl Sql {
                 Some(order)
             }
         }
+    }
+
+    /// Ends the user's first order that is paid; none while Redis has not followed its payment.
+    pub(crate) fn refund_one_of(&mut self, user: &UserId) -> Option<Order> {
+        if self.mutation == Some(Mutation::RefundedAgain) {
+            let refunded = self.refunded.iter().map(|name| &self.orders[name]);
+            let units = refunded.filter(|order| order.user == *user);
+            self.remaining += units.map(|order| i64::from(order.units)).sum::<i64>();
+        }
+        let is_due = |order: &&Order| order.user == *user && order.status == Status::Paid;
+        let name = self.orders.values().find(is_due)?.name;
+        if self.unfollowed.contains(&name) {
+            return None;
+        }
+        self.refunded.insert(name);
+        let order = self.end(name, Status::Cancelled);
+        if self.mutation == Some(Mutation::RefundNotFollowed) {
+            self.unfollowed.remove(&name);
+            return None;
+        }
+        Some(order)
     }
 
     /// Ends the orders that were not paid in time.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::{Happening, World, workers};
+use crate::client;
 use crate::origin::io::Work;
 use crate::plan::Fault;
 use crate::queue::START_MS;
@@ -31,7 +32,7 @@ impl World {
                 self.redis.lose_shard(shard, back_us, now_us);
             }
             Fault::Evict { shard, key } => {
-                self.witness.before_loss();
+                self.witness.before_eviction(shard);
                 self.redis.evict(shard, key);
             }
             Fault::SetGatewayClock { gateway, by_ms } => {
@@ -49,6 +50,11 @@ impl World {
                 let ends_at_ms = START_MS + now_us / 1_000 + after_ms;
                 let origin = origin as usize;
                 let work = self.origins[origin].origin.move_end(ends_at_ms);
+                self.operator_asks(origin, work);
+            }
+            Fault::Refund { origin, user } => {
+                let origin = origin as usize;
+                let work = self.origins[origin].origin.refund(client::user(user));
                 self.operator_asks(origin, work);
             }
         }
