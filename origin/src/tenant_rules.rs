@@ -65,6 +65,7 @@ pub const RULES: TenantRules = &[
     ("GET PUT DELETE", "/tenants/{id}", Platform),
     // One for all: the rules of limits, events and their types, customers, history, products, fitment.
     ("GET", "/limits", Platform),
+    ("GET", "/limits/refusals", Platform),
     ("POST", "/events", Platform),
     ("GET", "/events/types", Platform),
     ("GET PUT DELETE", "/events/types/{name}", Platform),

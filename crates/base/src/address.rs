@@ -4,7 +4,8 @@
 //! much every household and every rented server is given, and who has it can use any address in it.
 //! What is no address (a Unix socket, an Envoy-internal one, nothing at all) is one group for all.
 
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Addresses that count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +29,16 @@ impl AddressGroup {
         match with_port.or_else(|_| text.parse::<IpAddr>()) {
             Ok(ip) => Self::of(ip),
             Err(_) => Self::Other,
+        }
+    }
+
+    /// The group of a [`key`](Self::key); `None`: it is the one of no address, or no key.
+    pub fn of_key(key: &[u8]) -> Option<Self> {
+        let (kind, rest) = key.split_first()?;
+        match (kind, rest) {
+            (4, [a, b, c, d, ..]) => Some(Self::V4([*a, *b, *c, *d])),
+            (6, rest) => Some(Self::V6(rest.try_into().ok()?)),
+            _ => None,
         }
     }
 
@@ -56,6 +67,21 @@ impl AddressGroup {
             Self::Other => {}
         }
         key
+    }
+}
+
+impl fmt::Display for AddressGroup {
+    /// `192.0.2.1`, `2001:db8::/64`, or `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(octets) => Ipv4Addr::from(*octets).fmt(f),
+            Self::V6(network) => {
+                let [a, b, c, d, e, g, h, i] = *network;
+                let first = [a, b, c, d, e, g, h, i, 0, 0, 0, 0, 0, 0, 0, 0];
+                write!(f, "{}/64", Ipv6Addr::from(first))
+            }
+            Self::Other => f.write_str("none"),
+        }
     }
 }
 
@@ -133,6 +159,24 @@ mod tests {
         let network = AddressGroup::V6([1, 2, 3, 4, 0, 0, 0, 0]);
         assert_ne!(address.key(), network.key());
         assert_ne!(AddressGroup::V6([0; 8]).key(), AddressGroup::Other.key());
+    }
+
+    #[test]
+    fn a_group_is_known_by_its_key_and_shown_as_people_write_it() {
+        for (address, shown) in [
+            ("192.0.2.1:5", "192.0.2.1"),
+            ("[2001:db8:7:8::1]:5", "2001:db8:7:8::/64"),
+        ] {
+            let group = AddressGroup::read(address.as_bytes());
+            assert_eq!(AddressGroup::of_key(&group.key()), Some(group));
+            assert_eq!(format!("{group}"), shown);
+        }
+        let other = AddressGroup::Other;
+        assert_eq!(AddressGroup::of_key(&other.key()), None);
+        assert_eq!(format!("{other}"), "none");
+        for key in [b"".as_slice(), b"\x04", b"\x06abc", b"\x07abcdefgh"] {
+            assert_eq!(AddressGroup::of_key(key), None, "{key:?}");
+        }
     }
 
     proptest! {

@@ -15,6 +15,7 @@ use weir_sale::verdict::Verdict;
 use crate::answers::language_of;
 use crate::gate::{Gate, StreamState, read_user};
 use crate::job::{Buyer, ClaimJob, Job};
+use crate::report::{Report, SaleMark};
 
 impl<D: SharedData + Clone> Gate<D> {
     /// Decides on a request to buy from `sale`: it is answered, waits, or goes on because the sale is in shadow.
@@ -33,6 +34,11 @@ impl<D: SharedData + Clone> Gate<D> {
             is_shadow,
             // Of a request that is answered here nobody wants to know.
             poses_as_gateway: is_shadow && request.headers().pose_as_gateway(),
+            sale: self
+                .report
+                .as_ref()
+                .filter(|_| found.is_ok())
+                .map(|_| Report::mark(sale)),
             ..Buyer::default()
         };
         let job = match found {
@@ -154,10 +160,18 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.go_on(stream);
     }
 
-    pub(crate) fn count(&self, buyer: Buyer, verdict: Verdict) {
-        match buyer.is_shadow {
+    pub(crate) fn count(&mut self, buyer: Buyer, verdict: Verdict) {
+        self.count_for(buyer.sale, buyer.is_shadow, verdict);
+    }
+
+    /// Counts a decision. `is_shadow`: the request goes on all the same.
+    pub(crate) fn count_for(&mut self, sale: SaleMark, is_shadow: bool, verdict: Verdict) {
+        match is_shadow {
             true => self.metrics.shadow.increment(verdict),
             false => self.metrics.requests.increment(verdict),
+        }
+        if let (Some(report), Some(sale)) = (&mut self.report, sale) {
+            report.count(sale, is_shadow, verdict);
         }
     }
 }

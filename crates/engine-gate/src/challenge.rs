@@ -10,7 +10,6 @@ use alloc::sync::Arc;
 use serde::Serialize;
 use weir_base::headers::{CAPTCHA, SOLUTION};
 use weir_base::id::{SaleId, UserId};
-use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
 use weir_engine::pump::{Completed, Pending};
 use weir_engine::redis::{Definite, Failure, Unknown};
@@ -135,7 +134,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let asked = Asked::Captcha {
             site_key: site_key.unwrap_or_default(),
         };
-        self.ask(stream, &asked, shopper.language, effects);
+        self.ask(stream, &asked, shopper, effects);
     }
 
     /// Tells a client the challenge.
@@ -143,11 +142,11 @@ impl<D: SharedData + Clone> Gate<D> {
         &mut self,
         stream: StreamId,
         asked: &Asked,
-        language: Language,
+        shopper: &Shopper,
         effects: &mut Effects,
     ) {
-        self.metrics.requests.increment(Verdict::ChallengeRequired);
-        let answer = self.answers.ask(asked, language);
+        self.count_shopper(shopper, Verdict::ChallengeRequired);
+        let answer = self.answers.ask(asked, shopper.language);
         effects.respond(stream, Arc::new(answer));
     }
 
@@ -228,7 +227,7 @@ impl<D: SharedData + Clone> Gate<D> {
             Some(settings) if now_ms.saturating_sub(minted_at_ms) > settings.ages.max_ms => {
                 let (sale, user) = (&shopper.sale, &shopper.user);
                 let asked = Asked::work(settings, sale, user, bits, now_ms);
-                self.ask(stream, &asked, shopper.language, effects);
+                self.ask(stream, &asked, &shopper, effects);
             }
             _ => self.mint_for(stream, &shopper, minted_at_ms, now_ms, effects),
         }

@@ -21,6 +21,7 @@ use crate::challenge::Asked;
 use crate::config::TokenSettings;
 use crate::gate::Gate;
 use crate::job::Shopper;
+use crate::report::{Report, SaleMark};
 
 /// The checkout's good answer.
 #[derive(Debug, Serialize)]
@@ -70,21 +71,24 @@ impl<D: SharedData + Clone> Gate<D> {
         let admitted = self
             .find(sale)
             .and_then(|(switch, sale)| self.admit_shopper(switch, sale, request, now_ms));
-        let (shopper, next, is_shadow) = match admitted {
+        let (shopper, next, in_shadow) = match admitted {
             Ok(admitted) => admitted,
             Err(rejection) => {
-                self.metrics.requests.increment(rejection.verdict);
+                let mark = self.mark(sale);
+                self.count_for(mark, false, rejection.verdict);
                 let answer = self.answers.reject(rejection, language_of(request), None);
                 return effects.respond(stream, answer);
             }
         };
+        if let Some(verdict) = in_shadow {
+            let mark = self.mark(sale);
+            self.count_for(mark, true, verdict);
+            return self.answer_minted(stream, &shopper, now_ms, now_ms, effects);
+        }
         match next {
-            Next::Mint if is_shadow => {
-                self.answer_minted(stream, &shopper, now_ms, now_ms, effects)
-            }
             Next::Mint => self.mint_for(stream, &shopper, now_ms, now_ms, effects),
             Next::Ask(asked) => {
-                self.ask(stream, &asked, language_of(request), effects);
+                self.ask(stream, &asked, &told_in(shopper, request), effects);
             }
             Next::Spend(spend, bits) => {
                 let shopper = told_in(shopper, request);
@@ -98,39 +102,45 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// Whether the request gets a token, what comes before, and whether its sale is in shadow. Then everybody gets one, and
-    /// what was decided is only counted: nobody but the gate could answer.
+    /// The sale of this id, for what operators are told.
+    fn mark(&self, sale: &[u8]) -> SaleMark {
+        let is_told = self.report.is_some() && self.find(sale).is_ok();
+        is_told.then(|| Report::mark(sale))
+    }
+
+    /// Whether the request gets a token, and what comes before; or what was decided, if the sale is in shadow. Then everybody gets
+    /// one, and that is only counted: nobody but the gate could answer.
     fn admit_shopper(
         &self,
         switch: SaleState,
         sale: &Sale,
         request: &dyn Request,
         now_ms: u64,
-    ) -> Result<(Shopper, Next, bool), Rejection> {
+    ) -> Result<(Shopper, Next, Option<Verdict>), Rejection> {
         let user = self.user(request)?;
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
         let if_empty = self.without_units(sale, now_ms);
         let decided = admit_to_checkout(switch, sale, &user, &self.memory, if_empty, now_ms)
             .and_then(|()| self.check_signer())
             .and_then(|()| self.limits.check(&user, request, now_ms));
-        let is_shadow = switch == SaleState::Shadow;
-        let next = if is_shadow {
-            self.metrics.shadow.increment(match decided {
-                Err(rejection) => rejection.verdict,
-                Ok(()) if sale.challenge.is_some() => Verdict::ChallengeRequired,
-                Ok(()) => Verdict::TokenMinted,
-            });
-            Next::Mint
-        } else {
-            decided?;
-            self.challenge(settings, sale, &user, request, now_ms)?
+        let in_shadow = (switch == SaleState::Shadow).then(|| match decided {
+            Err(rejection) => rejection.verdict,
+            Ok(()) if sale.challenge.is_some() => Verdict::ChallengeRequired,
+            Ok(()) => Verdict::TokenMinted,
+        });
+        let next = match in_shadow {
+            Some(_) => Next::Mint,
+            None => {
+                decided?;
+                self.challenge(settings, sale, &user, request, now_ms)?
+            }
         };
         let shopper = Shopper {
             sale: sale.id.clone(),
             user,
             language: Language::default(),
         };
-        Ok((shopper, next, is_shadow))
+        Ok((shopper, next, in_shadow))
     }
 
     /// The shopper gets a token of `at_ms`.
@@ -142,7 +152,7 @@ impl<D: SharedData + Clone> Gate<D> {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        self.metrics.requests.increment(Verdict::TokenMinted);
+        self.count_shopper(shopper, Verdict::TokenMinted);
         self.answer_minted(stream, shopper, at_ms, now_ms, effects);
     }
 
@@ -172,9 +182,14 @@ impl<D: SharedData + Clone> Gate<D> {
         rejection: Rejection,
         effects: &mut Effects,
     ) {
-        self.metrics.requests.increment(rejection.verdict);
+        self.count_shopper(shopper, rejection.verdict);
         let answer = self.answers.reject(rejection, shopper.language, None);
         effects.respond(stream, answer);
+    }
+
+    pub(crate) fn count_shopper(&mut self, shopper: &Shopper, verdict: Verdict) {
+        let mark = self.mark(shopper.sale.as_str().as_bytes());
+        self.count_for(mark, false, verdict);
     }
 
     /// Whether `token` is the one that `sale` wants, if it wants one.

@@ -69,6 +69,9 @@ pub struct Config {
     pub captcha: Option<CaptchaConfig>,
     /// Redis.
     pub redis: RedisConfig,
+    /// Whether operators are told, by Redis, which verdicts each sale gets: not unless set.
+    #[serde(default)]
+    pub report: bool,
     /// How often one user and one address may ask: without limits unless set.
     #[serde(default)]
     pub limits: LimitsConfig,
@@ -166,6 +169,8 @@ pub struct Checked {
     pub claim_ttl_ms: u64,
     /// See [`RedisConfig`].
     pub redis: RedisConfig,
+    /// See [`Config::report`].
+    pub report: bool,
     /// See [`Config::limits`].
     pub limits: CheckedLimits,
     /// See [`Config::overload`].
@@ -190,6 +195,11 @@ impl Checked {
         }
         let route = routes.find(|route| route.sale(method, path).is_some())?;
         route.must_go_via()
+    }
+
+    /// Before which keys operators are told, if they are.
+    pub fn report_to(&self) -> Option<&str> {
+        self.report.then_some(self.redis.key_prefix.as_str())
     }
 
     /// That the host tells what these settings need.
@@ -257,6 +267,7 @@ impl Config {
             identify_prefixes: self.identify_prefixes,
             claim_ttl_ms: self.claim.ttl_ms,
             redis: self.redis,
+            report: self.report,
             poll_interval_ms: self.poll_interval_ms,
             retry_after_s: self.retry_after_s,
             static_page: self.static_page,

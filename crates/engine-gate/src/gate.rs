@@ -37,6 +37,7 @@ use crate::metrics::{Metrics, PREFIX};
 use crate::overload::Overload;
 use crate::poll::Poller;
 use crate::rebalance::Rebalances;
+use crate::report::Report;
 use crate::route::RouteKind;
 
 /// An intermediary may answer so of a request whose outcome it does not know.
@@ -68,6 +69,8 @@ pub struct Gate<D> {
     pub(crate) overload: Overload,
     pub(crate) answers: Answers,
     pub(crate) metrics: Metrics,
+    /// What operators are told, if they are.
+    pub(crate) report: Option<Report>,
     registry: Registry,
     /// The streams whose end matters.
     pub(crate) streams: BTreeMap<StreamId, StreamState>,
@@ -118,6 +121,7 @@ impl<D: SharedData + Clone> Gate<D> {
             rebalances: Rebalances::default(),
             answers: Answers::new(config.retry_after_s, config.static_page.clone()),
             metrics,
+            report: config.report_to().map(Report::new),
             registry,
             streams: BTreeMap::new(),
             captchas: Captchas::default(),
@@ -356,6 +360,16 @@ impl<D: SharedData + Clone> Gate<D> {
         let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.complete(completed, now_ms, effects);
         self.release_held(BATCH_MAX.saturating_sub(count), now_ms, effects);
+        if let Some(report) = &mut self.report {
+            let sales = self.catalogue.iter().flat_map(|known| &known.sales);
+            report.turn(sales, now_ms, effects);
+        }
+    }
+
+    /// Whether the call `batch`, which has ended, told operators something. Nobody waits for it.
+    fn is_report(&mut self, batch: BatchId) -> bool {
+        let report = self.report.as_mut();
+        report.is_some_and(|report| report.completed(batch))
     }
 
     fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64, effects: &mut Effects) {
@@ -372,6 +386,9 @@ impl<D: SharedData + Clone> Gate<D> {
             }
             return self.release_held(BATCH_MAX, now_ms, effects);
         }
+        if self.is_report(batch) {
+            return;
+        }
         if let Some(completed) = self.pump.on_reply(batch, reply, now_ms, effects) {
             self.complete(completed, now_ms, effects);
         }
@@ -380,7 +397,7 @@ impl<D: SharedData + Clone> Gate<D> {
     fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.poller.completed(batch).is_some() {
             self.poll_failed(&format!("{}", Definite::NotSent), effects);
-        } else {
+        } else if !self.is_report(batch) {
             self.pump.not_sent(batch, effects);
         }
     }

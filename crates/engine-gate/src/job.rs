@@ -17,6 +17,7 @@ use weir_scripts::keys::ShardKeys;
 use weir_scripts::{Call, challenge_spend, claim, deposit, lend, probe, release, settle_transfer};
 
 use crate::config::Topology;
+use crate::report::SaleMark;
 
 /// What is asked of Redis.
 #[derive(Clone, Debug)]
@@ -96,6 +97,8 @@ pub struct ClaimJob {
 pub struct Buyer {
     /// Whether the request goes on whatever is decided: its sale is in shadow.
     pub is_shadow: bool,
+    /// The sale, for what operators are told.
+    pub sale: SaleMark,
     /// Whether the client has sent what only a gateway may send on.
     pub poses_as_gateway: bool,
     /// In which language the client is told why a request does not go on.

@@ -60,6 +60,7 @@ mod metrics;
 mod overload;
 mod poll;
 mod rebalance;
+mod report;
 pub mod route;
 
 pub use config::Config;

@@ -9,6 +9,8 @@ mod challenge;
 mod held;
 #[path = "gate/quantity.rs"]
 mod quantity;
+#[path = "gate/report.rs"]
+mod report;
 
 use proptest::prelude::*;
 use weir_base::headers;

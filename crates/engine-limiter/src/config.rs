@@ -52,6 +52,9 @@ pub struct Config {
     /// When the circuit breaker on Redis opens.
     #[serde(default)]
     pub breaker: breaker::Settings,
+    /// Whether operators are told, by Redis, which rules refuse and whom: not unless set. Needs `redis`.
+    #[serde(default)]
+    pub report: bool,
     /// What clients are told of their quota.
     #[serde(default)]
     pub headers: HeadersConfig,
@@ -114,6 +117,8 @@ pub struct Checked {
     pub redis: Option<RedisConfig>,
     /// When the circuit breaker on Redis opens.
     pub breaker: breaker::Settings,
+    /// See [`Config::report`].
+    pub report: bool,
     /// What clients are told.
     pub headers: HeadersConfig,
     /// The answer to refused requests, if it is not the default.
@@ -152,6 +157,7 @@ impl Config {
                 .transpose()?,
             redis: self.redis,
             breaker: self.breaker,
+            report: self.report,
             headers: self.headers,
             answer: self.answer,
             edges: Edges::read(self.edges.as_ref(), environment)?,
@@ -177,7 +183,19 @@ impl Config {
             let problem = "rules are read from Redis, but there is no `redis`";
             return Err(FieldError::new("reload", problem));
         }
+        if self.report && self.redis.is_none() {
+            let problem = "operators are told by Redis, but there is no `redis`";
+            return Err(FieldError::new("report", problem));
+        }
         Ok(())
+    }
+}
+
+impl Checked {
+    /// Before which keys operators are told, if they are.
+    pub fn report_to(&self) -> Option<&str> {
+        let redis = self.redis.as_ref().filter(|_| self.report);
+        redis.map(|redis| redis.key_prefix.as_str())
     }
 }
 

@@ -15,6 +15,7 @@ use crate::config::Checked;
 use crate::evaluation::{Evaluation, Passed};
 use crate::job::CheckJob;
 use crate::redis::{Outcome, Redis};
+use crate::report::{Report, What};
 use crate::request::{RuleRequest, is_grpc};
 use crate::ruleset::{Charged, Hits, RuleHit, RuleHits, Ruleset};
 
@@ -27,6 +28,8 @@ pub struct Decider<D> {
     pub config: Checked,
     pub ruleset: Arc<Ruleset<D>>,
     pub redis: Option<Redis>,
+    /// What operators are told, if they are.
+    pub report: Option<Report>,
 }
 
 /// What becomes of a request that is not refused.
@@ -47,7 +50,12 @@ impl<D: SharedData> Decider<D> {
         now_ms: u64,
     ) -> Result<Next<D>, Refused> {
         let user_header = self.config.user_header.as_deref();
-        let hits = self.ruleset.hits(&RuleRequest::new(request, user_header));
+        let mut in_shadow = Vec::new();
+        let request_of_rules = RuleRequest::new(request, user_header);
+        let hits = self.ruleset.hits(&request_of_rules, &mut in_shadow);
+        for rule in in_shadow {
+            self.tell(What::ShadowLimited, rule, None);
+        }
         let hits = hits.map_err(|rule| self.deny(rule))?;
         match hits {
             Hits::OneLocal(hit) if !self.tells_passing() => {
@@ -57,10 +65,30 @@ impl<D: SharedData> Decider<D> {
         }
     }
 
-    fn deny(&self, rule: usize) -> Refused {
+    /// Tells operators what a rule in force has done.
+    fn tell(&mut self, what: What, rule: usize, key: Option<&[u8]>) {
+        if let (Some(report), Some((rule, _))) = (&mut self.report, self.ruleset.rule(rule)) {
+            report.count(what, rule, key);
+        }
+    }
+
+    /// The same of what rules in shadow would have refused of a request that is decided.
+    fn tell_of_shadow(&mut self, evaluation: &Evaluation<D>) {
+        let Some(report) = &mut self.report else {
+            return;
+        };
+        for hit in &evaluation.would_refuse {
+            if let Some((rule, _)) = evaluation.ruleset.rule(hit.rule) {
+                report.count(What::ShadowLimited, rule, Some(hit.key()));
+            }
+        }
+    }
+
+    fn deny(&mut self, rule: usize) -> Refused {
         if let Some((_, metrics)) = self.ruleset.rule(rule) {
             metrics.denied.increment();
         }
+        self.tell(What::Denied, rule, None);
         Refused::without_fields(Reason::Denied)
     }
 
@@ -203,6 +231,7 @@ impl<D: SharedData> Decider<D> {
         outcome: &Outcome,
         now_ms: u64,
     ) -> Passed<D> {
+        self.tell_of_shadow(&evaluation);
         if let Outcome::Refused(_) = outcome {
             self.take_back(&evaluation, now_ms);
             return Passed::default();
@@ -231,8 +260,9 @@ impl<D: SharedData> Decider<D> {
         charged.map_err(|said| self.limit(evaluation, &said, now_ms))
     }
 
-    fn pass(&self, mut evaluation: Evaluation<D>, now_ms: u64) -> Passed<D> {
+    fn pass(&mut self, mut evaluation: Evaluation<D>, now_ms: u64) -> Passed<D> {
         evaluation.shadow_here(now_ms);
+        self.tell_of_shadow(&evaluation);
         evaluation.count_allowed();
         let headers = evaluation.response_headers(self.config.headers);
         evaluation.passed(headers)
@@ -241,8 +271,11 @@ impl<D: SharedData> Decider<D> {
     /// Refuses a request: a limit is reached. `said` is what the rules said that decided together.
     fn limit(&mut self, evaluation: &Evaluation<D>, said: &[Charged], now_ms: u64) -> Refused {
         for charged in said.iter().filter(|charged| !charged.check.is_allowed()) {
-            if let Some((_, metrics)) = evaluation.ruleset.rule(charged.hit.rule) {
+            if let Some((rule, metrics)) = evaluation.ruleset.rule(charged.hit.rule) {
                 metrics.limited.increment();
+                if let Some(report) = &mut self.report {
+                    report.count(What::Limited, rule, Some(charged.hit.key()));
+                }
             }
         }
         let waits = said.iter().map(|charged| charged.check.wait_ms);
@@ -258,6 +291,7 @@ impl<D: SharedData> Decider<D> {
         now_ms: u64,
     ) -> Refused {
         self.take_back(evaluation, now_ms);
+        self.tell_of_shadow(evaluation);
         Refused {
             reason,
             fields: evaluation.quota_headers(said.iter(), self.config.headers),

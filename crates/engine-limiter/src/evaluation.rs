@@ -36,8 +36,8 @@ pub struct Evaluation<D> {
     /// What rules in shadow have charged here and in Redis, of what goes back when the request ends.
     shadow_charged: Vec<Charged>,
     shadow_charged_in_redis: Vec<(Charged, LimitKey)>,
-    /// Which rules in shadow would have refused it.
-    would_refuse: Vec<usize>,
+    /// What rules in shadow would have refused.
+    pub would_refuse: Vec<RuleHit>,
     /// Whether an operator asks.
     is_debug: bool,
 }
@@ -147,7 +147,7 @@ impl<D: SharedData> Evaluation<D> {
     pub fn shadow_here(&mut self, now_ms: u64) {
         for hit in mem::take(&mut self.local_shadow) {
             if let Some(check) = self.ruleset.charge_one(&hit, now_ms) {
-                self.shadow(hit.rule, &check);
+                self.shadow(&hit, &check);
                 if check.is_allowed() && hit.goes_back() {
                     self.shadow_charged.push(Charged { hit, check });
                 }
@@ -157,7 +157,7 @@ impl<D: SharedData> Evaluation<D> {
 
     /// Counts what a rule in shadow said in Redis, and keeps what is to go back.
     pub fn shadow_in_redis(&mut self, hit: RuleHit, key: LimitKey, check: Check) {
-        self.shadow(hit.rule, &check);
+        self.shadow(&hit, &check);
         if check.is_allowed() && hit.goes_back() {
             self.shadow_charged_in_redis
                 .push((Charged { hit, check }, key));
@@ -179,15 +179,15 @@ impl<D: SharedData> Evaluation<D> {
     }
 
     /// Counts what a rule in shadow says.
-    pub fn shadow(&mut self, rule: usize, check: &Check) {
-        let Some((_, metrics)) = self.ruleset.rule(rule) else {
+    fn shadow(&mut self, hit: &RuleHit, check: &Check) {
+        let Some((_, metrics)) = self.ruleset.rule(hit.rule) else {
             return;
         };
         match check.is_allowed() {
             true => metrics.allowed.increment(),
             false => {
                 metrics.shadow_limited.increment();
-                self.would_refuse.push(rule);
+                self.would_refuse.push(hit.clone());
             }
         }
     }
@@ -268,8 +268,8 @@ impl<D: SharedData> Evaluation<D> {
         rules.map(|(rule, _)| rule.name.as_str().into()).collect()
     }
 
-    fn names(&self, rules: &[usize]) -> String {
-        let names = rules.iter().filter_map(|rule| self.ruleset.rule(*rule));
+    fn names(&self, hits: &[RuleHit]) -> String {
+        let names = hits.iter().filter_map(|hit| self.ruleset.rule(hit.rule));
         let names: Vec<&str> = names.map(|(rule, _)| rule.name.as_str()).collect();
         match names.is_empty() {
             true => "none".into(),

@@ -17,6 +17,7 @@
 //! | `known` | what Redis has refused, for as long as it would refuse it again |
 //! | `job` | what waits in the pump, and how it is grouped into script calls |
 //! | `reload` | rules that are read from Redis |
+//! | `report` | what operators are told of refusals |
 //! | `answer` | what a refused client gets |
 //! | `metrics` | the counters of one rule |
 
@@ -49,6 +50,7 @@ mod limiter;
 mod metrics;
 mod redis;
 mod reload;
+mod report;
 mod request;
 mod ruleset;
 

@@ -22,6 +22,7 @@ use crate::evaluation::Passed;
 use crate::job::{CheckJob, Job, LimitPlan};
 use crate::redis::{Outcome, Redis};
 use crate::reload::Reload;
+use crate::report::Report;
 use crate::request::is_grpc;
 use crate::ruleset::Ruleset;
 
@@ -83,6 +84,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             decider: Decider {
                 ruleset: Arc::new(ruleset),
                 redis,
+                report: config.report_to().map(Report::new),
                 config,
             },
             streams: BTreeMap::new(),
@@ -216,11 +218,17 @@ impl<D: SharedData + Clone> Limiter<D> {
             let completed = pump.turn(now_ms, effects);
             self.complete(completed, now_ms, effects);
         }
+        if let Some(report) = &mut self.decider.report {
+            report.turn(now_ms, effects);
+        }
     }
 
     fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64, effects: &mut Effects) {
         if self.is_poll(batch) {
             return self.reload(reply, effects);
+        }
+        if self.is_report(batch) {
+            return;
         }
         let Some(pump) = &mut self.pump else { return };
         if let Some(completed) = pump.on_reply(batch, reply, now_ms, effects) {
@@ -232,6 +240,9 @@ impl<D: SharedData + Clone> Limiter<D> {
         if self.is_poll(batch) {
             return self.reload(Err(Definite::NotSent.into()), effects);
         }
+        if self.is_report(batch) {
+            return;
+        }
         if let Some(pump) = &mut self.pump {
             pump.not_sent(batch, effects);
         }
@@ -240,6 +251,12 @@ impl<D: SharedData + Clone> Limiter<D> {
     fn is_poll(&mut self, batch: BatchId) -> bool {
         let reload = self.reload.as_mut();
         reload.is_some_and(|reload| reload.is_poll(batch))
+    }
+
+    /// Whether the call `batch`, which has ended, told operators something. Nobody waits for it.
+    fn is_report(&mut self, batch: BatchId) -> bool {
+        let report = self.decider.report.as_mut();
+        report.is_some_and(|report| report.completed(batch))
     }
 
     /// From the next request on the rules count that a poll has found. What waits is decided by those it came under.

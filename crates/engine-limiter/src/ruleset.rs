@@ -77,6 +77,11 @@ impl RuleHit {
         self.hit.cost
     }
 
+    /// Who shares the limit.
+    pub fn key(&self) -> &[u8] {
+        &self.hit.key
+    }
+
     /// The name of its key in Redis.
     pub fn digest(&self) -> [u8; 16] {
         self.hit.digest()
@@ -149,15 +154,18 @@ impl<D: SharedData> Ruleset<D> {
         Some((self.rules.get(index)?, metrics))
     }
 
-    /// What the request takes of which rules; or the rule that denies its key.
-    pub fn hits(&self, request: &impl Request) -> Result<Hits, usize> {
+    /// What the request takes of which rules; or the rule that denies its key. `in_shadow`: those that would deny it.
+    pub fn hits(&self, request: &impl Request, in_shadow: &mut Vec<usize>) -> Result<Hits, usize> {
         let mut hits = Hits::None;
         for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
             match (rule.apply(request), rule.mode) {
                 (Applied::Not, _) => {}
                 (Applied::Hit(hit), _) => hits.push(rule, RuleHit { rule: index, hit }),
                 (Applied::Denied, Mode::Enforce) => return Err(index),
-                (Applied::Denied, Mode::Shadow) => place.metrics.shadow_limited.increment(),
+                (Applied::Denied, Mode::Shadow) => {
+                    place.metrics.shadow_limited.increment();
+                    in_shadow.push(index);
+                }
             }
         }
         Ok(hits)

@@ -51,6 +51,7 @@ pub mod poll;
 pub mod pump;
 pub mod redis;
 pub mod setup;
+pub mod tally;
 
 pub use answer::Answer;
 pub use effect::{BatchId, Effect, Effects, Fetch, FetchId, Level, RedisId};

@@ -11,7 +11,7 @@
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
 //!   [`settle_transfer`], [`probe`], [`audit`], [`restock`], [`stock_change`]. After a loss: [`wipe`], [`restore`], [`correct`],
 //!   [`recount`]. Of the catalogue: [`publish`]. Of checkouts: [`challenge_spend`].
-//!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
+//!   Of what gateways have decided: [`tally`]. Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
 //!   [`link_clicks`], [`link_uniques`]. Of browse history: [`history_view`], [`history_read`], [`history_fill`],
 //!   [`history_count`], [`history_delete`], [`history_clear`], [`history_mark`].
 //!   Of waiting rooms: [`room_ask`], [`room_tick`], [`room_set`], [`room_look`].
@@ -199,6 +199,7 @@ pub mod settle_transfer;
 pub mod stock_change;
 #[cfg(feature = "link")]
 pub mod streams;
+pub mod tally;
 #[cfg(feature = "sale")]
 pub mod warm;
 #[cfg(feature = "sale")]

@@ -3,12 +3,15 @@
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::warn;
 use weir_scripts::keys;
+use weir_scripts::tally::KEPT_S;
 
-use crate::http::Problem;
+use super::refusals::Refusals;
+use crate::http::{Problem, ReadQuery};
+
 use crate::redis::{CallError, Redis};
 
 /// What gateways read that reload their rules.
@@ -22,9 +25,37 @@ struct LimitsView {
     unreadable: Option<String>,
 }
 
-/// The route for operators: `GET /limits`.
+/// Of how many minutes refusals are told.
+#[derive(Deserialize)]
+struct Span {
+    minutes: Option<u64>,
+}
+
+/// Refusals are told of so many minutes unless the query says otherwise.
+const MINUTES: u64 = 5;
+
+/// Gateways' counts are kept no longer.
+const MINUTES_MAX: u64 = KEPT_S / 60;
+
+/// The routes for operators: `GET /limits`, `GET /limits/refusals`.
 pub fn admin(redis: Redis) -> Router {
-    Router::new().route("/limits", get(show)).with_state(redis)
+    Router::new()
+        .route("/limits", get(show))
+        .route("/limits/refusals", get(refusals))
+        .with_state(redis)
+}
+
+async fn refusals(
+    State(redis): State<Redis>,
+    ReadQuery(span): ReadQuery<Span>,
+) -> Result<Json<Refusals>, Problem> {
+    let minutes = span.minutes.unwrap_or(MINUTES);
+    if !(1..=MINUTES_MAX).contains(&minutes) {
+        let detail = format!("minutes: must be 1 to {MINUTES_MAX}");
+        return Err(Problem::invalid_query(detail));
+    }
+    let read = Refusals::read(&redis, minutes).await.map_err(no_redis)?;
+    Ok(Json(read))
 }
 
 async fn show(State(redis): State<Redis>) -> Result<Json<LimitsView>, Problem> {
@@ -49,6 +80,6 @@ async fn show(State(redis): State<Redis>) -> Result<Json<LimitsView>, Problem> {
 }
 
 fn no_redis(error: CallError) -> Problem {
-    warn!(%error, "cannot read the rules of limits");
+    warn!(%error, "cannot read what Redis has of limits");
     Problem::redis()
 }

@@ -1,4 +1,5 @@
-//! Limits: the rules that gateways read from Redis. What else a gateway has stands in its own configuration, which the origin does
-//! not know; what rules refused, or would have refused in shadow, gateways count in their metrics.
+//! Limits: the rules that gateways read from Redis, and what gateways tell of refusals there. What else a gateway has stands in its
+//! own configuration, which the origin does not know.
 
 pub mod http;
+mod refusals;

@@ -22,6 +22,7 @@ use weir_scripts::{
 pub use super::UserList;
 use super::list_changes::{ListChange, ListChanges};
 use super::store::{OrderedAttempt, StoredOrder};
+use super::verdicts::Verdicts;
 use crate::redis::{CallError, Redis};
 
 /// How many commands of one page of users run at once: enough to fill the connection, few beside what orders send.
@@ -75,6 +76,14 @@ impl Ledger {
             redis,
             changes: Arc::default(),
         }
+    }
+
+    /// What gateways tell of their decisions about a sale.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn verdicts(&self, sale: &SaleId) -> Result<Verdicts, CallError> {
+        Verdicts::read(&self.redis, sale).await
     }
 
     fn shard(&self, sale: &SaleId, shard: u32) -> ShardKeys {

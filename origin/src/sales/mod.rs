@@ -21,6 +21,7 @@
 //! | [`books`] | every term of the sum that must hold |
 //! | [`reconcile`] | cleans up after lost replies and crashes |
 //! | [`rebuild`] | rebuilds a shard that lost its data |
+//! | [`verdicts`] | what gateways tell of their decisions |
 //! | [`verify`] | puts users' orders in Redis right where it knows others than SQL |
 //! | [`list_changes`] | writes changes of lists once more, in case Redis has lost them |
 //! | [`listing`] | the sales that a shop shows |
@@ -61,6 +62,7 @@ pub mod reconcile;
 pub mod risk;
 pub mod status;
 pub mod store;
+pub mod verdicts;
 pub mod verify;
 pub mod warm;
 

@@ -31,6 +31,7 @@ mod history;
 #[path = "history/process.rs"]
 mod history_process;
 mod layers;
+mod limits;
 mod link_stats;
 mod links;
 mod observe;

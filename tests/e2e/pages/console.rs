@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::http::Method;
+use weir_tests::{Setup, Way};
 
 use super::{Desk, HOSTILE};
 
@@ -72,6 +73,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     browser.click("#warm").await?;
     browser.wait_for_text("#live-stock", "500").await?;
     browser.wait_for_text("#standing", "Ready").await?;
+    browser.wait_for_text("#no-verdicts", "None").await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "It adds up").await?;
     desk.choose("#switch [name=state]", "drain").await?;
@@ -179,4 +181,53 @@ async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
     browser.open(&desk.console("#/sales/id/acme--tee")).await?;
     browser.wait_for_text("#standing", "Not warm").await?;
     desk.nothing_to_complain(&[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_sees_which_rules_refuse_and_whom() -> Result<()> {
+    let rules = r#"{ "user_header": "x-user-id", "redis": { "deadline_ms": 5000 }, "report": true, "rules": [
+        { "name": "hourly", "key": ["user"], "limit": { "rate": 3, "per": "1h" } },
+        { "name": "trial", "key": [{ "header": "x-api-key" }], "mode": "shadow", "limit": { "rate": 5, "per": "1h" } },
+        { "name": "never", "key": ["user"], "deny": [["eve"]], "limit": { "rate": 9, "per": "1s" } }] }"#;
+    let setup = Setup {
+        gateways: 1,
+        workers: 2,
+        redis: Way::Straight,
+        config: rules,
+    };
+    let mut limiters = setup.start().await?;
+    let redis_url = limiters.redis()?.url();
+    let desk = Desk::open(|options, _| {
+        options.redis_url = redis_url;
+        Ok(())
+    })
+    .await?;
+    let browser = &desk.browser;
+    let viewer = desk.key("viewer").await?;
+    browser.open(&desk.console("#/limits")).await?;
+    desk.enter(&viewer).await?;
+    browser
+        .wait_for_text("#no-refusals", "Nobody was refused")
+        .await?;
+    let burst = limiters.burst("/", "alice", 8).await?;
+    assert_eq!((burst.passed.len(), burst.limited.len()), (3, 5));
+    let burst = limiters.burst("/", HOSTILE, 5).await?;
+    assert_eq!((burst.passed.len(), burst.limited.len()), (3, 2));
+    let headers = [("x-user-id", "eve")];
+    assert_eq!(limiters.ask("/", &headers).await?.status, 403);
+
+    let seen = "const cells = [...document.querySelectorAll(arguments[0])];
+        return cells.map((cell) => cell.textContent).join(' ') === arguments[1]";
+    let by_rule = "hourly 7 0 0 never 0 0 1 trial 0 1 0";
+    let rows = |table: &str| json!(format!("{table} tbody :is(th, td)"));
+    let arguments = [rows("#refusals"), json!(by_rule)];
+    browser.until(seen, &arguments).await?;
+    // What the header said is nobody's business.
+    let by_key = format!("alice hourly 5 0 {HOSTILE} hourly 2 0 \u{2013} trial 0 1");
+    let arguments = [rows("#refused-keys"), json!(by_key)];
+    browser.until(seen, &arguments).await?;
+    assert_eq!(desk.count("main img").await?, json!(0));
+    desk.looks_right("console-limits").await?;
+    desk.nothing_to_complain(&[]).await?;
+    limiters.check()
 }

@@ -235,6 +235,8 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser.click("#change-stock button").await?;
     browser.wait_for_text("#stock-said", "+5 units").await?;
     audited(stack, "s", 14, 1).await?;
+    browser.click("#read-books").await?;
+    browser.wait_for_text("#books", "It adds up").await?;
     // More than are left: what is ordered stays.
     browser
         .type_into("#change-stock [name=units]", "-100")
@@ -244,6 +246,10 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser
         .wait_for_text("#stock-said", "-14 units, of -100")
         .await?;
+    let books = browser
+        .run("return document.querySelector('#books').textContent", &[])
+        .await?;
+    assert_eq!(books, json!(""), "they are of before");
     audited(stack, "s", 0, 1).await?;
     let stock = shop.get("/sales/s/stock").await?;
     assert_eq!(
@@ -355,4 +361,43 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     browser.wait_for_text("#none", "No tenants").await?;
     // What had to be refused: a group of others.
     nothing_to_complain(browser, &["status of 422"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_sees_what_gateways_answer() -> Result<()> {
+    let shop = Shop::open("console-verdicts", "viewer").await?;
+    let (stack, browser) = (&shop.stack, &shop.browser);
+    stack.open_sale("s", 10, 1).await?;
+    shop.see("#/sales/id/s").await?;
+    order(stack, "s", "alice").await?;
+    order(stack, "s", "bob").await?;
+    let refused = buy(stack, "s", "alice").await?;
+    ensure!(refused.status == 409, "{}", refused.text());
+    browser.wait_for_text("#verdicts", "cap_reached").await?;
+    // Whoever opened the sale has asked without a user until the gateway knew it.
+    let seen = "const rows = [...document.querySelectorAll('#verdicts tbody tr')];
+        const texts = rows.map((row) => [...row.children].map((cell) => cell.textContent).join(' '));
+        return texts.filter((text) => !text.startsWith('invalid_user')).join(' ') === arguments[0]";
+    let expected = "granted 2 0 cap_reached 1 0";
+    browser.until(seen, &[json!(expected)]).await?;
+    looks_right(browser, "console-verdicts").await?;
+    nothing_to_complain(browser, &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_orders_come_page_by_page() -> Result<()> {
+    let shop = Shop::open("console-pages", "operator").await?;
+    let (stack, browser) = (&shop.stack, &shop.browser);
+    stack.open_sale("s", 60, 2).await?;
+    for n in 0..53 {
+        order(stack, "s", &format!("user-{n}")).await?;
+    }
+    shop.see("#/orders?sale=s").await?;
+    browser.wait_for_text("#orders", "user-52").await?;
+    assert_eq!(shop.count("#orders tbody tr").await?, 50);
+    browser.click("#more").await?;
+    browser.wait_for_text("#orders", "user-0").await?;
+    assert_eq!(shop.count("#orders tbody tr").await?, 53);
+    assert_eq!(shop.count("#more:not([hidden])").await?, 0);
+    nothing_to_complain(browser, &[]).await
 }

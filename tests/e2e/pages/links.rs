@@ -574,6 +574,10 @@ async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Res
     browser.choose_file("[name=file]", &path).await?;
     browser.type_into("#import [name=tag]", "moved").await?;
     desk.looks_right("links-import").await?;
+    let exports =
+        "return [...document.querySelectorAll('#export a')].map((a) => new URL(a.href).pathname)";
+    let exports = browser.run(exports, &[]).await?;
+    assert_eq!(exports, json!(["/links.csv", "/links.ndjson"]));
     browser.click("#import button[type=submit]").await?;
     browser
         .wait_for_text(

@@ -142,6 +142,20 @@ async fn is_accessible(browser: &Browser, axe: &tools::Axe, name: &str) -> Resul
         let faults = browser.faults(&script).await?;
         ensure!(faults.is_empty(), "{name}, {what}: {faults:#?}");
     }
+    fits_a_narrow_phone(browser, name).await
+}
+
+/// Nobody has to scroll sideways, on the narrowest phones that there are.
+async fn fits_a_narrow_phone(browser: &Browser, name: &str) -> Result<()> {
+    let narrow = Screen {
+        width: 360,
+        ..PHONE
+    };
+    show(browser, narrow).await?;
+    let width = "return document.documentElement.scrollWidth";
+    let width = browser.run(width, &[]).await?;
+    let fits = width.as_u64().is_some_and(|width| width <= 360);
+    ensure!(fits, "{name} is {width} pixels wide on a phone of 360");
     Ok(())
 }
 

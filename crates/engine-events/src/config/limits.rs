@@ -80,6 +80,7 @@ impl LimitsConfig {
         let config = Config {
             rules: all,
             reload: false,
+            report: false,
             poll_interval_ms: 250,
             user_header: Some(user_header.into()),
             redis: self.redis,

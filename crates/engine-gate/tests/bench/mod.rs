@@ -14,7 +14,7 @@ use weir_engine::{
 };
 use weir_engine_gate::{Config, Gate};
 use weir_resp::{Value, decode};
-use weir_scripts::{challenge_spend, claim, deposit, lend, probe, release};
+use weir_scripts::{challenge_spend, claim, deposit, lend, probe, release, tally};
 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -77,6 +77,8 @@ pub struct Bench {
     /// Deposits that Redis was asked for.
     pub deposits: usize,
     pub warnings: usize,
+    /// What operators were told: the words of each name, and how many.
+    pub told: BTreeMap<String, u64>,
     /// What was collected of the gate's counters, by their places.
     counted: BTreeMap<usize, usize>,
     pub most_answers_in_an_event: usize,
@@ -178,6 +180,7 @@ impl Bench {
             handed_back: 0,
             deposits: 0,
             warnings: 0,
+            told: BTreeMap::new(),
             counted: BTreeMap::new(),
             most_answers_in_an_event: 0,
         }
@@ -382,6 +385,13 @@ impl Bench {
         if is_script(words, &deposit::SCRIPT) {
             self.deposits += 1;
             return b":1\r\n".to_vec();
+        }
+        if words[1] == tally::SCRIPT.source.as_bytes() {
+            for pair in words[6..].chunks(2) {
+                let name = tally::words(&text(&pair[0])).join(" | ");
+                *self.told.entry(name).or_default() += text(&pair[1]).parse::<u64>().unwrap();
+            }
+            return b":0\r\n".to_vec();
         }
         match text(&words[0]).as_str() {
             "GET" if text(&words[1]).contains("catalogue") => bulk(&self.catalogue),

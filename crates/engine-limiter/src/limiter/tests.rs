@@ -7,3 +7,4 @@ mod in_flight;
 mod local;
 mod redis;
 mod reload;
+mod report;

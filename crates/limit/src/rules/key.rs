@@ -2,10 +2,11 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use percent_encoding::percent_decode;
+use sha2::{Digest, Sha256};
 
 use super::matching::{check_token, segments, without_query};
 use super::{KeyPart, Request};
@@ -48,6 +49,21 @@ impl Parts {
             append(&mut key, value(part, request).as_deref());
         }
         key
+    }
+
+    /// Who a key is, for operators: one text a part. What clients send to show who they are is not told, only a hash that is the same
+    /// for the same value.
+    pub(super) fn shown(&self, key: &[u8]) -> String {
+        let mut rest = key;
+        let mut texts = Vec::new();
+        for part in &self.0 {
+            let Some((value, behind)) = take(rest) else {
+                break;
+            };
+            texts.push(value.map_or_else(|| "\u{2013}".into(), |value| shown(part, value)));
+            rest = behind;
+        }
+        texts.join(", ")
     }
 
     pub(super) fn have_user(&self) -> bool {
@@ -113,6 +129,42 @@ fn append(key: &mut Vec<u8>, value: Option<&[u8]>) {
     });
     key.extend_from_slice(&len.to_le_bytes());
     key.extend_from_slice(value.unwrap_or_default());
+}
+
+/// The first value of a key, as [`append`] wrote it, and what is behind.
+fn take(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (len, rest) = key.split_first_chunk()?;
+    match u32::from_le_bytes(*len) {
+        u32::MAX => Some((None, rest)),
+        len => {
+            let (value, rest) = rest.split_at_checked(len as usize)?;
+            Some((Some(value), rest))
+        }
+    }
+}
+
+/// The most characters of a value that are shown.
+const SHOWN_MAX: usize = 64;
+
+fn shown(part: &KeyPart, value: &[u8]) -> String {
+    let text = || {
+        let text = String::from_utf8_lossy(value);
+        text.chars().take(SHOWN_MAX).collect()
+    };
+    // A header, a cookie or a parameter may be a password.
+    let hash = |what: &str, name: &str| {
+        let digest: [u8; 32] = Sha256::digest(value).into();
+        let [a, b, c, d, ..] = digest;
+        format!("{what} {name} #{:08x}", u32::from_be_bytes([a, b, c, d]))
+    };
+    match part {
+        KeyPart::Address | KeyPart::Forwarded(_) => AddressGroup::of_key(value)
+            .map_or_else(|| "no address".into(), |address| address.to_string()),
+        KeyPart::User | KeyPart::Method | KeyPart::Segment(_) => text(),
+        KeyPart::Header(name) => hash("header", name),
+        KeyPart::Cookie(name) => hash("cookie", name),
+        KeyPart::Query(name) => hash("query", name),
+    }
 }
 
 fn value(part: &KeyPart, request: &impl Request) -> Option<Vec<u8>> {

@@ -219,6 +219,12 @@ impl Rule {
         self.parts.have_user()
     }
 
+    /// Who `key` of a [`Hit`] is, for operators: at most 64 characters of each part. Of headers, cookies and parameters, which may be
+    /// passwords, only a hash.
+    pub fn shown(&self, key: &[u8]) -> String {
+        self.parts.shown(key)
+    }
+
     /// Looks at a request.
     pub fn apply(&self, request: &impl Request) -> Applied {
         if !self.matching.is_met(request) {

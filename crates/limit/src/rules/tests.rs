@@ -509,3 +509,27 @@ proptest! {
         prop_assert_eq!(rule.apply(&request), rule.apply(&request));
     }
 }
+
+#[test]
+fn operators_see_who_a_key_is_but_no_password() {
+    let rules = read(
+        r#"{"rules":[{"name":"r","limit":{"rate":1,"per":"1s"},"key":["user","address","method",
+            {"segment":1},{"header":"x-api-key"},{"cookie":"sid"},{"query":"token"}]}]}"#,
+    );
+    let rules = rules.unwrap();
+    let rule = rules.get(0).unwrap();
+    let mut request = with(&get("/a/b%20c?token=hunter2"), "x-api-key", "hunter2");
+    request.user = Some(b"alice".to_vec());
+    let shown = rule.shown(&key(rule, &request));
+    assert_eq!(
+        shown,
+        "alice, 192.0.2.1, GET, b c, header x-api-key #f52fbd32, \u{2013}, query token #f52fbd32"
+    );
+    request.user = Some(vec![b'x'; 300]);
+    request.address = b"/tmp/socket".to_vec();
+    let shown = rule.shown(&key(rule, &request));
+    let begins = format!("{}, no address, ", "x".repeat(64));
+    assert!(shown.starts_with(&begins), "{shown}");
+    // Of a key that is none, nothing.
+    assert_eq!(rule.shown(b"\xff\0\0\0no"), "");
+}

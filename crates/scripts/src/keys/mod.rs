@@ -27,6 +27,7 @@
 //! <prefix>:fit:by:{<vehicle>}     hash: pages of the SKUs that fit a vehicle
 //! <prefix>:room:{<room>}:…        one waiting room: `state`, `setting`, `inside`, `waits`; in hashes `p:<bucket>` who has
 //!                                 which place, `a:<bucket>` how many places addresses took
+//! <prefix>:tally:<subject>:<min>  hash: what gateways have decided about limits or sales in a minute, name to count
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
@@ -43,6 +44,7 @@ mod link;
 mod room;
 #[cfg(feature = "sale")]
 mod sale;
+mod tally;
 
 #[cfg(feature = "fitment")]
 pub use fitment::{
@@ -62,6 +64,7 @@ pub use link::{
 pub use room::{ADDRESS_BUCKETS, PLACE_BUCKETS, RoomKeys};
 #[cfg(feature = "sale")]
 pub use sale::{ShardKeys, catalogue, challenge};
+pub use tally::{tallies, tally};
 
 /// The key prefix unless one is configured.
 pub const DEFAULT_PREFIX: &str = "weir";

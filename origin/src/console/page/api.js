@@ -56,6 +56,7 @@ export const api = {
   room: (name) => json("GET", `rooms/${part(name)}`),
   setRoom: (name, setting) => json("PUT", `rooms/${part(name)}`, {}, setting),
   limits: () => json("GET", "limits"),
+  refusals: () => json("GET", "limits/refusals"),
   keys: async () => (await json("GET", "access/keys")).keys,
   makeKey: (key) => json("POST", "access/keys", {}, key),
   revokeKey: (id) => json("DELETE", `access/keys/${part(id)}`),

@@ -1,7 +1,11 @@
-// The rules that gateways read from Redis. What they count is in the gateways' metrics, which the origin does not see.
+// The rules that gateways read from Redis, what rules have refused, and whom.
 
 import { api } from "./api.js";
-import { el, table } from "./dom.js";
+import { complaint, el, replace, table } from "./dom.js";
+import { count } from "./format.js";
+
+/** Gateways tell every two seconds. */
+const PERIOD_MS = 2_000;
 
 const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
@@ -41,24 +45,52 @@ function shown(limits) {
   return [rules(limits.document), el("details", {}, el("summary", {}, "As it was written"), whole)];
 }
 
-export async function limits() {
+/** What gateways tell: by rule, and by whom. */
+function refused({ minutes, rules, keys }) {
+  const hint = el("p", { class: "hint" }, `In the last ${minutes} minutes, by gateways that have `, el("code", {}, "report"), " in their configuration.");
+  if (rules.length === 0) {
+    return [hint, el("p", { id: "no-refusals" }, "Nobody was refused.")];
+  }
+  const numbers = (of) => [count(of.limited), count(of.shadow_limited), count(of.denied)];
+  const byRule = rules.map((of) => [of.rule, ...numbers(of)]);
+  const byKey = keys.map((of) => [of.key, of.rule, count(of.limited), count(of.shadow_limited)]);
+  return [
+    hint,
+    table("refusals", ["Rule", "Refused", "Would have been, in shadow", "On the deny list"], byRule),
+    byKey.length > 0 && el("h3", {}, "Who was refused most"),
+    byKey.length > 0 && table("refused-keys", ["Key", "Rule", "Refused", "Would have been, in shadow"], byKey),
+  ];
+}
+
+/** The card of refusals, read again as long as it is looked at. */
+function refusals(desk) {
+  const seen = el("div", {});
+  const look = async () => {
+    try {
+      replace(seen, refused(await api.refusals()));
+    } catch (error) {
+      replace(seen, complaint(error));
+    }
+  };
+  const timer = setInterval(() => document.hidden || look(), PERIOD_MS);
+  desk.onLeave(() => clearInterval(timer));
+  const card = el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Who is limited"), seen);
+  return [card, look()];
+}
+
+export async function limits(desk) {
   const found = await api.limits();
+  const [card, first] = refusals(desk);
+  await first;
   return [
     "Limits",
+    card,
     el(
       "section",
       { class: "card", "aria-labelledby": "rules-title" },
       el("h2", { id: "rules-title" }, "Rules in Redis"),
       el("p", { class: "hint" }, "Gateways with “reload” read them from ", el("code", {}, found.key), "."),
       shown(found),
-    ),
-    el(
-      "section",
-      { class: "card", "aria-labelledby": "counts-title" },
-      el("h2", { id: "counts-title" }, "What they refuse"),
-      el("p", {}, "The origin does not know it. Gateways count it by rule, also what a rule in shadow would have refused: ",
-        el("code", {}, "weir_ratelimit_limited_total"), " and ", el("code", {}, "weir_ratelimit_shadow_limited_total"),
-        " at Envoy's /stats/prometheus."),
     ),
   ];
 }

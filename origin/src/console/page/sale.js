@@ -62,13 +62,13 @@ function live(desk, id, show) {
     ["In stock", "stock"], ["Held", "held"], ["Unpaid", "unpaid"], ["Paid", "paid"], ["Cancelled", "cancelled"], ["Expired", "expired"],
   ];
   const tiles = el("dl", { class: "tiles" }, names.map(([text, key]) => tile(text, `live-${key}`)));
-  const shards = el("div", {});
+  const [shards, answered] = [el("div", {}), el("div", {})];
   const said = el("p", { class: "hint", id: "live-said" }, "Connecting …");
-  const card = el("section", { class: "card", "aria-labelledby": "live-title" }, el("h2", { id: "live-title" }, "Now"), tiles, said, shards);
+  const card = el("section", { class: "card", "aria-labelledby": "live-title" }, el("h2", { id: "live-title" }, "Now"), tiles, said, shards, answered);
   const source = api.live(id);
   desk.onLeave(() => source.close());
   source.addEventListener("message", (event) => {
-    const { sale, orders_by_state } = JSON.parse(event.data);
+    const { sale, orders_by_state, verdicts } = JSON.parse(event.data);
     show(sale);
     const sum = (key) => sale.shards.reduce((all, shard) => all + (shard[key] ?? 0), 0);
     const numbers = { stock: sum("stock"), held: sum("held"), ...orders_by_state };
@@ -77,6 +77,7 @@ function live(desk, id, show) {
     }
     said.textContent = sale.warmed_at_ms ? (sale.balanced ? "Stock, held and ordered add up to the total." : "Orders are under way, or the sum does not hold: see the books.") : "Not warm: Redis has no stock of it.";
     replace(shards, shardList(sale));
+    replace(answered, verdictList(verdicts));
   });
   source.addEventListener("problem", (event) => {
     said.textContent = JSON.parse(event.data).detail;
@@ -85,6 +86,20 @@ function live(desk, id, show) {
     said.textContent = "Connecting …";
   });
   return card;
+}
+
+/** What gateways have answered in the last minutes, most often first. */
+function verdictList({ minutes, decided, shadow }) {
+  const words = [...new Set([...Object.keys(decided), ...Object.keys(shadow)])];
+  const title = el("h3", {}, `Gateways' answers in the last ${minutes} minutes`);
+  if (words.length === 0) {
+    const wanted = el("code", {}, "report");
+    return [title, el("p", { class: "hint", id: "no-verdicts" }, "None. Gateways tell them that have ", wanted, " in the gate's configuration.")];
+  }
+  const sum = (word) => (decided[word] ?? 0) + (shadow[word] ?? 0);
+  words.sort((one, other) => sum(other) - sum(one));
+  const rows = words.map((word) => [el("code", {}, word), count(decided[word] ?? 0), count(shadow[word] ?? 0)]);
+  return [title, table("verdicts", ["Verdict", "Requests", "Would have been, in shadow"], rows)];
 }
 
 function shardList(sale) {
@@ -121,7 +136,7 @@ function switches(desk, sale, said) {
   );
 }
 
-/** The books: each term of the sum. */
+/** The books: each term of the sum. `outdated` takes away what was read. */
 function books(sale) {
   const shown = el("div", { id: "books" });
   const said = el("div", {});
@@ -134,7 +149,7 @@ function books(sale) {
     replace(shown, el("p", {}, state(verdict, read.balanced === true), " ", exact), el("dl", { class: "facts" }, row));
     return null;
   });
-  return el(
+  const element = el(
     "section",
     { class: "card", "aria-labelledby": "books-title" },
     el("h2", { id: "books-title" }, "Books"),
@@ -143,6 +158,7 @@ function books(sale) {
     shown,
     el("div", { class: "row" }, look),
   );
+  return { element, outdated: () => replace(shown) };
 }
 
 const PAYMENTS = { at_order: "at the order", at_payment: "at the payment" };
@@ -186,6 +202,7 @@ export async function sale(desk, id) {
     replace(known, facts(now));
   };
   show(found);
+  const read = books(found);
   return [
     found.title,
     el("p", {}, el("a", { class: "back", href: "#/sales" }, "Sales")),
@@ -198,7 +215,7 @@ export async function sale(desk, id) {
       el("p", {}, el("a", { id: "orders-of", href: `#/orders?sale=${found.id}` }, "Its orders")),
     ),
     live(desk, found.id, show),
-    await stock(desk, found),
-    el("div", { class: "columns" }, switches(desk, found, said), el("div", {}, books(found), desk.may("sales:write") && !found.archived_at_ms && blocked(found))),
+    await stock(desk, found, read.outdated),
+    el("div", { class: "columns" }, switches(desk, found, said), el("div", {}, read.element, desk.may("sales:write") && !found.archived_at_ms && blocked(found))),
   ];
 }

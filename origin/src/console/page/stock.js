@@ -47,8 +47,8 @@ function outcome(change) {
   return isLess ? `${signed(change.units)} units, of ${signed(change.wanted)}: the others are held or ordered.` : `${signed(change.units)} units.`;
 }
 
-/** The form for units. It keeps the name of its change until that is done, or another one is wanted. */
-function units(sale, said, show) {
+/** The form for units. It keeps the name of its change until that is done, or another one is wanted. `changed` is told of each. */
+function units(sale, said, changed) {
   const control = el("input", { name: "units", inputmode: "numeric", autocomplete: "off" });
   const submit = el("button", { type: "submit" }, "Change the stock");
   let wanted = null;
@@ -69,7 +69,7 @@ function units(sale, said, show) {
       wanted = null;
       control.value = "";
     }
-    await show();
+    await changed();
     return outcome(done);
   });
   return el("form", { id: "change-stock", novalidate: true, onsubmit: change },
@@ -98,8 +98,8 @@ function end(sale, said) {
     el("div", { class: "together" }, field("Ends (UTC)", control, "A time that has passed means now."), submit));
 }
 
-/** The card of a sale's stock and end. */
-export async function stock(desk, sale) {
+/** The card of a sale's stock and end. `changed` is told when there are more units, or fewer. */
+export async function stock(desk, sale, changed) {
   const [said, shown] = [el("div", { id: "stock-said" }), el("div", {})];
   const show = async () => {
     const now = await api.stock(sale.id);
@@ -113,7 +113,10 @@ export async function stock(desk, sale) {
     el("h2", { id: "stock-title" }, "Stock and end"),
     said,
     shown,
-    isOpen && sale.warmed_at_ms && units(sale, said, show),
+    isOpen && sale.warmed_at_ms && units(sale, said, () => {
+      changed();
+      return show();
+    }),
     isOpen && end(sale, said),
   );
 }

@@ -20,6 +20,7 @@ use crate::sales::catalogue::PublishError;
 use crate::sales::new_sale::NewSale;
 use crate::sales::status::{SaleStatus, SaleSummary};
 use crate::sales::store::CreateError;
+use crate::sales::verdicts::Verdicts;
 use crate::sales::warm::WarmError;
 
 /// The most sales on one page.
@@ -165,6 +166,7 @@ pub(super) async fn audit(
 struct LiveView {
     sale: SaleStatus,
     orders_by_state: OrdersByState,
+    verdicts: Verdicts,
 }
 
 /// Orders of a sale over all shards.
@@ -189,6 +191,7 @@ impl LiveView {
         Ok(Self {
             sale: sale.ok_or_else(unknown_sale)?,
             orders_by_state,
+            verdicts: sales.ledger.verdicts(&id).await?,
         })
     }
 }

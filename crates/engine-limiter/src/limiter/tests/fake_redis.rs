@@ -225,7 +225,7 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = u64> + use<> {
     numbers.collect::<Vec<u64>>().into_iter()
 }
 
-fn commands(mut body: &[u8]) -> Vec<Vec<Vec<u8>>> {
+pub fn commands(mut body: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut commands = vec![];
     while !body.is_empty() {
         let (command, len) = decode(body).unwrap();

@@ -118,5 +118,14 @@ export async function importer() {
     el("label", { class: "choice" }, dry, "Only say what would be made"),
     el("div", { class: "row" }, button),
     report,
+    el(
+      "p",
+      { id: "export" },
+      "The other way: all links as a ",
+      el("a", { href: "../links.csv", download: "links.csv" }, "table (CSV)"),
+      " or as ",
+      el("a", { href: "../links.ndjson", download: "links.ndjson" }, "lines of JSON"),
+      ". Both can be read here again.",
+    ),
   );
 }

@@ -1,0 +1,45 @@
+//! What gateways tell of refusals, as operators ask for it.
+
+use serde_json::{Value, json};
+use weir_origin::clock::now_ms;
+use weir_scripts::keys;
+use weir_scripts::tally::{self, Subject, name};
+
+use crate::support::World;
+
+/// A gateway that tells of this, so many minutes ago.
+async fn tell(world: &World, subject: Subject, ago: u64, counts: &[(&[&str], u64)]) {
+    let at_ms = now_ms() - ago * 60_000;
+    let key = keys::tally(&world.prefix, subject, at_ms);
+    let counts = counts.iter().map(|(words, count)| (name(words), *count));
+    world.script(&tally::call(&key, counts)).await;
+}
+
+#[tokio::test]
+async fn refusals_of_the_last_minutes_are_told_by_rule_and_by_key() {
+    let world = World::new().await;
+    let of = async |query: &str| {
+        world
+            .admin("GET", &format!("/limits/refusals{query}"), &Value::Null)
+            .await
+    };
+    let nothing = of("").await;
+    assert_eq!(
+        nothing.body,
+        json!({ "minutes": 5, "rules": [], "keys": [] })
+    );
+    let some: [(&[&str], u64); 2] = [(&["limited", "r"], 3), (&["limited", "r", "alice"], 3)];
+    for ago in [0, 2, 30] {
+        tell(&world, Subject::Limits, ago, &some).await;
+    }
+    for (query, limited) in [("?minutes=1", 3), ("?minutes=4", 6), ("?minutes=60", 9)] {
+        let told = of(query).await.body;
+        assert_eq!(told["rules"][0]["limited"], limited, "{query}: {told}");
+        assert_eq!(told["keys"][0]["limited"], limited, "{query}: {told}");
+    }
+    for query in ["?minutes=0", "?minutes=61", "?minutes=x"] {
+        let refused = of(query).await;
+        assert_eq!(refused.status, 400, "{query}");
+        assert_eq!(refused.body["error"], "invalid_query");
+    }
+}
