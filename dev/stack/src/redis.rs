@@ -4,7 +4,7 @@ use crate::certificates::Certificates;
 use crate::fault::FaultProxy;
 use crate::process::{DiedChild, Process};
 use crate::{ports, tools};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, TlsCertificates};
 use std::collections::BTreeMap;
@@ -166,10 +166,9 @@ impl Access {
     /// A new connection.
     pub async fn connect(&self) -> Result<MultiplexedConnection> {
         let client = self.client().context("not a Redis URL")?;
-        client
-            .get_multiplexed_async_connection()
-            .await
-            .context("cannot connect to Redis")
+        let connected = client.get_multiplexed_async_connection().await;
+        // Its causes are in the error's own text.
+        connected.map_err(|error| anyhow!("cannot connect to Redis: {error}"))
     }
 
     fn client(&self) -> Result<Client> {

@@ -1,7 +1,7 @@
 //! The console, at `/ui` of the admin port: plain files, part of the program. It needs no key, as nobody has shown one yet;
 //! everything it shows comes from the other routes, within the session that it opens.
 //!
-//! It knows domains by their routes alone. Its file `session.js` is for the other pages of the port, too.
+//! It knows domains by their routes alone. Its files `session.js` and `dom.js` are for the other pages of the port, too.
 
 use axum::Router;
 

@@ -32,8 +32,10 @@ pub struct LimitsConfig {
     /// Other rules, as the rate limiter has them. They see the key's name as the header `x-weir-event-key`, and the
     /// visitor as `x-weir-visitor`.
     pub rules: Vec<RuleConfig>,
-    /// Redis: needed for limits with store `redis`.
+    /// Redis: needed for limits with store `redis`, and for `report`.
     pub redis: Option<RedisConfig>,
+    /// Whether operators are told, by Redis, which limits refuse and whom: not unless set.
+    pub report: bool,
     /// When the circuit breaker on Redis opens.
     pub breaker: breaker::Settings,
 }
@@ -80,7 +82,7 @@ impl LimitsConfig {
         let config = Config {
             rules: all,
             reload: false,
-            report: false,
+            report: self.report,
             poll_interval_ms: 250,
             user_header: Some(user_header.into()),
             redis: self.redis,

@@ -71,6 +71,7 @@ fn every_bad_field_is_refused_by_its_path() {
         r#""limits":{"store":"redis","per_key":{"rate":1,"per":"1s"}}"#,
         "limits.store",
     );
+    check(r#""limits":{"report":true}"#, "limits.report");
     check(
         r#""limits":{"redis":{"deadline_ms":0}}"#,
         "limits.redis.deadline_ms",

@@ -184,3 +184,16 @@ fn a_client_that_leaves_while_it_waits_is_forgotten() {
         0
     );
 }
+
+/// Redis is asked nothing then, and hears of refusals alone.
+#[test]
+fn operators_are_told_of_refusals_if_they_are_to_be() {
+    for (report, calls) in [(true, 1), (false, 0)] {
+        let limits = format!(r#""redis":{{}},"report":{report},"per_key":{{"rate":3,"per":"1m"}}"#);
+        let mut host = host(&limits);
+        assert_eq!(passed(&mut host, &[]), 3);
+        host.advance(2_000);
+        host.tick();
+        assert_eq!(host.calls.len(), calls, "{report}");
+    }
+}

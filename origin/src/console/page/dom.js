@@ -1,8 +1,18 @@
-// Elements. Text from people and servers only ever becomes text: nothing here parses HTML.
+// Elements, for all pages of this port. Text from people and servers only ever becomes text: nothing here parses HTML.
 
-/** An element: `on…` members of `props` are listeners, true and false set or leave out an attribute. */
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An HTML element: `on…` members of `props` are listeners, true and false set or leave out an attribute. */
 export function el(name, props = {}, ...children) {
-  const element = document.createElement(name);
+  return fill(document.createElement(name), props, children);
+}
+
+/** The same in SVG. */
+export function svg(name, props = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), props, children);
+}
+
+function fill(element, props, children) {
   for (const [key, value] of Object.entries(props)) {
     if (key.startsWith("on")) {
       element.addEventListener(key.slice(2), value);
@@ -21,34 +31,42 @@ export function replace(parent, ...children) {
 
 let fields = 0;
 
-/** A labelled control, with a hint below it if there is one, and a place for what is wrong with it. */
+/** A labelled control, with a hint below it if there is one. */
 export function field(label, control, hint = null) {
   fields += 1;
   control.id = `field-${fields}`;
-  const wrong = el("p", { class: "wrong", id: `wrong-${fields}` });
-  const ids = [wrong.id];
   const parts = [el("label", { for: control.id }, label), control];
   if (hint) {
-    ids.push(`hint-${fields}`);
-    parts.push(el("p", { class: "hint", id: `hint-${fields}` }, hint));
+    const id = `hint-${fields}`;
+    control.setAttribute("aria-describedby", id);
+    parts.push(el("p", { class: "hint", id }, hint));
   }
-  control.setAttribute("aria-describedby", ids.join(" "));
-  return el("div", { class: "field" }, parts, wrong);
+  return el("div", { class: "field" }, parts);
 }
 
 /** Says what is wrong with a control of `field`; null: nothing. */
 export function mark(control, complaint) {
-  const [id] = control.getAttribute("aria-describedby").split(" ");
-  document.getElementById(id).textContent = complaint ?? "";
-  control.toggleAttribute("aria-invalid", Boolean(complaint));
+  const id = `${control.id}-wrong`;
+  let wrong = document.getElementById(id);
+  if (complaint && !wrong) {
+    wrong = el("p", { class: "wrong", id });
+    control.parentElement.append(wrong);
+    const others = control.getAttribute("aria-describedby") ?? "";
+    control.setAttribute("aria-describedby", `${id} ${others}`.trim());
+  }
+  if (wrong) {
+    wrong.textContent = complaint ?? "";
+  }
   if (complaint) {
     control.setAttribute("aria-invalid", "true");
+  } else {
+    control.removeAttribute("aria-invalid");
   }
 }
 
 /** Says at the controls, by the pointers of their members, what the origin has found wrong; the first of them has the focus. */
 export function markAll(controls, errors) {
-  const known = Object.entries(controls).filter(([, control]) => control.hasAttribute("aria-describedby"));
+  const known = Object.entries(controls).filter(([, control]) => control.id.startsWith("field-"));
   const marked = known.filter(([pointer, control]) => {
     const error = errors.find((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`));
     mark(control, error?.detail ?? null);

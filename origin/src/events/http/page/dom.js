@@ -1,48 +1,12 @@
-// Elements. Text from people and servers only ever becomes text: nothing here parses HTML.
+// Elements: the console's, and those of this page.
 
-/** An element: `on…` members of `props` are listeners, true and false set or leave out an attribute. */
-export function el(name, props = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(props)) {
-    if (key.startsWith("on")) {
-      element.addEventListener(key.slice(2), value);
-    } else if (value !== false && value !== null && value !== undefined) {
-      element.setAttribute(key, value === true ? "" : value);
-    }
-  }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return element;
-}
+import { button, complaint } from "../../ui/dom.js";
 
-let fields = 0;
+export { button, el, field } from "../../ui/dom.js";
 
-/** A labelled control. */
-export function field(label, control) {
-  fields += 1;
-  control.id = `field-${fields}`;
-  return el("div", { class: "field" }, el("label", { for: control.id }, label), control);
-}
+export const bad = (text) => complaint({ message: text });
 
-export const bad = (text) => el("p", { class: "notice bad", role: "alert" }, text);
-export const good = (text) => el("p", { class: "notice good", role: "status" }, text);
-
-/** A button that waits while `work` is done; `said` tells what came of it, or why nothing did. */
-export function button(text, props, said, work) {
-  const one = el("button", { type: "button", ...props }, text);
-  one.addEventListener("click", async () => {
-    one.disabled = true;
-    try {
-      const told = await work();
-      said.replaceChildren(...(told ? [good(told)] : []));
-    } catch (error) {
-      said.replaceChildren(bad(error.message));
-    }
-    one.disabled = false;
-  });
-  return one;
-}
-
-/** The same, pressed twice: the first time it asks. */
+/** A button that is pressed twice: the first time it asks. */
 export function asking(text, question, props, said, work) {
   let isAsked = false;
   const one = button(text, props, said, async () => {

@@ -1,20 +1,8 @@
-// Elements. Text from people and servers only ever becomes text: nothing here parses HTML.
+// Elements: the console's, and those of this page.
 
-/** An element: `on…` members of `props` are listeners, true and false set or leave out an attribute. */
-export function el(name, props = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(props)) {
-    if (key.startsWith("on")) {
-      element.addEventListener(key.slice(2), value);
-    } else if (value === true) {
-      element.setAttribute(key, "");
-    } else if (value !== false && value !== null && value !== undefined) {
-      element.setAttribute(key, value);
-    }
-  }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return element;
-}
+import { el } from "../../ui/dom.js";
+
+export { el };
 
 /** A labelled text field. */
 export function field(label, name, props = {}) {

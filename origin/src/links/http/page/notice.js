@@ -1,10 +1,8 @@
 // What went wrong, where it is seen and heard.
 
-import { el, replace } from "./dom.js";
+import { complaint, replace } from "../../ui/dom.js";
 
-export function complaint(error) {
-  return el("p", { class: "notice bad", role: "alert" }, error.message);
-}
+export { complaint };
 
 /** A listener that lets `button` wait while `work` is done. If that fails, `said` says why, and it can be tried again. */
 export function working(button, said, work) {
