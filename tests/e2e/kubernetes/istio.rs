@@ -1,5 +1,7 @@
 //! Istio's control plane, `pilot-discovery`, reads the manifest, and a stock Envoy loads what it makes of it: over xDS, as Istio's
 //! proxies do. There is no Kubernetes: services are `ServiceEntry`s, and what only Istio's own Envoy has is switched off.
+//!
+//! Higress' control plane is made from Istio's, and takes `EnvoyFilter`s with its code.
 
 use std::path::Path;
 use std::process::Command;
@@ -203,4 +205,65 @@ async fn a_sale_behind_a_gateway_of_istio() -> Result<()> {
     let gateway = ("istio-ingress", "istio=ingress");
     let mesh = Mesh::start(&pilot, &stack, gateway, &[manifest]).await?;
     shop::sells(&mut stack, &mesh.url).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sale_behind_what_higress_has_of_istio() -> Result<()> {
+    let Some(pilot) = pilot() else { return Ok(()) };
+    let mut stack = Stack::builder().key_prefix("higress").start().await?;
+    let manifest = Places::of_json(&stack)?.put_into("higress.yaml")?;
+    let all = super::documents(&manifest)?;
+    let filter = super::of(&all, "EnvoyFilter").next();
+    let routes = super::of(&all, "Ingress").map(routes_of);
+    let routes = routes.collect::<Result<Vec<_>>>()?.concat();
+    let service = json!({
+        "apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
+        "metadata": { "name": "weir", "namespace": "higress-system" },
+        "spec": { "hosts": ["*"], "gateways": ["gateway"], "http": routes },
+    });
+    let manifests = [
+        filter.context("no EnvoyFilter")?.to_string(),
+        service.to_string(),
+    ];
+    let gateway = ("higress-system", "app=higress-gateway");
+    let mesh = Mesh::start(&pilot, &stack, gateway, &manifests).await?;
+    shop::sells(&mut stack, &mesh.url).await
+}
+
+/// The routes of an `Ingress`, as its annotations say in the words of Higress.
+fn routes_of(ingress: &Value) -> Result<Vec<Value>> {
+    let said =
+        |name: &str| ingress["metadata"]["annotations"][format!("higress.io/{name}")].as_str();
+    let paths = &ingress["spec"]["rules"][0]["http"]["paths"];
+    let route = |path: &Value| {
+        let kind = match path["pathType"].as_str() {
+            Some("Exact") => "exact",
+            _ => "regex",
+        };
+        let mut matches = json!({ "uri": { kind: path["path"] } });
+        if let Some(method) = said("match-method") {
+            matches["method"] = json!({ "exact": method });
+        }
+        let service = &path["backend"]["service"];
+        let mut route = json!({
+            "match": [matches],
+            "timeout": format!("{}s", said("timeout").context("no timeout")?),
+            "route": [{ "destination": { "host": "weir-origin.weir.svc.cluster.local", "port": service["port"] } }],
+        });
+        if let Some(uri) = said("rewrite-target") {
+            route["rewrite"] = json!({ "uri": uri });
+        }
+        if let Some((name, value)) =
+            said("response-header-control-update").and_then(|said| said.split_once(' '))
+        {
+            route["headers"] = json!({ "response": { "set": { name: value } } });
+        }
+        Ok(route)
+    };
+    paths
+        .as_array()
+        .context("no paths")?
+        .iter()
+        .map(route)
+        .collect()
 }

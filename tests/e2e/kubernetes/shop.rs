@@ -21,6 +21,19 @@ pub(super) struct Places(Vec<(&'static str, String)>);
 impl Places {
     /// Those that manifests have in common: the modules, Redis, and the prefix of its keys.
     pub(super) fn of(stack: &Stack) -> Result<Self> {
+        let places = Self::without_prefix(stack)?;
+        let prefix = format!("key_prefix: {}\n", stack.key_prefix);
+        Ok(places.and("key_prefix: weir\n", prefix))
+    }
+
+    /// The same of a manifest in which the filter's configuration is JSON.
+    pub(super) fn of_json(stack: &Stack) -> Result<Self> {
+        let places = Self::without_prefix(stack)?;
+        let prefix = format!("\"key_prefix\": \"{}\"", stack.key_prefix);
+        Ok(places.and("\"key_prefix\": \"weir\"", prefix))
+    }
+
+    fn without_prefix(stack: &Stack) -> Result<Self> {
         wasm::ensure_filters()?;
         let redis = port_of(stack.redis_url())?;
         Ok(Self(vec![
@@ -28,10 +41,6 @@ impl Places {
             (
                 "{ address: redis.weir.svc.cluster.local, port_value: 6379 }",
                 format!("{{ address: 127.0.0.1, port_value: {redis} }}"),
-            ),
-            (
-                "key_prefix: weir\n",
-                format!("key_prefix: {}\n", stack.key_prefix),
             ),
         ]))
     }
