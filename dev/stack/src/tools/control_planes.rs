@@ -77,11 +77,11 @@ fn found(name: &str, package: &str, version: &str) -> Result<PathBuf> {
     })
 }
 
-fn find(name: &str) -> Option<PathBuf> {
+pub(super) fn find(name: &str) -> Option<PathBuf> {
     let own = Some(own_dir().join(name)).filter(|path| command::is_executable(path));
     command::on_path(name).or(own)
 }
 
-fn own_dir() -> PathBuf {
+pub(super) fn own_dir() -> PathBuf {
     workspace::out_dir().join("tools")
 }

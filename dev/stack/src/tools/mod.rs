@@ -10,6 +10,7 @@ mod cache;
 mod cassandra;
 mod chromium;
 mod clock;
+mod containers;
 mod control_planes;
 mod envoy;
 mod go;
@@ -34,6 +35,7 @@ pub use axe::Axe;
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
+pub use containers::{BuildKit, Builder, docker_compose};
 pub use control_planes::{
     ENVOY_GATEWAY_VERSION, ISTIO_VERSION, Istioctl, envoy_gateway, pilot_discovery,
 };
