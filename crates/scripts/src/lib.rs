@@ -306,6 +306,7 @@ pub const SCRIPTS: &[&Script] = &[
     &settle_transfer::SCRIPT,
     #[cfg(feature = "sale")]
     &stock_change::SCRIPT,
+    &tally::SCRIPT,
     #[cfg(feature = "sale")]
     &warm::SCRIPT,
     #[cfg(feature = "sale")]
