@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     parts.push(Part::run(documentation, &mut totals)?);
     let beside = beside.end(&mut totals)?;
     parts.push(beside.with(with_targets(cargo(), &beside_targets())));
-    let (is_good, flaky) = second_tries(parts, &mut totals)?;
+    let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
     println!();
     if let Err(why) = on_java {
         println!("left out: tests on Apache Kafka and Cassandra ({why:#})");
@@ -96,7 +96,7 @@ struct Part {
 impl Part {
     fn run(mut command: Command, totals: &mut Totals) -> Result<Self> {
         let mut own = Totals::default();
-        let is_good = pass(&mut command, &mut own)?;
+        let is_good = pass(&mut command, &mut own, &mut stdout())?;
         Ok(Self::of(own, is_good, totals))
     }
 
@@ -121,7 +121,11 @@ impl Part {
 
 /// Runs tests that failed once more, when nothing runs beside them. On a busy machine a real server may miss what a test waits for;
 /// who is wrong fails again. Whether all is good now, and which tests passed only so.
-fn second_tries(parts: Vec<Part>, totals: &mut Totals) -> Result<(bool, Vec<String>)> {
+fn second_tries(
+    parts: Vec<Part>,
+    totals: &mut Totals,
+    shown: &mut impl Write,
+) -> Result<(bool, Vec<String>)> {
     let count: usize = parts.iter().map(|part| part.failed.len()).sum();
     // A test binary that died has no names to tell.
     let is_known = totals.failed == count as u64;
@@ -134,10 +138,10 @@ fn second_tries(parts: Vec<Part>, totals: &mut Totals) -> Result<(bool, Vec<Stri
             is_good = false;
             continue;
         };
-        println!("\nOnce more: {}", part.failed.join(", "));
+        writeln!(shown, "\nOnce more: {}", part.failed.join(", "))?;
         again.args(["--", "--exact"]).args(&part.failed);
         let mut second = Totals::default();
-        let is_mended = pass(&mut again, &mut second)?;
+        let is_mended = pass(&mut again, &mut second, shown)?;
         is_good &= is_mended && second.passed == part.failed.len() as u64;
         let failed = &second.failed_names;
         let passed = part
@@ -170,7 +174,7 @@ fn some(rest: &[String], envoy: Option<&Path>) -> Result<ExitCode> {
         command.env(build::FEATURES, features);
     }
     let mut totals = Totals::default();
-    let is_good = pass(command.args(rest), &mut totals)?;
+    let is_good = pass(command.args(rest), &mut totals, &mut stdout())?;
     println!("\n{}", totals.line());
     Ok(match is_good {
         true => ExitCode::SUCCESS,
@@ -190,13 +194,13 @@ fn cargo_test(envoy: Option<&Path>) -> Command {
 }
 
 /// Shows what a run of cargo prints, and counts; whether all of it was good.
-fn pass(command: &mut Command, totals: &mut Totals) -> Result<bool> {
+fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> Result<bool> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo test")?;
     if let Some(output) = child.stdout.take() {
-        pass_on(output, totals)?;
+        pass_on(output, totals, shown)?;
     }
     Ok(child
         .wait()
@@ -250,7 +254,7 @@ impl Beside {
         let output = File::open(&self.output)
             .with_context(|| format!("cannot read {}", self.output.display()))?;
         let mut own = Totals::default();
-        pass_on(output, &mut own)?;
+        pass_on(output, &mut own, &mut stdout())?;
         Ok(Part::of(own, status.success(), totals))
     }
 }
@@ -340,12 +344,11 @@ fn is_everywhere(rest: &[String]) -> bool {
 }
 
 /// Prints what cargo prints, as it comes, and counts.
-fn pass_on(output: impl std::io::Read, totals: &mut Totals) -> Result<()> {
+fn pass_on(output: impl std::io::Read, totals: &mut Totals, shown: &mut impl Write) -> Result<()> {
     let mut output = BufReader::new(output);
-    let mut stdout = std::io::stdout().lock();
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? > 0 {
-        stdout.write_all(&line)?;
+        shown.write_all(&line)?;
         totals.add(&String::from_utf8_lossy(&line));
         line.clear();
     }
@@ -455,7 +458,7 @@ mod tests {
             failed,
             ..Totals::default()
         };
-        let (is_good, flaky) = second_tries(parts, &mut totals).unwrap();
+        let (is_good, flaky) = second_tries(parts, &mut totals, &mut std::io::sink()).unwrap();
         (is_good, flaky, totals.line())
     }
 
