@@ -161,9 +161,16 @@ export async function orders(desk, search) {
     csv.hidden = false;
     return query;
   };
+  let isShown = true;
+  desk.onLeave(() => {
+    isShown = false;
+  });
   const submitted = async () => {
-    // To go back to, and to share.
-    history.replaceState(null, "", `#/orders?${new URLSearchParams(await look())}`);
+    const query = await look();
+    // To go back to, and to share; unless another view has the address by now.
+    if (isShown) {
+      history.replaceState(null, "", `#/orders?${new URLSearchParams(query)}`);
+    }
   };
   const form = el(
     "form",
