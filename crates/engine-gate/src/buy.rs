@@ -15,7 +15,7 @@ use weir_sale::verdict::Verdict;
 use crate::answers::language_of;
 use crate::gate::{Gate, StreamState, read_user};
 use crate::job::{Buyer, ClaimJob, Job};
-use crate::report::{Report, SaleMark};
+use crate::report::SaleMark;
 
 impl<D: SharedData + Clone> Gate<D> {
     /// Decides on a request to buy from `sale`: it is answered, waits, or goes on because the sale is in shadow.
@@ -34,11 +34,7 @@ impl<D: SharedData + Clone> Gate<D> {
             is_shadow,
             // Of a request that is answered here nobody wants to know.
             poses_as_gateway: is_shadow && request.headers().pose_as_gateway(),
-            sale: self
-                .report
-                .as_ref()
-                .filter(|_| found.is_ok())
-                .map(|_| Report::mark(sale)),
+            sale: self.mark(sale).filter(|_| found.is_ok()),
             ..Buyer::default()
         };
         let job = match found {

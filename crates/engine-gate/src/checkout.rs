@@ -21,7 +21,6 @@ use crate::challenge::Asked;
 use crate::config::TokenSettings;
 use crate::gate::Gate;
 use crate::job::Shopper;
-use crate::report::{Report, SaleMark};
 
 /// The checkout's good answer.
 #[derive(Debug, Serialize)]
@@ -74,7 +73,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let (shopper, next, in_shadow) = match admitted {
             Ok(admitted) => admitted,
             Err(rejection) => {
-                let mark = self.mark(sale);
+                let mark = self.mark(sale).filter(|_| self.find(sale).is_ok());
                 self.count_for(mark, false, rejection.verdict);
                 let answer = self.answers.reject(rejection, language_of(request), None);
                 return effects.respond(stream, answer);
@@ -100,12 +99,6 @@ impl<D: SharedData + Clone> Gate<D> {
                 self.check_captcha(stream, shopper, &solution, &address, effects);
             }
         }
-    }
-
-    /// The sale of this id, for what operators are told.
-    fn mark(&self, sale: &[u8]) -> SaleMark {
-        let is_told = self.report.is_some() && self.find(sale).is_ok();
-        is_told.then(|| Report::mark(sale))
     }
 
     /// Whether the request gets a token, and what comes before; or what was decided, if the sale is in shadow. Then everybody gets

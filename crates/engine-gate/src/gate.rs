@@ -37,7 +37,7 @@ use crate::metrics::{Metrics, PREFIX};
 use crate::overload::Overload;
 use crate::poll::Poller;
 use crate::rebalance::Rebalances;
-use crate::report::Report;
+use crate::report::{Report, SaleMark};
 use crate::route::RouteKind;
 
 /// An intermediary may answer so of a request whose outcome it does not know.
@@ -364,6 +364,11 @@ impl<D: SharedData + Clone> Gate<D> {
             let sales = self.catalogue.iter().flat_map(|known| &known.sales);
             report.turn(sales, now_ms, effects);
         }
+    }
+
+    /// The sale of this id, for what operators are told, if they are.
+    pub(crate) fn mark(&self, sale: &[u8]) -> SaleMark {
+        self.report.as_ref().map(|_| Report::mark(sale))
     }
 
     /// Whether the call `batch`, which has ended, told operators something. Nobody waits for it.

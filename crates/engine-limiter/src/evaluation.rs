@@ -147,9 +147,10 @@ impl<D: SharedData> Evaluation<D> {
     pub fn shadow_here(&mut self, now_ms: u64) {
         for hit in mem::take(&mut self.local_shadow) {
             if let Some(check) = self.ruleset.charge_one(&hit, now_ms) {
-                self.shadow(&hit, &check);
-                if check.is_allowed() && hit.goes_back() {
+                if self.shadow_charges(&hit, &check) {
                     self.shadow_charged.push(Charged { hit, check });
+                } else if !check.is_allowed() {
+                    self.would_refuse.push(hit);
                 }
             }
         }
@@ -157,10 +158,11 @@ impl<D: SharedData> Evaluation<D> {
 
     /// Counts what a rule in shadow said in Redis, and keeps what is to go back.
     pub fn shadow_in_redis(&mut self, hit: RuleHit, key: LimitKey, check: Check) {
-        self.shadow(&hit, &check);
-        if check.is_allowed() && hit.goes_back() {
+        if self.shadow_charges(&hit, &check) {
             self.shadow_charged_in_redis
                 .push((Charged { hit, check }, key));
+        } else if !check.is_allowed() {
+            self.would_refuse.push(hit);
         }
     }
 
@@ -178,18 +180,15 @@ impl<D: SharedData> Evaluation<D> {
         }
     }
 
-    /// Counts what a rule in shadow says.
-    fn shadow(&mut self, hit: &RuleHit, check: &Check) {
-        let Some((_, metrics)) = self.ruleset.rule(hit.rule) else {
-            return;
-        };
-        match check.is_allowed() {
-            true => metrics.allowed.increment(),
-            false => {
-                metrics.shadow_limited.increment();
-                self.would_refuse.push(hit.clone());
+    /// Counts what a rule in shadow says. Whether it has charged what goes back when the request ends.
+    fn shadow_charges(&self, hit: &RuleHit, check: &Check) -> bool {
+        if let Some((_, metrics)) = self.ruleset.rule(hit.rule) {
+            match check.is_allowed() {
+                true => metrics.allowed.increment(),
+                false => metrics.shadow_limited.increment(),
             }
         }
+        check.is_allowed() && hit.goes_back()
     }
 
     /// Counts the request for the rules that let it pass.

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use tokio::task::{JoinError, JoinSet};
 use weir_base::id::{SaleId, UserId};
-use weir_sale::claim::Ticket;
 use weir_sale::ledger::{
     Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
     ReleaseReply, SettleReply, StockChange, StockChanged, Transfer, WipeReply,
@@ -20,8 +19,9 @@ use weir_scripts::{
 };
 
 pub use super::UserList;
+pub use super::claim_key::ClaimKey;
 use super::list_changes::{ListChange, ListChanges};
-use super::store::{OrderedAttempt, StoredOrder};
+use super::store::OrderedAttempt;
 use super::verdicts::Verdicts;
 use crate::redis::{CallError, Redis};
 
@@ -30,37 +30,6 @@ const COMMANDS_AT_ONCE: usize = 64;
 
 /// The users of one step through many: few enough for a step to take far less than a millisecond.
 const SCAN_LEN: u32 = 100;
-
-/// Names a claim in Redis: that of a ticket, or the one that an order came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimKey {
-    sale: SaleId,
-    shard: u32,
-    generation: u64,
-    user: UserId,
-}
-
-impl From<&Ticket> for ClaimKey {
-    fn from(ticket: &Ticket) -> Self {
-        Self {
-            sale: ticket.sale.clone(),
-            shard: ticket.shard,
-            generation: ticket.generation,
-            user: ticket.user.clone(),
-        }
-    }
-}
-
-impl From<&StoredOrder> for ClaimKey {
-    fn from(order: &StoredOrder) -> Self {
-        Self {
-            sale: order.sale.clone(),
-            shard: order.shard,
-            generation: order.generation,
-            user: order.user.clone(),
-        }
-    }
-}
 
 /// The admission ledger of all sales. Cloning it is cheap.
 #[derive(Clone, Debug)]

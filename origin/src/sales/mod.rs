@@ -27,6 +27,7 @@
 //! | [`listing`] | the sales that a shop shows |
 //! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
 //! | [`catalogue`] | publishes what gateways poll |
+//! | `claim_key` | the name of a claim in Redis |
 //! | [`new_sale`] | checks sales before they are made |
 //! | [`store`] | sales and orders in SQL |
 //! | [`ledger`] | the admission ledger in Redis |
@@ -42,6 +43,7 @@ pub mod by_sale;
 pub mod callback;
 pub mod catalogue;
 pub mod changes;
+mod claim_key;
 pub mod click;
 pub mod config;
 pub mod desk;

@@ -148,7 +148,9 @@ const SHOWN_MAX: usize = 64;
 
 fn shown(part: &KeyPart, value: &[u8]) -> String {
     let text = || {
-        let text = String::from_utf8_lossy(value);
+        // No character has more than four bytes, and a client's may be many.
+        let beginning = value.get(..4 * SHOWN_MAX).unwrap_or(value);
+        let text = String::from_utf8_lossy(beginning);
         text.chars().take(SHOWN_MAX).collect()
     };
     // A header, a cookie or a parameter may be a password.

@@ -18,12 +18,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_images_are_built_and_hold_what_they_are_to_run() -> Result<()> {
-    let kit = match BuildKit::find() {
-        Ok(kit) => kit,
-        Err(error) => {
-            eprintln!("left out: 1 test of the Dockerfile ({error:#})");
-            return Ok(());
-        }
+    let Some(kit) = crate::found(BuildKit::find(), "1 test of the Dockerfile") else {
+        return Ok(());
     };
     let temp = tempfile::tempdir()?;
     let folder = make(&temp.path().join("dist"), Build::Fast)?;
@@ -93,12 +89,8 @@ fn read(file: &Path) -> Result<Value> {
 /// As the file itself says: `weir-origin init`, then `docker compose`.
 #[test]
 fn compose_reads_the_file_with_what_init_writes() -> Result<()> {
-    let compose = match docker_compose() {
-        Ok(compose) => compose,
-        Err(error) => {
-            eprintln!("left out: 1 test of compose.yaml ({error:#})");
-            return Ok(());
-        }
+    let Some(compose) = crate::found(docker_compose(), "1 test of compose.yaml") else {
+        return Ok(());
     };
     let temp = tempfile::tempdir()?;
     let folder = make(&temp.path().join("dist"), Build::Fast)?;

@@ -85,6 +85,15 @@ fn operators_are_told_which_rules_refuse_and_whom() {
 }
 
 #[test]
+fn what_a_rule_in_shadow_would_deny_is_told_by_the_rule() {
+    let trial = DENYING.replace(r#""denying","#, r#""trial", "mode": "shadow","#);
+    let mut host = Host::new(&[&trial], r#""redis": {}, "report": true"#);
+    let stream = host.request("eve");
+    assert!(host.is_passed(stream));
+    assert_eq!(told(&mut host), expected(&[("shadow_limited | trial", 1)]));
+}
+
+#[test]
 fn nobody_is_told_who_has_not_asked() {
     let mut host = Host::new(&[HOURLY], r#""redis": {}"#);
     host.ask("alice");

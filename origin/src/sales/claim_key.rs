@@ -1,0 +1,37 @@
+//! The name of a claim in Redis.
+
+use weir_base::id::{SaleId, UserId};
+use weir_sale::claim::Ticket;
+
+use super::store::StoredOrder;
+
+/// Names a claim in Redis: that of a ticket, or the one that an order came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimKey {
+    pub(super) sale: SaleId,
+    pub(super) shard: u32,
+    pub(super) generation: u64,
+    pub(super) user: UserId,
+}
+
+impl From<&Ticket> for ClaimKey {
+    fn from(ticket: &Ticket) -> Self {
+        Self {
+            sale: ticket.sale.clone(),
+            shard: ticket.shard,
+            generation: ticket.generation,
+            user: ticket.user.clone(),
+        }
+    }
+}
+
+impl From<&StoredOrder> for ClaimKey {
+    fn from(order: &StoredOrder) -> Self {
+        Self {
+            sale: order.sale.clone(),
+            shard: order.shard,
+            generation: order.generation,
+            user: order.user.clone(),
+        }
+    }
+}
