@@ -14,6 +14,9 @@ use weir_stack::{build, command, native, workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Fail if a test passes only at its second try
+    #[arg(long)]
+    strict: bool,
     /// Arguments for `cargo test`, like `-p weir-sale` or `-- --nocapture`
     #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
     rest: Vec<String>,
@@ -71,14 +74,19 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     if let Err(why) = on_java {
         println!("left out: tests on Apache Kafka and Cassandra ({why:#})");
     }
-    for name in flaky {
+    for name in &flaky {
         println!("passed at the second try, by itself: {name}");
     }
     println!("{}", totals.line());
-    Ok(match is_good {
+    Ok(match is_success(is_good, &flaky, arguments.strict) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// A strict run does not accept a test that needed its second try.
+fn is_success(is_good: bool, flaky: &[String], is_strict: bool) -> bool {
+    is_good && (!is_strict || flaky.is_empty())
 }
 
 /// The most tests that are tried again: more of them are no accident.
@@ -488,6 +496,17 @@ mod tests {
             tried(vec![part(&many, one, true)], 7),
             (false, vec![], line(10, 7))
         );
+    }
+
+    #[test]
+    fn second_try_fails_a_strict_run_alone() {
+        let one = "test result: ok. 1 passed; 0 failed; 0 ignored";
+        let (is_good, flaky, _) = tried(vec![part(&["a"], one, true)], 1);
+        assert!(is_success(is_good, &flaky, false));
+        assert!(!is_success(is_good, &flaky, true));
+        // Without a second try a strict run is like any other.
+        assert!(is_success(true, &[], true));
+        assert!(!is_success(false, &[], false));
     }
 
     #[test]

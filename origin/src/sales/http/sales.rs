@@ -19,7 +19,7 @@ use crate::sales::books::{Books, BooksView};
 use crate::sales::catalogue::PublishError;
 use crate::sales::new_sale::NewSale;
 use crate::sales::status::{SaleStatus, SaleSummary};
-use crate::sales::store::CreateError;
+use crate::sales::store::{CreateError, OrderCounts};
 use crate::sales::verdicts::Verdicts;
 use crate::sales::warm::WarmError;
 
@@ -165,28 +165,17 @@ pub(super) async fn audit(
 #[derive(Debug, Serialize)]
 struct LiveView {
     sale: SaleStatus,
-    orders_by_state: OrdersByState,
+    /// Over all shards.
+    orders_by_state: OrderCounts,
     verdicts: Verdicts,
-}
-
-/// Orders of a sale over all shards.
-#[derive(Debug, Default, Serialize)]
-struct OrdersByState {
-    unpaid: u64,
-    paid: u64,
-    cancelled: u64,
-    expired: u64,
 }
 
 impl LiveView {
     async fn read(sales: Sales, id: SaleId) -> Result<Self, Problem> {
         let sale = SaleStatus::read(&sales.store, &sales.ledger, &id).await?;
-        let mut orders_by_state = OrdersByState::default();
+        let mut orders_by_state = OrderCounts::default();
         for shard in sales.store.counts(&id).await? {
-            orders_by_state.unpaid += shard.orders.unpaid;
-            orders_by_state.paid += shard.orders.paid;
-            orders_by_state.cancelled += shard.orders.cancelled;
-            orders_by_state.expired += shard.orders.expired;
+            orders_by_state += shard.orders;
         }
         Ok(Self {
             sale: sale.ok_or_else(unknown_sale)?,

@@ -57,6 +57,10 @@ pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS};
 pub use user_list::{ListEntry, ListedUser, Said, Standing};
+
+use std::ops::AddAssign;
+
+use serde::Serialize;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
@@ -211,8 +215,8 @@ pub struct ShardCounts {
     pub checksum: u64,
 }
 
-/// How many orders a sale has, by status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The number of orders by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OrderCounts {
     /// Made and not paid.
     pub unpaid: u64,
@@ -228,6 +232,21 @@ impl OrderCounts {
     /// Orders that hold, or will hold, units.
     pub fn active(&self) -> u64 {
         self.unpaid + self.paid
+    }
+}
+
+impl AddAssign for OrderCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            unpaid,
+            paid,
+            cancelled,
+            expired,
+        } = other;
+        self.unpaid += unpaid;
+        self.paid += paid;
+        self.cancelled += cancelled;
+        self.expired += expired;
     }
 }
 
@@ -571,4 +590,23 @@ pub struct Score {
     pub score: u32,
     /// Whether the user is blocked for it.
     pub block: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_counts_add_up_by_status_and_keep_their_json_names() {
+        let counts = |unpaid, paid, cancelled, expired| OrderCounts {
+            unpaid,
+            paid,
+            cancelled,
+            expired,
+        };
+        let mut sum = counts(1, 2, 3, 4);
+        sum += counts(10, 20, 30, 40);
+        let json = serde_json::json!({ "unpaid": 11, "paid": 22, "cancelled": 33, "expired": 44 });
+        assert_eq!(serde_json::to_value(sum).unwrap(), json);
+    }
 }

@@ -306,16 +306,7 @@ impl SaleStore {
 
 impl SaleTotals {
     fn add(&mut self, counts: &ShardCounts) {
-        let OrderCounts {
-            unpaid,
-            paid,
-            cancelled,
-            expired,
-        } = counts.orders;
-        self.orders.unpaid += unpaid;
-        self.orders.paid += paid;
-        self.orders.cancelled += cancelled;
-        self.orders.expired += expired;
+        self.orders += counts.orders;
         self.units_deducted += counts.units_deducted;
         self.units_deferred += counts.units_deferred;
     }
