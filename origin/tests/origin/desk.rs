@@ -1,8 +1,12 @@
 //! Orders as operators handle them: found, exported, cancelled, refunded.
 
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
-use crate::support::World;
+use crate::support::{TOKEN, World};
 
 /// `[stock, claims, orders, drift]` of sale `s`.
 async fn terms(world: &World) -> Value {
@@ -236,4 +240,38 @@ async fn an_export_has_every_order_and_no_formula() {
     assert!(find(&order).contains(&format!("{order}.p1,paid,")), "{csv}");
     assert!(find(&evil).contains(",'=1+1,1,unpaid,"), "{csv}");
     assert_eq!(csv.lines().count(), 3);
+}
+
+/// The first message of `GET /sales/s/live`.
+async fn first_live_message(world: &World) -> Value {
+    let request = Request::get("/sales/s/live")
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .header("accept", "text/event-stream");
+    let [_, admin] = world.routers();
+    let request = request.body(Body::empty()).unwrap();
+    let mut live = admin.oneshot(request).await.unwrap();
+    assert_eq!(live.status(), 200);
+    let frame = live.body_mut().frame().await.unwrap().unwrap();
+    let data = frame.into_data().unwrap();
+    serde_json::from_slice(data.strip_prefix(b"data: ").unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn live_view_counts_orders_by_status_over_all_shards() {
+    let world = World::with_outbox().await;
+    world
+        .sale_with("s", 40, json!({ "payment": "at_order" }))
+        .await;
+    let mut orders = Vec::new();
+    for name in ["alice", "bob", "carol", "dave", "erin", "frank"] {
+        orders.push((name, format!("/orders/{}", buy(&world, name).await)));
+    }
+    for (name, path) in &orders[..3] {
+        world.pay(name, path).await;
+    }
+    let cancelled = post(&world, &format!("{}/cancel", orders[3].1)).await;
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    let live = first_live_message(&world).await;
+    let counts = json!({ "unpaid": 2, "paid": 3, "cancelled": 1, "expired": 0 });
+    assert_eq!(live["orders_by_state"], counts);
 }

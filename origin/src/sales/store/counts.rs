@@ -1,13 +1,50 @@
 //! How many orders a sale has: kept by shard, in the transactions that change them.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
+use serde::Serialize;
 use sqlx::Error;
 use weir_base::id::SaleId;
 use weir_sale::ledger::checksum_of;
 
-use super::{OrderCounts, OrderStatus, SaleStore, ShardCounts, StoredOrder};
+use super::{OrderStatus, SaleStore, ShardCounts, StoredOrder};
 use crate::sql::{Row, SqlError, Tx, sql};
+
+/// The number of orders by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OrderCounts {
+    /// Made and not paid.
+    pub unpaid: u64,
+    /// Paid.
+    pub paid: u64,
+    /// Taken back by their users.
+    pub cancelled: u64,
+    /// Not paid in time.
+    pub expired: u64,
+}
+
+impl OrderCounts {
+    /// Orders that hold, or will hold, units.
+    pub fn active(&self) -> u64 {
+        self.unpaid + self.paid
+    }
+}
+
+impl AddAssign for OrderCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            unpaid,
+            paid,
+            cancelled,
+            expired,
+        } = other;
+        self.unpaid += unpaid;
+        self.paid += paid;
+        self.cancelled += cancelled;
+        self.expired += expired;
+    }
+}
 
 const UPDATE: &str = "
     UPDATE order_counts SET
@@ -131,4 +168,23 @@ fn counts(row: &Row) -> Result<ShardCounts, Error> {
         units_deferred: row.number("units_deferred")?,
         checksum: row.number("checksum")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_counts_add_up_by_status_and_keep_their_json_names() {
+        let counts = |unpaid, paid, cancelled, expired| OrderCounts {
+            unpaid,
+            paid,
+            cancelled,
+            expired,
+        };
+        let mut sum = counts(1, 2, 3, 4);
+        sum += counts(10, 20, 30, 40);
+        let json = serde_json::json!({ "unpaid": 11, "paid": 22, "cancelled": 33, "expired": 44 });
+        assert_eq!(serde_json::to_value(sum).unwrap(), json);
+    }
 }

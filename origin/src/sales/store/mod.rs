@@ -49,6 +49,7 @@ pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
 pub use clicks::ClickOrders;
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
+pub use counts::OrderCounts;
 pub use desk::Refund;
 pub use draws::{Entry, Seed, StoredDraw};
 pub use order_change::ChangeKind;
@@ -57,10 +58,6 @@ pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS};
 pub use user_list::{ListEntry, ListedUser, Said, Standing};
-
-use std::ops::AddAssign;
-
-use serde::Serialize;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
@@ -213,41 +210,6 @@ pub struct ShardCounts {
     pub units_deferred: u64,
     /// Of the generations of its unpaid and paid orders: see [`weir_sale::ledger::checksum_of`].
     pub checksum: u64,
-}
-
-/// The number of orders by status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct OrderCounts {
-    /// Made and not paid.
-    pub unpaid: u64,
-    /// Paid.
-    pub paid: u64,
-    /// Taken back by their users.
-    pub cancelled: u64,
-    /// Not paid in time.
-    pub expired: u64,
-}
-
-impl OrderCounts {
-    /// Orders that hold, or will hold, units.
-    pub fn active(&self) -> u64 {
-        self.unpaid + self.paid
-    }
-}
-
-impl AddAssign for OrderCounts {
-    fn add_assign(&mut self, other: Self) {
-        let Self {
-            unpaid,
-            paid,
-            cancelled,
-            expired,
-        } = other;
-        self.unpaid += unpaid;
-        self.paid += paid;
-        self.cancelled += cancelled;
-        self.expired += expired;
-    }
 }
 
 /// Where an order stands.
@@ -590,23 +552,4 @@ pub struct Score {
     pub score: u32,
     /// Whether the user is blocked for it.
     pub block: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn order_counts_add_up_by_status_and_keep_their_json_names() {
-        let counts = |unpaid, paid, cancelled, expired| OrderCounts {
-            unpaid,
-            paid,
-            cancelled,
-            expired,
-        };
-        let mut sum = counts(1, 2, 3, 4);
-        sum += counts(10, 20, 30, 40);
-        let json = serde_json::json!({ "unpaid": 11, "paid": 22, "cancelled": 33, "expired": 44 });
-        assert_eq!(serde_json::to_value(sum).unwrap(), json);
-    }
 }
