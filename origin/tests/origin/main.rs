@@ -30,7 +30,6 @@ mod groups;
 mod history;
 #[path = "history/process.rs"]
 mod history_process;
-mod layers;
 mod limits;
 mod link_stats;
 mod links;

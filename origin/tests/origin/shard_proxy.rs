@@ -155,7 +155,11 @@ fn start(port: u16, edge: SocketAddr, redis: &RedisServer, keys: KeyRing) -> Joi
         shards_ca: None,
         proxy_name: "proxy-1".into(),
     };
-    tokio::spawn(async move { shard_proxy::run(&config, &command, keys).await.unwrap() })
+    tokio::spawn(async move {
+        shard_proxy::run(&config.redis_url, &config.key_prefix, &command, keys)
+            .await
+            .unwrap()
+    })
 }
 
 fn link_keys() -> LinkKeys {

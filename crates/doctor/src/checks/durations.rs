@@ -15,7 +15,7 @@ const ROUTE_TIMEOUT_MS: u64 = 15_000;
 /// For how long a cluster keeps idle connections unless it says: Envoy's default.
 const IDLE_MS: u64 = 60 * 60 * 1_000;
 
-/// For how long the origin keeps them: see `origin/src/http/server.rs`.
+/// For how long the origin keeps them: see `origin/core/src/http/server.rs`.
 const ORIGIN_IDLE_MS: u64 = 75_000;
 
 const STREAM: &str = "common_http_protocol_options.max_stream_duration";

@@ -100,7 +100,7 @@ fn every_admin_operation_has_one_rule_for_tenants() {
     let undecided: Vec<_> = guarded.difference(&ruled).collect();
     assert!(
         undecided.is_empty(),
-        "add to origin/src/tenant_rules.rs what these are to tenants: {undecided:?}"
+        "add to origin/app/src/tenant_rules.rs what these are to tenants: {undecided:?}"
     );
     let gone: Vec<_> = ruled.difference(&guarded).collect();
     assert!(gone.is_empty(), "no such operations: {gone:?}");

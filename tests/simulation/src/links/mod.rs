@@ -3,7 +3,7 @@
 //! - Gateways are real: [`weir_engine_links::Links`], several workers each.
 //! - Redis is a small model of strings and streams, and of the scripts of links, behind the commands that gateways and the
 //!   origin really send.
-//! - The origin follows `origin/src/links` function by function: look-ups that warm Redis, edits that are published and
+//! - The origin follows `origin/links/src` function by function: look-ups that warm Redis, edits that are published and
 //!   followed up, domains, and the count of clicks. SQL is a model of its transactions.
 //! - Some links never change, some are edited, disabled, deleted or made while clients ask, some have only so many clicks,
 //!   and one code names nothing.

@@ -1,4 +1,4 @@
-//! The origin, as `origin/src/links` has it: look-ups (`cold`), edits (`edit`, `publish`), and the count of clicks
+//! The origin, as `origin/links/src` has it: look-ups (`cold`), edits (`edit`, `publish`), and the count of clicks
 //! (`clicks`). Its functions have the names that they have there.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Changes of the stock: see `origin/src/sales/changes.rs`.
+//! Changes of the stock: see `origin/sales/src/changes.rs`.
 
 use weir_sale::ledger::{StockChange, StockChanged};
 use weir_sale::repair::withdrawal;

@@ -1,4 +1,4 @@
-//! Redis, through Weir's scripts: see `origin/src/sales/ledger.rs`.
+//! Redis, through Weir's scripts: see `origin/sales/src/ledger.rs`.
 
 use weir_base::id::{SaleId, UserId};
 use weir_resp::{Value, encode_command};

@@ -1,4 +1,4 @@
-//! Origins: what `origin/src/sales` does, on the same pure decisions, with SQL and Redis of the simulation.
+//! Origins: what `origin/sales/src` does, on the same pure decisions, with SQL and Redis of the simulation.
 //!
 //! The code is asynchronous and follows the real one closely, function by function; where a step of the real one is a
 //! call of SQL or Redis, so it is here, and between any two steps others may run and the origin may die.
@@ -254,7 +254,7 @@ async fn reconcile(mut reconciler: Reconciler) {
     }
 }
 
-/// See `origin/src/sales/jobs.rs`.
+/// See `origin/sales/src/jobs.rs`.
 async fn jobs(io: Io, orders: Orders, changer: Changer, warmer: Warmer) {
     loop {
         // What SQL does not answer is done in the next round.

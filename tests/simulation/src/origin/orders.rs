@@ -1,4 +1,4 @@
-//! A claim becomes an order, or is released for good; Redis follows: see `origin/src/sales/orders.rs`.
+//! A claim becomes an order, or is released for good; Redis follows: see `origin/sales/src/orders.rs`.
 
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
@@ -146,7 +146,7 @@ impl Orders {
         Ok(cancelled)
     }
 
-    /// Gives a user's money back for one order: see `origin/src/sales/store/desk.rs`.
+    /// Gives a user's money back for one order: see `origin/sales/src/store/desk.rs`.
     pub(super) async fn refund(&self, user: UserId) -> Result<(), SqlError> {
         let refunded = self.io.sql(move |sql| sql.refund_one_of(&user)).await?;
         if let Some(order) = &refunded {

@@ -1,4 +1,4 @@
-//! A shard that has lost its data is rebuilt from SQL, and a sale is warmed: see `origin/src/sales/{rebuild,warm}.rs`.
+//! A shard that has lost its data is rebuilt from SQL, and a sale is warmed: see `origin/sales/src/{rebuild,warm}.rs`.
 
 use weir_base::id::UserId;
 use weir_sale::ledger::{OrderEntry, WipeReply};

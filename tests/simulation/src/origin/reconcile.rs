@@ -1,4 +1,4 @@
-//! The reconciler: see `origin/src/sales/reconcile.rs`, whose numbers these are.
+//! The reconciler: see `origin/sales/src/reconcile.rs`, whose numbers these are.
 
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
@@ -221,7 +221,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// See `origin/src/sales/books.rs`.
+    /// See `origin/sales/src/books.rs`.
     async fn books(&self, sale: &Sale) -> Result<Books, BrokeOff> {
         let mut before = self.ledger.audits(sale.shards).await?;
         let mut reading = 1;

@@ -1,4 +1,4 @@
-//! Users' orders in Redis are put right: see `origin/src/sales/verify.rs`.
+//! Users' orders in Redis are put right: see `origin/sales/src/verify.rs`.
 
 use weir_base::id::UserId;
 use weir_sale::shard::BUCKETS;

@@ -1,4 +1,4 @@
-//! Changes of a running sale: see `origin/src/sales/store/changes.rs`.
+//! Changes of a running sale: see `origin/sales/src/store/changes.rs`.
 
 use weir_sale::ledger::StockChange;
 

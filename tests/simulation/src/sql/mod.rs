@@ -1,4 +1,4 @@
-//! SQL as the origin uses it: every method is one transaction. See `origin/src/sales/store/{claims,desk,orders,payments,sales}.rs`.
+//! SQL as the origin uses it: every method is one transaction. See `origin/sales/src/store/{claims,desk,orders,payments,sales}.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

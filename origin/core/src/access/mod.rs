@@ -1,0 +1,327 @@
+//! Who may use the admin routes, and who has changed what.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`scope`] | areas, what may be done in them, roles |
+//! | [`guard`] | the layer that all admin routes are behind: who asks, whether they may, the entry in the audit trail |
+//! | [`http`] | keys, sessions and the trail as routes |
+//! | `key` | how keys and sessions are made and known again |
+//! | `session` | from a key to a cookie, and back |
+//! | `attempts` | how often an address may try to sign in |
+//! | [`tenancy`], `pace` | what tenants' keys open, and how often they may ask |
+//! | [`tenants`] | tenants as routes |
+//! | `trail`, `behind` | the audit trail: before an answer, or behind it |
+//! | `store` | keys and sessions in SQL |
+//! | [`jobs`], [`config`], [`metrics`] | what is forgotten, what can be configured, what is counted |
+//!
+//! The token of the environment opens everything, without SQL. It is there to make the first keys, and for when SQL is away.
+
+mod attempts;
+mod behind;
+pub mod config;
+pub mod guard;
+pub mod http;
+pub mod jobs;
+mod key;
+pub mod metrics;
+mod pace;
+pub mod scope;
+mod session;
+mod store;
+pub mod tenancy;
+pub mod tenants;
+mod trail;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts as RequestParts;
+
+use crate::clock::now_ms;
+use crate::http::{AdminToken, Problem};
+use crate::sql::{Database, SqlError};
+use crate::tenants::{Counts, NameRange, Tenant, TenantStore};
+use attempts::Attempts;
+use behind::Behind;
+use metrics::AccessMetrics;
+use pace::Paces;
+use scope::{Role, Scope, Scopes};
+use store::{AccessStore, StoredKey};
+use trail::Trail;
+
+pub use config::Settings;
+pub use guard::Guard;
+
+/// The id that the token of the environment has in the audit trail.
+pub const ADMIN_TOKEN_ID: &str = "admin-token";
+
+/// How long a key is known without asking SQL, in milliseconds: for so long another origin takes one that was revoked here.
+const KNOWN_MS: u64 = 5_000;
+
+/// The most keys that are known without asking SQL.
+const KNOWN_MAX: usize = 1_024;
+
+/// Keys, sessions and the audit trail. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Access(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    store: AccessStore,
+    tenants: TenantStore,
+    paces: Paces,
+    trail: Trail,
+    behind: Behind,
+    attempts: Attempts,
+    /// Callers by the hash of the key that they show, and until when they are known.
+    known: Mutex<HashMap<Vec<u8>, (Caller, u64)>>,
+    metrics: AccessMetrics,
+    settings: Settings,
+}
+
+/// The access of one admin port, which also takes a token.
+#[derive(Clone, Debug)]
+pub struct Door {
+    access: Access,
+    token: AdminToken,
+}
+
+/// Who asks. Handlers find it in a request's extensions.
+#[derive(Clone, Debug)]
+pub struct Caller(Arc<Who>);
+
+#[derive(Clone, Debug)]
+struct Who {
+    id: String,
+    name: String,
+    role: Option<Role>,
+    scopes: Scopes,
+    domains: Vec<String>,
+    tags: Vec<String>,
+    expires_at_ms: Option<u64>,
+    /// Whose key it is; `None`: the platform's.
+    tenant: Option<Arc<Tenant>>,
+    /// The id of the session, if somebody has signed in.
+    session: Option<String>,
+}
+
+impl Access {
+    /// Access kept in this database, in which so much may be a tenant's.
+    pub fn new(
+        database: Database,
+        metrics: AccessMetrics,
+        settings: Settings,
+        counts: Counts,
+    ) -> Self {
+        let trail = Trail::new(database.clone());
+        Self(Arc::new(Parts {
+            tenants: TenantStore::new(database.clone(), counts),
+            paces: Paces::default(),
+            store: AccessStore::new(database),
+            behind: Behind::new(trail.clone(), metrics.audit_lost.clone()),
+            trail,
+            attempts: Attempts::default(),
+            known: Mutex::default(),
+            metrics,
+            settings,
+        }))
+    }
+
+    /// The same for an admin port, with the token of the environment.
+    pub fn with_token(&self, token: AdminToken) -> Door {
+        let access = self.clone();
+        Door { access, token }
+    }
+
+    /// Waits until the audit trail is written.
+    pub async fn finish(&self) {
+        self.0.behind.finish().await;
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Caller, u64)>> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who shows this key, if it is one.
+    async fn holder(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
+        let Some(id) = key::id_of(shown) else {
+            return Ok(None);
+        };
+        let (hash, now_ms) = (key::hash(shown), now_ms());
+        let known = self.known().get(&hash).cloned();
+        if let Some((caller, until_ms)) = known
+            && now_ms < until_ms
+        {
+            return Ok(Some(caller));
+        }
+        let stored = self.0.store.key(id).await?;
+        let good =
+            stored.filter(|stored| stored.is_good(now_ms) && key::is_key(shown, &stored.hash));
+        let caller = match good {
+            Some(stored) => self.caller_of(&stored).await?,
+            None => None,
+        };
+        if let Some(caller) = &caller {
+            self.remember(hash, caller.clone(), now_ms);
+        }
+        Ok(caller)
+    }
+
+    /// Who may do what with this key. Without its tenant it opens nothing.
+    async fn caller_of(&self, stored: &StoredKey) -> Result<Option<Caller>, SqlError> {
+        let Some(name) = &stored.tenant else {
+            return Ok(Some(Caller::of(stored, None)));
+        };
+        let tenant = self.0.tenants.tenant(name.as_str()).await?;
+        Ok(tenant.map(|tenant| Caller::of(stored, Some(tenant))))
+    }
+
+    fn remember(&self, hash: Vec<u8>, caller: Caller, now_ms: u64) {
+        let ends_ms = caller.0.expires_at_ms.unwrap_or(u64::MAX);
+        let mut known = self.known();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(hash, (caller, ends_ms.min(now_ms + KNOWN_MS)));
+    }
+
+    /// Asks SQL for every key again.
+    fn forget_known(&self) {
+        self.known().clear();
+    }
+}
+
+impl Door {
+    /// Who shows this, if it is the token or a key.
+    async fn opened_by(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
+        match self.token.is(shown.as_bytes()) {
+            true => Ok(Some(Caller::bootstrap())),
+            false => self.access.holder(shown).await,
+        }
+    }
+}
+
+impl Caller {
+    /// Who shows the token of the environment.
+    fn bootstrap() -> Self {
+        Self(Arc::new(Who {
+            id: ADMIN_TOKEN_ID.to_owned(),
+            name: "admin token".to_owned(),
+            role: Some(Role::Admin),
+            scopes: Role::Admin.scopes(),
+            domains: vec![],
+            tags: vec![],
+            expires_at_ms: None,
+            tenant: None,
+            session: None,
+        }))
+    }
+
+    fn of(stored: &StoredKey, tenant: Option<Tenant>) -> Self {
+        Self(Arc::new(Who {
+            id: stored.id.clone(),
+            name: stored.name.clone(),
+            role: stored.role,
+            scopes: stored.may(),
+            domains: stored.domains.clone(),
+            tags: stored.tags.clone(),
+            expires_at_ms: stored.expires_at_ms,
+            tenant: tenant.map(Arc::new),
+            session: None,
+        }))
+    }
+
+    fn in_session(mut self, id: String, expires_at_ms: u64) -> Self {
+        let who = Arc::make_mut(&mut self.0);
+        who.session = Some(id);
+        let ends_ms = who.expires_at_ms.unwrap_or(u64::MAX);
+        who.expires_at_ms = Some(ends_ms.min(expires_at_ms));
+        self
+    }
+
+    fn may(&self, scope: Scope) -> bool {
+        self.0.scopes.has(scope)
+    }
+
+    /// Whose key it is; `None`: the platform's.
+    pub fn tenant(&self) -> Option<&Tenant> {
+        self.0.tenant.as_deref()
+    }
+
+    /// The names that it may know: all, or those that are its tenant's.
+    pub fn names(&self) -> NameRange {
+        self.tenant()
+            .map_or_else(NameRange::default, |tenant| (&tenant.name).into())
+    }
+
+    /// Whether something of this name may be its business.
+    pub fn may_name(&self, name: &str) -> bool {
+        self.tenant().is_none_or(|tenant| tenant.name.owns(name))
+    }
+
+    /// Whether it may make something of this name.
+    ///
+    /// # Errors
+    /// 403, with what the name must begin with.
+    pub fn check_new_name(&self, field: &str, name: &str) -> Result<(), Problem> {
+        match self.tenant().filter(|_| !self.may_name(name)) {
+            Some(tenant) => {
+                let prefix = tenant.name.prefix();
+                Err(guard::forbidden(format!(
+                    "{field}: must begin with {prefix}, as all names of the tenant do"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it was given only some domains or tags.
+    fn has_filter(&self) -> bool {
+        !(self.0.domains.is_empty() && self.0.tags.is_empty())
+    }
+
+    /// Whether it is only about some links.
+    pub fn is_narrow(&self) -> bool {
+        self.has_filter() || self.0.tenant.is_some()
+    }
+
+    /// The domains that it is about; `None`: all.
+    pub fn domains(&self) -> Option<Vec<&str>> {
+        let all = match (self.tenant(), self.0.domains.is_empty()) {
+            (None, true) => return None,
+            (Some(tenant), _) => &tenant.domains,
+            (None, false) => &self.0.domains,
+        };
+        let may = |domain: &&str| self.may_domain(domain);
+        Some(all.iter().map(String::as_str).filter(may).collect())
+    }
+
+    /// Whether it may touch what is in this domain.
+    pub fn may_domain(&self, domain: &str) -> bool {
+        let has = |domains: &[String]| domains.iter().any(|one| one == domain);
+        let is_tenants = self.tenant().is_none_or(|tenant| has(&tenant.domains));
+        is_tenants && (self.0.domains.is_empty() || has(&self.0.domains))
+    }
+
+    /// Whether it may touch what has these tags: one of its own must be among them.
+    pub fn may_tags<T: AsRef<str>>(&self, tags: &[T]) -> bool {
+        let is_own = |tag: &T| self.0.tags.iter().any(|one| one == tag.as_ref());
+        self.0.tags.is_empty() || tags.iter().any(is_own)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    /// A request that came by no key is nobody's.
+    async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| guard::forbidden("nobody has said who asks"))
+    }
+}
+
+/// 409: a tenant would have more than it may.
+pub fn over_limit(over: crate::tenants::Over) -> Problem {
+    Problem::conflict("tenant_limit", "Too many", over.to_string())
+}

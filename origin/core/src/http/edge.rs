@@ -1,0 +1,111 @@
+//! Feeds for edges: who may read them, and how they are sent.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::IntoResponse;
+use tracing::error;
+use weir_base::headers::{EDGE, EDGE_SIGNATURE};
+use weir_base::key::KeyRing;
+use weir_feed::document::{self, Content};
+use weir_feed::routes::CONTENT_TYPE;
+use weir_feed::stamp::Stamp;
+
+use super::Problem;
+use crate::clock::now_ms;
+
+/// Documents of one second are the same, byte for byte, so that caches between the origin and edges have one of them.
+const GRAIN_MS: u64 = 1_000;
+
+/// The keys that the origin shares with edges; without them it publishes no feeds.
+#[derive(Clone, Debug, Default)]
+pub struct Edges(Option<KeyRing>);
+
+impl From<Option<KeyRing>> for Edges {
+    fn from(keys: Option<KeyRing>) -> Self {
+        Self(keys)
+    }
+}
+
+/// Routes for edges, which stamp what they ask.
+pub fn with_stamp(routes: Router, edges: Edges) -> Router {
+    routes.route_layer(from_fn_with_state(edges, require_stamp))
+}
+
+async fn require_stamp(State(edges): State<Edges>, request: Request, next: Next) -> Response<Body> {
+    match edges.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+impl Edges {
+    fn keys(&self) -> Result<&KeyRing, Problem> {
+        self.0.as_ref().ok_or_else(|| {
+            let detail = "this origin has no edges: set WEIR_EDGE_SECRET";
+            Problem::not_found("edges_off", "No edges", detail)
+        })
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Problem> {
+        let keys = self.keys()?;
+        let text = |name| request.headers().get(name)?.to_str().ok();
+        let (Some(value), Some(signature)) = (text(EDGE), text(EDGE_SIGNATURE)) else {
+            return Err(refusal("this needs the stamp of an edge"));
+        };
+        let path = request.uri().path_and_query();
+        let path = path.map_or(request.uri().path(), |path| path.as_str());
+        let asked = (request.method().as_str(), path);
+        match Stamp::verify(keys, value, signature, asked, now_ms()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(refusal(error.to_string())),
+        }
+    }
+
+    /// `body`, true at `at_ms`, signed. A reader who has this version already is told so.
+    pub fn publish<T: Content>(
+        &self,
+        body: &T,
+        at_ms: u64,
+        version: &str,
+        asked: &HeaderMap,
+    ) -> Result<Response<Body>, Problem> {
+        let etag = format!("\"{version}-{at_ms}\"");
+        let known = asked.get(header::IF_NONE_MATCH);
+        let mut response = if known.is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            let sealed = document::seal(self.keys()?, at_ms, body);
+            let text = sealed.map_err(|error| {
+                error!(%error, feed = T::KIND, "a feed cannot be written");
+                Problem::unavailable("feed_unavailable", "the feed cannot be written")
+            })?;
+            let mut response = text.into_response();
+            let content_type = HeaderValue::from_static(CONTENT_TYPE);
+            response
+                .headers_mut()
+                .insert(header::CONTENT_TYPE, content_type);
+            response
+        };
+        let headers = response.headers_mut();
+        // A version is of letters that may stand there.
+        if let Ok(etag) = HeaderValue::from_str(&etag) {
+            headers.insert(header::ETAG, etag);
+        }
+        let cached = HeaderValue::from_static("private, max-age=1");
+        headers.insert(header::CACHE_CONTROL, cached);
+        Ok(response)
+    }
+}
+
+/// The time that a document carries which is read from now on: no later than now.
+pub fn document_ms() -> u64 {
+    now_ms() / GRAIN_MS * GRAIN_MS
+}
+
+fn refusal(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
+    let status = StatusCode::UNAUTHORIZED;
+    Problem::new(status, "unauthorized", "Unauthorized", detail).challenge("Weir-Edge")
+}

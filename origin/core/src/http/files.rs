@@ -1,0 +1,103 @@
+//! Plain files that are part of the program: the pages of the domains.
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::HeaderName;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use super::no_route;
+
+/// The content type of HTML.
+pub const HTML: &str = "text/html; charset=utf-8";
+/// The content type of style sheets.
+pub const CSS: &str = "text/css; charset=utf-8";
+/// The content type of SVG images.
+pub const SVG: &str = "image/svg+xml";
+/// The content type of scripts.
+pub const JS: &str = "text/javascript; charset=utf-8";
+
+/// A file of a page.
+pub struct File {
+    /// Its name below the page's path.
+    pub name: &'static str,
+    /// Its content type.
+    pub kind: &'static str,
+    /// Its text.
+    pub body: &'static str,
+}
+
+/// Files by name and kind, from the folder `page` beside the source.
+#[macro_export]
+macro_rules! files {
+    ($($name:literal: $kind:expr,)*) => {
+        [$($crate::http::files::File {
+            name: $name,
+            kind: $kind,
+            body: include_str!(concat!("page/", $name)),
+        },)*]
+    };
+}
+pub use crate::files;
+
+/// A page: what it may do, itself, and the files that it names.
+pub struct Page {
+    /// Where it is. Its files are below.
+    pub path: &'static str,
+    /// Its content security policy.
+    pub policy: &'static str,
+    /// The HTML at the page's path.
+    pub index: &'static [File; 1],
+    /// The files below the page's path.
+    pub files: &'static [File],
+}
+
+/// What a page may do: only what the origin itself serves, nothing inline, in nobody's frame. Nothing may become HTML but by
+/// way of the DOM. Pictures come from where the literal says.
+#[macro_export]
+macro_rules! policy {
+    ($pictures:literal) => {
+        concat!(
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src ",
+            $pictures,
+            "; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
+             require-trusted-types-for 'script'; trusted-types 'none'"
+        )
+    };
+}
+pub use crate::policy;
+
+impl Page {
+    /// `GET` of the page, and of its files.
+    pub fn routes(&'static self) -> Router {
+        let [index] = self.index;
+        let index = move || async move { index.answer(self.policy) };
+        let file = move |Path(name): Path<String>| async move {
+            match self.files.iter().find(|file| file.name == name) {
+                Some(file) => file.answer(self.policy),
+                None => no_route().await.into_response(),
+            }
+        };
+        Router::new()
+            .route(self.path, get(index))
+            .route(&format!("{}/{{file}}", self.path), get(file))
+    }
+}
+
+impl File {
+    /// The file, which may do only what `policy` says.
+    fn answer(&self, policy: &'static str) -> Response {
+        let headers: [(HeaderName, &str); 5] = [
+            (CONTENT_TYPE, self.kind),
+            (CONTENT_SECURITY_POLICY, policy),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (REFERRER_POLICY, "no-referrer"),
+            // A new origin has new files.
+            (CACHE_CONTROL, "no-cache"),
+        ];
+        (headers, self.body).into_response()
+    }
+}

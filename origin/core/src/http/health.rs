@@ -1,0 +1,191 @@
+//! Probes, metrics, and the description of all routes.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::{Problem, shape};
+use crate::background::Pulse;
+use crate::disk::Disks;
+use crate::metrics::Metrics;
+use crate::redis::Redis;
+use crate::sql::Database;
+
+/// How long SQL and Redis have for their answers to a probe.
+const PING_LIMIT: Duration = Duration::from_secs(3);
+
+/// A part whose state is told, whatever it is: the rest of the origin does not need it.
+#[derive(Clone)]
+pub struct Part {
+    /// Its name.
+    pub name: &'static str,
+    /// Its state, in a word.
+    pub state: Arc<dyn Fn() -> &'static str + Send + Sync>,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Part({:?})", self.name)
+    }
+}
+
+/// A loop without whose work the origin does harm.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    /// Its name.
+    pub name: &'static str,
+    /// Its pulse. One that was never begun is not missed.
+    pub pulse: Pulse,
+    /// For how long it may be silent.
+    pub silence_max: Duration,
+}
+
+/// What the probes ask.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// Must answer for the origin to be ready.
+    pub database: Database,
+    /// Must answer, too.
+    pub redis: Redis,
+    /// What Prometheus scrapes.
+    pub metrics: Metrics,
+    /// What else is told.
+    pub parts: Vec<Part>,
+    /// Where the origin writes.
+    pub disks: Disks,
+    /// What must go on.
+    pub loops: Vec<Loop>,
+}
+
+/// `GET /healthz`, which asks for nothing.
+pub fn alive() -> Router {
+    Router::new().route("/healthz", get(is_alive))
+}
+
+/// `GET /healthz` and `GET /readyz` of an origin that waits for its database.
+pub fn starting() -> Router {
+    let away = || async { Problem::unavailable("not_ready", "the database does not answer") };
+    alive().route("/readyz", get(away))
+}
+
+/// `GET /readyz`, `/metrics` and `/openapi.json`.
+pub fn probes(health: Health) -> Router {
+    Router::new()
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(openapi))
+        .with_state(health)
+}
+
+/// The process is alive.
+async fn is_alive() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+/// Whether the origin can do its work; if not, why not. The reasons are in the log.
+async fn ready(State(health): State<Health>) -> Result<Json<Value>, Problem> {
+    let (sql, redis) = tokio::join!(
+        in_time(health.database.ping()),
+        in_time(health.redis.ping())
+    );
+    let detail = match (&sql, &redis) {
+        (Ok(()), Ok(())) => match health.trouble() {
+            None => return Ok(Json(health.told())),
+            Some(trouble) => trouble,
+        },
+        (Err(_), Ok(())) => "the database does not answer".to_owned(),
+        (Ok(()), Err(_)) => "Redis does not answer".to_owned(),
+        (Err(_), Err(_)) => "neither the database nor Redis answers".to_owned(),
+    };
+    warn!(detail, sql = ?sql.err(), redis = ?redis.err(), "not ready");
+    Err(Problem::unavailable("not_ready", detail))
+}
+
+/// The answer of a part, or that there is none in time: a probe that waits tells nothing.
+async fn in_time<E: fmt::Display>(ping: impl Future<Output = Result<(), E>>) -> Result<(), String> {
+    match tokio::time::timeout(PING_LIMIT, ping).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {PING_LIMIT:?}")),
+    }
+}
+
+impl Health {
+    /// Why the origin is not ready though SQL and Redis answer, if it is not.
+    fn trouble(&self) -> Option<String> {
+        let disks = self.disks.all();
+        let mut vital = disks.iter().filter(|disk| disk.is_vital);
+        let disk = vital.find_map(|disk| {
+            let trouble = disk.trouble()?;
+            Some(format!("the disk of the {} is {trouble}", disk.name))
+        });
+        disk.or_else(|| {
+            let mut loops = self.loops.iter();
+            let late = |watched: &&Loop| {
+                let silence = watched.pulse.silence();
+                silence.is_some_and(|silence| silence > watched.silence_max)
+            };
+            let stuck = loops.find(late)?;
+            Some(format!("the {} is stuck", stuck.name))
+        })
+    }
+
+    fn told(&self) -> Value {
+        let mut told = json!({ "status": "ok" });
+        let parts = self.parts.iter();
+        let states = parts.map(|part| (part.name.to_owned(), (part.state)().into()));
+        // Of disks only what is wrong: the rest of the origin works on without them.
+        let disks = self.disks.all();
+        let disks = disks.iter().filter_map(|disk| {
+            let trouble = disk.trouble()?;
+            Some((format!("{}_disk", disk.name), trouble.into()))
+        });
+        if let Some(told) = told.as_object_mut() {
+            told.extend(states.chain(disks));
+        }
+        told
+    }
+}
+
+/// How long loops have been silent, asked for with each scrape.
+#[derive(Debug)]
+pub struct Silences(pub Vec<Loop>);
+
+impl Collector for Silences {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "For how long a loop of the background has been silent";
+        let mut metric =
+            encoder.encode_descriptor("silent_seconds", help, None, MetricType::Gauge)?;
+        for watched in &self.0 {
+            // One that was not begun is silent for no time.
+            let silence = watched.pulse.silence().unwrap_or_default();
+            let labels = [("loop", watched.name)];
+            ConstGauge::new(silence.as_secs_f64()).encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the origin has counted, for Prometheus.
+async fn metrics(State(health): State<Health>) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], health.metrics.text())
+}
+
+/// All routes, as OpenAPI 3.1.
+async fn openapi() -> impl IntoResponse {
+    let json = "application/json";
+    ([(header::CONTENT_TYPE, json)], shape::TEXT)
+}

@@ -1,0 +1,116 @@
+//! What requests carry, read into types, with a problem for what cannot be.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Fault, Problem, shape};
+
+/// A JSON body. The content type is not asked for: there is only one thing it could be.
+pub struct JsonBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        let method = request.method().clone();
+        let body = Bytes::from_request(request, state).await;
+        let body = body.map_err(|rejection| unread_body(&rejection))?;
+        let route = route.as_ref().map_or("", MatchedPath::as_str);
+        read_json(&body, |body| shape::faults_at(method.as_str(), route, body)).map(Self)
+    }
+}
+
+/// What a query string says.
+pub struct ReadQuery<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(read)) => Ok(Self(read)),
+            Err(rejection) => Err(Problem::invalid_query(rejection.body_text())),
+        }
+    }
+}
+
+/// How many a page may have, if the query says so.
+///
+/// # Errors
+/// When it is not 1 to `max`.
+pub fn page_len(limit: Option<usize>, max: usize) -> Result<Option<usize>, Problem> {
+    match limit {
+        Some(limit) if !(1..=max).contains(&limit) => {
+            Err(Problem::invalid_query(format!("limit: must be 1 to {max}")))
+        }
+        limit => Ok(limit),
+    }
+}
+
+/// The whole body as JSON. All mistakes are told by the document's schema of this name.
+pub fn read_json_of<T: DeserializeOwned>(body: &[u8], schema: &str) -> Result<T, Problem> {
+    read_json(body, |body| shape::faults_of(schema, body))
+}
+
+/// The same of what is JSON already.
+pub fn read_value_of<T: DeserializeOwned>(value: &Value, schema: &str) -> Result<T, Problem> {
+    let read = serde_path_to_error::deserialize(value);
+    read.map_err(|error| invalid_body(&error, shape::faults_of(schema, value)))
+}
+
+fn read_json<T: DeserializeOwned>(
+    body: &[u8],
+    faults: impl FnOnce(&Value) -> Vec<Fault>,
+) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        // What is no JSON at all has no members.
+        let body = serde_json::from_slice::<Value>(body);
+        invalid_body(&error, body.as_ref().map(faults).unwrap_or_default())
+    })?;
+    json.end()
+        .map_err(|error| Problem::invalid_body(error.to_string()))?;
+    Ok(value)
+}
+
+/// The first mistake in the sentence, for people; all of them by themselves, if there are more.
+fn invalid_body(
+    error: &serde_path_to_error::Error<serde_json::Error>,
+    faults: Vec<Fault>,
+) -> Problem {
+    let detail = describe(error);
+    let detail = match faults.len() {
+        0 | 1 => detail,
+        count => format!("{detail}; {count} mistakes in all, see errors"),
+    };
+    Problem::invalid_body(detail).with_faults(faults)
+}
+
+/// The error, after the path of the field that it is about.
+fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    match error.path().to_string().as_str() {
+        // The body as a whole.
+        "." => error.inner().to_string(),
+        path => format!("{path}: {}", error.inner()),
+    }
+}
+
+/// A body that is too large, or broke off.
+fn unread_body(rejection: &BytesRejection) -> Problem {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let limit = super::BODY_LEN_MAX;
+        return Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            "Body too large",
+            format!("the body may have {limit} bytes"),
+        );
+    }
+    Problem::invalid_body("the body could not be read")
+}

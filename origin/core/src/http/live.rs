@@ -1,0 +1,193 @@
+//! Server-sent events: an answer that goes on, with a message a second.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use serde::Serialize;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Problem;
+
+/// Between two messages.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The most messages of one answer. Then the browser asks again by itself, and shows its session anew: one that was ended, or
+/// whose key was revoked, sees nothing more.
+const MESSAGES_MAX: u32 = 60;
+
+/// The most such answers at once: each reads SQL and Redis every second.
+const ANSWERS_MAX: usize = 32;
+
+/// The most of them that one tenant may have: the others see something, too.
+const TENANTS_ANSWERS_MAX: usize = 8;
+
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// What answers that go on have in common: how many there are, and when all of them end.
+#[derive(Clone, Debug)]
+pub struct Live {
+    stop: CancellationToken,
+    free: Arc<Semaphore>,
+    /// How many each tenant has.
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// A tenant's answer that goes on.
+struct Taken {
+    of: String,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.of);
+            }
+        }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        let stop = CancellationToken::new();
+        let free = Arc::new(Semaphore::new(ANSWERS_MAX));
+        let taken = Arc::default();
+        Self { stop, free, taken }
+    }
+}
+
+impl Live {
+    /// Ends all of them with `stop`. A connection that is being answered would keep the origin from stopping.
+    pub async fn end_with(self, stop: CancellationToken) {
+        stop.cancelled().await;
+        self.stop.cancel();
+    }
+
+    /// One more answer for the tenant `of`; `None`: it has as many as it may have.
+    fn take(&self, of: &str) -> Option<Taken> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(of.to_owned()).or_default();
+        if *count >= TENANTS_ANSWERS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Taken {
+            of: of.to_owned(),
+            taken: Arc::clone(&self.taken),
+        })
+    }
+
+    /// An answer of `read`, again every second, for the tenant `of`, if the key is one's.
+    ///
+    /// # Errors
+    /// When the client does not ask for it, when there are too many, and when the first `read` fails.
+    pub async fn answer<T, F>(
+        &self,
+        of: Option<&str>,
+        headers: &HeaderMap,
+        read: impl Fn() -> F + Send + 'static,
+    ) -> Result<Response, Problem>
+    where
+        T: Serialize + Send,
+        F: Future<Output = Result<T, Problem>> + Send,
+    {
+        if !asks_for_events(headers) {
+            let status = StatusCode::NOT_ACCEPTABLE;
+            let detail = "this answers with accept: text/event-stream alone";
+            return Err(Problem::new(
+                status,
+                "not_acceptable",
+                "Not acceptable",
+                detail,
+            ));
+        }
+        let too_many =
+            || Problem::unavailable("too_many_streams", "too many look on; please try again");
+        let taken = of
+            .map(|of| self.take(of).ok_or_else(too_many))
+            .transpose()?;
+        let place = self.free.clone().try_acquire_owned();
+        let place = place.map_err(|_| too_many())?;
+        let first = message(&read().await);
+        let (sender, receiver) = mpsc::channel(1);
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            let _places = (place, taken);
+            let send = send_all(first, sender, read);
+            stop.run_until_cancelled(send).await;
+        });
+        Ok(answer(receiver))
+    }
+}
+
+/// Sends a message a second, until the client has gone or has had its fill.
+async fn send_all<T, F>(first: Bytes, sender: mpsc::Sender<Bytes>, read: impl Fn() -> F)
+where
+    T: Serialize,
+    F: Future<Output = Result<T, Problem>>,
+{
+    let mut next = first;
+    for _ in 0..MESSAGES_MAX {
+        if sender.send(next).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+        next = message(&read().await);
+    }
+}
+
+/// A message: what was read, or else the event `problem`.
+fn message<T: Serialize>(read: &Result<T, Problem>) -> Bytes {
+    // JSON has no line breaks.
+    let text = match read {
+        Ok(value) => serde_json::to_string(value).map(|json| format!("data: {json}\n\n")),
+        Err(problem) => Ok(format!("event: problem\ndata: {}\n\n", problem.body())),
+    };
+    text.unwrap_or_default().into()
+}
+
+fn asks_for_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT);
+    accept.is_some_and(|value| value.to_str().is_ok_and(|text| text.contains(EVENT_STREAM)))
+}
+
+fn answer(messages: mpsc::Receiver<Bytes>) -> Response {
+    let mut response = Body::new(Messages(messages)).into_response();
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static(EVENT_STREAM);
+    headers.insert(header::CONTENT_TYPE, kind);
+    let cached = HeaderValue::from_static("no-store");
+    headers.insert(header::CACHE_CONTROL, cached);
+    response
+}
+
+/// Messages as they come.
+struct Messages(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Messages {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let message = self.0.poll_recv(context);
+        message.map(|message| message.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,107 @@
+//! HTTP, as far as it is the same for every domain: limits, logs, problem details, the admin's token, probes.
+//!
+//! Each domain has its own router and its own state; start-up merges them and calls [`finish`].
+
+mod auth;
+pub mod client;
+mod cors;
+pub mod csv;
+mod edge;
+pub mod files;
+mod health;
+mod input;
+mod layers;
+mod live;
+mod problem;
+pub mod server;
+mod shape;
+mod trace;
+pub mod webhook;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::HeaderMap;
+use axum::middleware::from_fn_with_state;
+
+use weir_base::id::UserId;
+
+use crate::metrics::RequestMetrics;
+
+pub use auth::bearer;
+pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
+pub use cors::{AllowedOrigin, Cors};
+pub use edge::document_ms;
+pub use edge::{Edges, with_stamp};
+pub use health::Silences;
+pub use health::{Health, Loop, Part, alive, probes, starting};
+pub use input::{JsonBody, ReadQuery, page_len, read_json_of, read_value_of};
+pub use live::Live;
+pub use problem::{Fault, Problem, RETRY_AFTER_S, Remedy};
+
+/// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
+/// keys.
+pub type UserReader = Arc<dyn Fn(&HeaderMap) -> Result<UserId, Problem> + Send + Sync>;
+
+/// The largest body, in bytes, unless a route says otherwise. Orders have none that counts, a sale's is under 1 KiB.
+pub const BODY_LEN_MAX: usize = 16 * 1024;
+
+/// How long a public request may take: below the 5 s after which `envoy/weir.yaml` gives up, so that the answer is
+/// ours.
+pub const PUBLIC_LIMIT: Duration = Duration::from_millis(4_500);
+
+/// How long an admin request may take: audits of large sales read many records.
+pub const ADMIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// The address at the other end of a request's connection, which may be a proxy's. It is among a request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddress(pub std::net::IpAddr);
+
+/// How long requests may take.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeLimit {
+    /// All but those below.
+    pub usual: Duration,
+    /// Routes, as they are written, whose POST takes as long as its body does.
+    pub none_for: &'static [&'static str],
+}
+
+impl From<Duration> for TimeLimit {
+    fn from(usual: Duration) -> Self {
+        Self {
+            usual,
+            none_for: &[],
+        }
+    }
+}
+
+/// What every port has: limits, logs, and problem details for paths without a route.
+pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics) -> Router {
+    routes
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
+        .layer(from_fn_with_state(limit, layers::limit_time))
+        .layer(from_fn_with_state(metrics, layers::log))
+}
+
+/// The same routes, whose answers pages of other sites may read, if `cors` says so of any.
+pub fn shared(routes: Router, cors: &Cors) -> Router {
+    match cors.is_on() {
+        true => routes.layer(from_fn_with_state(cors.clone(), cors::share)),
+        false => routes,
+    }
+}
+
+/// Answers a path that no route has: 404 `no_route`.
+pub async fn no_route() -> Problem {
+    Problem::not_found("no_route", "Not found", "there is nothing at this path")
+}
+
+async fn no_method() -> Problem {
+    let status = axum::http::StatusCode::METHOD_NOT_ALLOWED;
+    let detail = "this path does not take this method";
+    Problem::new(status, "no_method", "Method not allowed", detail)
+}

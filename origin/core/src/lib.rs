@@ -1,0 +1,31 @@
+//! What every domain of the origin shares. Nothing here knows a domain.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`sql`] | SQLite or MySQL: pools, transactions, statements, retries, migrations |
+//! | [`redis`] | connections, script calls, errors by whether they had an effect |
+//! | [`http`] | servers, request bodies, problems, CORS, pages, an HTTP client |
+//! | [`background`] | loops that run until shutdown |
+//! | [`outbox`] | changes, stored in SQL and sent in order |
+//! | [`access`] | keys, sessions and scopes of the admin routes, and the audit trail |
+//! | [`tenants`] | who shares the origin, and the limits of each |
+//! | [`metrics`], [`traces`] | Prometheus metrics, OpenTelemetry spans |
+//! | [`clock`], [`disk`], [`secret`], [`json_schema`], [`unavailable`] | smaller parts |
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod background;
+pub mod clock;
+pub mod disk;
+pub mod http;
+pub mod json_schema;
+pub mod metrics;
+pub mod outbox;
+mod process;
+pub mod redis;
+pub mod secret;
+pub mod sql;
+pub mod tenants;
+pub mod traces;
+pub mod unavailable;

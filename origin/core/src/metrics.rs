@@ -1,0 +1,156 @@
+//! What the origin counts, as Prometheus reads it. `docs/metrics.md` lists every name.
+//!
+//! Each domain registers its own metrics with `Metrics::group`; here are the registry and what every request
+//! counts.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
+
+use crate::process::Process;
+
+/// What all names but those of the process begin with.
+const PREFIX: &str = "weir_origin";
+
+/// All of the origin's metrics. Cloning it is cheap: clones share the numbers.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    requests: RequestMetrics,
+}
+
+/// Requests by route and status, and how long they took.
+#[derive(Clone, Debug)]
+pub struct RequestMetrics {
+    answered: Family<RequestLabels, Counter>,
+    seconds: Family<RouteLabel, Histogram, fn() -> Histogram>,
+}
+
+/// The route is its pattern, so that clients cannot add labels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabel {
+    route: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    commit: &'static str,
+    compiler: &'static str,
+}
+
+/// Registers metrics under their names.
+pub struct Group<'a>(&'a mut Registry);
+
+impl Group<'_> {
+    /// A metric that starts at nothing.
+    pub fn add<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        self.add_this(name, help, M::default())
+    }
+
+    /// This metric.
+    pub fn add_this<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    /// What makes its metrics anew with each scrape.
+    pub fn add_collector(&mut self, collector: impl Collector) {
+        self.0.register_collector(Box::new(collector));
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Process));
+        let metrics = Self {
+            registry: Arc::new(Mutex::new(registry)),
+            requests: RequestMetrics::default(),
+        };
+        metrics.group(|group| {
+            metrics.requests.add_to(group);
+            let build: Family<BuildLabels, Gauge> = group.add("build_info", "1, of this build");
+            let labels = BuildLabels {
+                version: weir_version::VERSION,
+                commit: weir_version::COMMIT,
+                compiler: weir_version::COMPILER,
+            };
+            build.get_or_create(&labels).set(1);
+        });
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Registers metrics that belong together.
+    pub fn group<T>(&self, register: impl FnOnce(&mut Group<'_>) -> T) -> T {
+        // Nothing in it can be half done, so a panic elsewhere has broken nothing.
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        register(&mut Group(registry.sub_registry_with_prefix(PREFIX)))
+    }
+
+    /// What every request counts.
+    pub fn requests(&self) -> RequestMetrics {
+        self.requests.clone()
+    }
+
+    /// All numbers, in the text format of OpenMetrics.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = text::encode(&mut out, &registry) {
+            out.clear();
+            // A comment: the scrape has no numbers and says why.
+            let _ = writeln!(out, "# {error}");
+        }
+        out
+    }
+}
+
+impl Default for RequestMetrics {
+    fn default() -> Self {
+        Self {
+            answered: Family::default(),
+            // 1 ms to 8 s: a public request may take 4.5 s.
+            seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.001, 2.0, 14))
+            }),
+        }
+    }
+}
+
+impl RequestMetrics {
+    fn add_to(&self, group: &mut Group<'_>) {
+        let (answered, seconds) = (self.answered.clone(), self.seconds.clone());
+        group.add_this("requests", "Requests by route and status", answered);
+        let help = "How long requests took, in seconds, by route";
+        group.add_this("request_seconds", help, seconds);
+    }
+
+    /// Counts a request, and how long it took.
+    pub fn count(&self, route: &str, status: u16, took: Duration) {
+        let route = route.to_owned();
+        self.seconds
+            .get_or_create(&RouteLabel {
+                route: route.clone(),
+            })
+            .observe(took.as_secs_f64());
+        let labels = RequestLabels { route, status };
+        self.answered.get_or_create(&labels).inc();
+    }
+}

@@ -1,0 +1,481 @@
+//! SQLite and the MySQL protocol behind one interface.
+//!
+//! Statements are written once, in the SQL that both understand. What differs is here: how a transaction begins, which errors
+//! mean "try again"; and, in [`super::open`], how a database is opened.
+
+use std::future::Future;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::mysql::{MySql, MySqlPool, MySqlRow};
+use sqlx::query::Query;
+use sqlx::sqlite::{Sqlite, SqlitePool, SqliteRow};
+use sqlx::{Encode, Error, Row as _, Transaction, Type, query};
+
+use super::SqlError;
+use super::open::{Migrations, OpenError, open_mysql, open_sqlite};
+use crate::traces::asking;
+
+/// What spans of traces call either database.
+const SQL: &str = "sql";
+
+/// How often a transaction is run that MySQL keeps ending in favour of another one.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// The pause after the first such end; doubled with each further one.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// MySQL's "deadlock found": it has rolled the transaction back at once. "Lock wait timeout exceeded" is
+/// not tried again: that has taken 2 s, and a second wait would be longer than a request may take.
+const MYSQL_DEADLOCK: u16 = 1213;
+
+/// An open database. Cloning it is cheap: clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Database(Pools);
+
+/// The connections of either database.
+#[derive(Clone, Debug)]
+pub(super) enum Pools {
+    Sqlite {
+        writer: SqlitePool,
+        readers: SqlitePool,
+        file: File,
+    },
+    MySql(MySqlPool),
+}
+
+/// The file of a SQLite database, as it was when it was opened.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    /// Its device and its number there.
+    identity: (u64, u64),
+}
+
+impl File {
+    pub(super) fn of(path: &Path) -> std::io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            identity: identity(path)?,
+        })
+    }
+
+    /// That the path still leads to it. If not, connections work on in a file that nobody finds any more, and the next process
+    /// begins with another one.
+    fn check(&self) -> Result<(), Error> {
+        match identity(&self.path) {
+            Ok(identity) if identity == self.identity => Ok(()),
+            Ok(_) => Err(Error::Io(std::io::Error::other(
+                "the file was replaced by another one",
+            ))),
+            Err(error) => Err(Error::Io(error)),
+        }
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// A statement and its values.
+pub struct Statement<'a> {
+    sql: &'static str,
+    values: Vec<Bound<'a>>,
+}
+
+/// A value of a statement.
+enum Bound<'a> {
+    Text(Option<&'a str>),
+    Bytes(&'a [u8]),
+    Number(Option<i64>),
+}
+
+/// Rows of either database.
+pub enum Row {
+    /// A row of SQLite.
+    Sqlite(SqliteRow),
+    /// A row of MySQL.
+    MySql(MySqlRow),
+}
+
+/// A transaction, rolled back unless it is committed.
+pub enum Tx {
+    /// A transaction of SQLite.
+    Sqlite(Transaction<'static, Sqlite>),
+    /// A transaction of MySQL.
+    MySql(Transaction<'static, MySql>),
+}
+
+/// A statement without values yet; its `?` are filled in order.
+pub fn sql<'a>(sql: &'static str) -> Statement<'a> {
+    let values = Vec::new();
+    Statement { sql, values }
+}
+
+impl<'a> Statement<'a> {
+    /// Binds text.
+    pub fn text(mut self, text: &'a str) -> Self {
+        self.values.push(Bound::Text(Some(text)));
+        self
+    }
+
+    /// A text, or NULL.
+    pub fn maybe_text(mut self, text: Option<&'a str>) -> Self {
+        self.values.push(Bound::Text(text));
+        self
+    }
+
+    /// Binds bytes.
+    pub fn bytes(mut self, bytes: &'a [u8]) -> Self {
+        self.values.push(Bound::Bytes(bytes));
+        self
+    }
+
+    /// What does not fit into SQL's numbers is beyond every limit that was checked before, and
+    /// fails the statement's own CHECK or comparison.
+    pub fn number(self, number: impl TryInto<i64>) -> Self {
+        self.signed(number.try_into().unwrap_or(i64::MAX))
+    }
+
+    /// Binds a signed number.
+    pub fn signed(mut self, number: i64) -> Self {
+        self.values.push(Bound::Number(Some(number)));
+        self
+    }
+
+    /// Binds a number or NULL.
+    pub fn maybe(self, number: Option<u64>) -> Self {
+        match number {
+            Some(number) => self.number(number),
+            None => self.null(),
+        }
+    }
+
+    fn null(mut self) -> Self {
+        self.values.push(Bound::Number(None));
+        self
+    }
+
+    fn query<DB>(self) -> Query<'a, DB, DB::Arguments>
+    where
+        DB: sqlx::Database,
+        Option<&'a str>: Encode<'a, DB> + Type<DB>,
+        &'a [u8]: Encode<'a, DB> + Type<DB>,
+        Option<i64>: Encode<'a, DB> + Type<DB>,
+    {
+        let bind = |query: Query<'a, DB, DB::Arguments>, value| match value {
+            Bound::Text(text) => query.bind(text),
+            Bound::Bytes(bytes) => query.bind(bytes),
+            Bound::Number(number) => query.bind(number),
+        };
+        self.values.into_iter().fold(query(self.sql), bind)
+    }
+}
+
+impl Row {
+    /// Reads a column of text.
+    ///
+    /// # Errors
+    /// When the column is missing or of another type.
+    pub fn text(&self, column: &str) -> Result<String, Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+        }
+    }
+
+    /// Reads a column of bytes. Errors as [`text`](Self::text).
+    pub fn bytes(&self, column: &str) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+        }
+    }
+
+    /// Reads a column that is 0 or 1. Errors as [`text`](Self::text).
+    pub fn flag(&self, column: &str) -> Result<bool, Error> {
+        Ok(self.signed(column)? != 0)
+    }
+
+    /// A column that holds no negative number, by its CHECK or by what is written there.
+    pub fn number<N: TryFrom<i64>>(&self, column: &str) -> Result<N, Error> {
+        let number = self.signed(column)?;
+        N::try_from(number).map_err(|_| damaged(column, "is out of range"))
+    }
+
+    /// Reads a column that is a number or NULL. Errors as [`number`](Self::number).
+    pub fn maybe(&self, column: &str) -> Result<Option<u64>, Error> {
+        let number: Option<i64> = match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+        }?;
+        let unsigned = |number| u64::try_from(number).map_err(|error| damaged(column, error));
+        number.map(unsigned).transpose()
+    }
+
+    /// A text that may be NULL.
+    pub fn maybe_text(&self, column: &str) -> Result<Option<String>, Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+        }
+    }
+
+    /// A column that may hold negative numbers.
+    pub fn signed(&self, column: &str) -> Result<i64, Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+        }
+    }
+}
+
+/// A row that no Weir has written.
+pub fn damaged(column: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::ColumnDecode {
+        index: column.to_owned(),
+        source: error.into(),
+    }
+}
+
+impl Database {
+    /// Opens the database that `url` names, `sqlite://<path>` or `mysql://<user>@<host>/<database>`, and brings
+    /// its tables up to date.
+    ///
+    /// # Errors
+    /// Says what is wrong, without the URL: it may hold a password.
+    pub async fn open(url: &str, migrations: &Migrations) -> Result<Self, OpenError> {
+        // SQLite's parser would take any other URL for the name of a file.
+        if url.starts_with("sqlite:") {
+            return open_sqlite(url, migrations.sqlite).await.map(Self);
+        }
+        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            return open_mysql(url, migrations.mysql).await.map(Self);
+        }
+        Err(OpenError::Unknown)
+    }
+
+    /// Checks that the database answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn ping(&self) -> Result<(), SqlError> {
+        if let Pools::Sqlite { file, .. } = &self.0 {
+            file.check()?;
+        }
+        self.one(sql("SELECT 1")).await?;
+        Ok(())
+    }
+
+    /// The file that it is in, if it is in one.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.0 {
+            Pools::Sqlite { file, .. } => Some(&file.path),
+            Pools::MySql(_) => None,
+        }
+    }
+
+    /// A transaction that will write.
+    pub async fn begin(&self) -> Result<Tx, Error> {
+        // That is where writers wait for one another.
+        asking(SQL, "BEGIN", self.begin_now()).await
+    }
+
+    async fn begin_now(&self) -> Result<Tx, Error> {
+        match &self.0 {
+            // IMMEDIATE: a transaction that first reads and then writes could find the file locked
+            // half way.
+            Pools::Sqlite { writer, .. } => {
+                Ok(Tx::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?))
+            }
+            Pools::MySql(pool) => Ok(Tx::MySql(pool.begin().await?)),
+        }
+    }
+
+    /// A transaction that sees one instant of the database, and only reads.
+    pub async fn snapshot(&self) -> Result<Tx, Error> {
+        match &self.0 {
+            Pools::Sqlite { readers, .. } => Ok(Tx::Sqlite(readers.begin().await?)),
+            Pools::MySql(pool) => {
+                let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
+                Ok(Tx::MySql(pool.begin_with(begin).await?))
+            }
+        }
+    }
+
+    /// Changes rows without a transaction; tells how many the statement matched.
+    pub async fn execute(&self, statement: Statement<'_>) -> Result<u64, Error> {
+        asking(SQL, statement.sql, self.execute_now(statement)).await
+    }
+
+    async fn execute_now(&self, statement: Statement<'_>) -> Result<u64, Error> {
+        match &self.0 {
+            Pools::Sqlite { writer, .. } => {
+                let done = statement.query::<Sqlite>().execute(writer).await?;
+                Ok(done.rows_affected())
+            }
+            Pools::MySql(pool) => {
+                let done = statement.query::<MySql>().execute(pool).await?;
+                Ok(done.rows_affected())
+            }
+        }
+    }
+
+    /// Inserts a row without a transaction; false if there is one of its key.
+    pub async fn insert(&self, statement: Statement<'_>) -> Result<bool, Error> {
+        unless_there(self.execute(statement).await)
+    }
+
+    /// Runs a query and returns all its rows.
+    pub async fn all(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+        asking(SQL, statement.sql, self.all_now(statement)).await
+    }
+
+    async fn all_now(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+        match &self.0 {
+            Pools::Sqlite { readers, .. } => {
+                let rows = statement.query::<Sqlite>().fetch_all(readers).await?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Pools::MySql(pool) => {
+                let rows = statement.query::<MySql>().fetch_all(pool).await?;
+                Ok(rows.into_iter().map(Row::MySql).collect())
+            }
+        }
+    }
+
+    /// Runs a query and returns its first row.
+    pub async fn one(&self, statement: Statement<'_>) -> Result<Option<Row>, Error> {
+        Ok(self.all(statement).await?.into_iter().next())
+    }
+
+    /// Closes all connections once their work is done.
+    pub async fn close(&self) {
+        match &self.0 {
+            Pools::Sqlite {
+                writer, readers, ..
+            } => {
+                readers.close().await;
+                // Last: the last connection to close moves the WAL into the file.
+                writer.close().await;
+            }
+            Pools::MySql(pool) => pool.close().await,
+        }
+    }
+}
+
+impl Tx {
+    /// Changes rows; tells how many the statement matched.
+    pub async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
+        asking(SQL, statement.sql, self.execute_now(statement)).await
+    }
+
+    async fn execute_now(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
+        match self {
+            Self::Sqlite(tx) => {
+                let done = statement.query::<Sqlite>().execute(&mut **tx).await?;
+                Ok(done.rows_affected())
+            }
+            Self::MySql(tx) => {
+                let done = statement.query::<MySql>().execute(&mut **tx).await?;
+                Ok(done.rows_affected())
+            }
+        }
+    }
+
+    /// Inserts a row; false if there is one of its key. The transaction goes on either way.
+    pub async fn insert(&mut self, statement: Statement<'_>) -> Result<bool, Error> {
+        unless_there(self.execute(statement).await)
+    }
+
+    /// Runs a query and returns all its rows.
+    pub async fn all(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+        asking(SQL, statement.sql, self.all_now(statement)).await
+    }
+
+    async fn all_now(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+        match self {
+            Self::Sqlite(tx) => {
+                let rows = statement.query::<Sqlite>().fetch_all(&mut **tx).await?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Self::MySql(tx) => {
+                let rows = statement.query::<MySql>().fetch_all(&mut **tx).await?;
+                Ok(rows.into_iter().map(Row::MySql).collect())
+            }
+        }
+    }
+
+    /// Runs a query and returns its first row.
+    pub async fn one(&mut self, statement: Statement<'_>) -> Result<Option<Row>, Error> {
+        Ok(self.all(statement).await?.into_iter().next())
+    }
+
+    /// Commits. After an error the outcome is unknown.
+    pub async fn commit(self) -> Result<(), Error> {
+        asking(SQL, "COMMIT", async {
+            match self {
+                Self::Sqlite(tx) => tx.commit().await,
+                Self::MySql(tx) => tx.commit().await,
+            }
+        })
+        .await
+    }
+
+    /// Rolls back.
+    pub async fn rollback(self) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(tx) => tx.rollback().await,
+            Self::MySql(tx) => tx.rollback().await,
+        }
+    }
+}
+
+fn unless_there(inserted: Result<u64, Error>) -> Result<bool, Error> {
+    match inserted {
+        Ok(_) => Ok(true),
+        Err(Error::Database(error)) if error.is_unique_violation() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs a whole transaction, again if MySQL has ended it in favour of another one.
+pub async fn retried<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut pause = RETRY_PAUSE;
+    for _ in 1..ATTEMPTS_MAX {
+        match transaction().await {
+            Err(error) if is_deadlock(&error) => tokio::time::sleep(pause).await,
+            decided => return decided,
+        }
+        pause *= 2;
+    }
+    transaction().await
+}
+
+fn is_deadlock(error: &Error) -> bool {
+    let error = error.as_database_error();
+    let error = error.and_then(|error| error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>());
+    error.is_some_and(|error| error.number() == MYSQL_DEADLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_deadlocks_are_tried_again() {
+        let tries = std::sync::atomic::AtomicU32::new(0);
+        let failed: Result<(), Error> = retried(async || {
+            tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Err(Error::PoolTimedOut)
+        })
+        .await;
+        assert!(failed.is_err());
+        assert_eq!(tries.into_inner(), 1);
+    }
+}

@@ -1,0 +1,281 @@
+//! Tenants in SQL.
+
+use sqlx::Error;
+
+use super::{Limits, NameRange, TENANTS_MAX, Tenant, TenantName};
+use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
+
+const INSERT: &str = "
+    INSERT INTO tenants
+        (title, sales_max, units_max, rooms_max, links_max, keys_max, requests_per_second,
+        requests_at_once, changed_at_ms, name, created_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+const UPDATE: &str = "
+    UPDATE tenants SET
+        title = ?, sales_max = ?, units_max = ?, rooms_max = ?, links_max = ?, keys_max = ?,
+        requests_per_second = ?, requests_at_once = ?, changed_at_ms = ?
+    WHERE name = ?";
+
+// Takes the row's lock, so that what is counted of a tenant stays so until it is added to.
+const LOCK: &str = "UPDATE tenants SET changed_at_ms = changed_at_ms WHERE name = ?";
+
+const SELECT: &str = "SELECT * FROM tenants ORDER BY name";
+
+const SELECT_ONE: &str = "SELECT * FROM tenants WHERE name = ?";
+
+const COUNT: &str = "SELECT COUNT(*) AS n FROM tenants";
+
+const DELETE: &str = "DELETE FROM tenants WHERE name = ?";
+
+const INSERT_DOMAIN: &str = "INSERT INTO tenant_domains (domain, tenant) VALUES (?, ?)";
+
+const SELECT_DOMAINS: &str = "SELECT domain, tenant FROM tenant_domains ORDER BY domain";
+
+const SELECT_DOMAINS_OF: &str =
+    "SELECT domain FROM tenant_domains WHERE tenant = ? ORDER BY domain";
+
+const DELETE_DOMAINS: &str = "DELETE FROM tenant_domains WHERE tenant = ?";
+
+const REVOKE_KEYS: &str =
+    "UPDATE access_keys SET revoked_at_ms = ? WHERE tenant = ? AND revoked_at_ms IS NULL";
+
+/// What an origin has that may be a tenant's, by its name. The tables are other modules', and so are the statements.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    /// Of what.
+    pub what: &'static str,
+    /// Counts those that stand against a limit; its parameters are the first name and the one behind the last.
+    pub used: &'static str,
+    /// The same of all that bear such a name.
+    pub named: &'static str,
+}
+
+/// All of these.
+pub type Counts = &'static [Count];
+
+/// The answer to a tenant that is to be as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is new.
+    Made,
+    /// It was there, and is so now.
+    Changed,
+    /// There are as many as there may be.
+    TooMany,
+    /// So much has such names already.
+    NamesTaken(Vec<(&'static str, u64)>),
+    /// Another one has this domain.
+    DomainTaken(String),
+}
+
+/// Tenants in SQL. Cloning it is cheap. A call fails only when SQL does not answer or answers with an error.
+#[derive(Clone, Debug)]
+pub struct TenantStore {
+    db: Database,
+    counts: Counts,
+}
+
+impl TenantStore {
+    /// The store in this database, in which so much may be a tenant's.
+    pub fn new(db: Database, counts: Counts) -> Self {
+        Self { db, counts }
+    }
+
+    /// All tenants, by their names.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn all(&self) -> Result<Vec<Tenant>, SqlError> {
+        let rows = self.db.all(sql(SELECT)).await?;
+        let domains = self.db.all(sql(SELECT_DOMAINS)).await?;
+        let mut tenants: Vec<Tenant> = rows.iter().map(stored).collect::<Result<_, _>>()?;
+        for row in &domains {
+            let name = row.text("tenant")?;
+            let at = tenants.binary_search_by(|one| one.name.as_str().cmp(&name));
+            if let Some(tenant) = at.ok().and_then(|at| tenants.get_mut(at)) {
+                tenant.domains.push(row.text("domain")?);
+            }
+        }
+        Ok(tenants)
+    }
+
+    /// The tenant of this name.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn tenant(&self, name: &str) -> Result<Option<Tenant>, SqlError> {
+        let Some(row) = self.db.one(sql(SELECT_ONE).text(name)).await? else {
+            return Ok(None);
+        };
+        let mut tenant = stored(&row)?;
+        for row in self.db.all(sql(SELECT_DOMAINS_OF).text(name)).await? {
+            tenant.domains.push(row.text("domain")?);
+        }
+        Ok(Some(tenant))
+    }
+
+    /// What stands against a tenant's limits now.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn used(&self, name: &TenantName) -> Result<Vec<(&'static str, u64)>, SqlError> {
+        let range = NameRange::from(name);
+        let mut used = Vec::with_capacity(self.counts.len());
+        for count in self.counts {
+            let row = self.db.one(within(count.used, &range)).await?;
+            let n: u64 = row.map_or(Ok(0), |row| row.number("n"))?;
+            used.push((count.what, n));
+        }
+        Ok(used)
+    }
+
+    /// Makes or changes a tenant. A new one takes what bears its name over if `takes_over`; else nothing may.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn put(&self, tenant: &Tenant, takes_over: bool) -> Result<Put, SqlError> {
+        let put = || put_once(&self.db, self.counts, tenant, takes_over);
+        Ok(retried(put).await?)
+    }
+
+    /// Takes a tenant away, with its domains and its keys. What bears its name is the platform's from then on. False if there is
+    /// none.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn delete(&self, name: &str, now_ms: u64) -> Result<bool, SqlError> {
+        let delete = async || {
+            let mut tx = self.db.begin().await?;
+            let is_there = tx.execute(sql(DELETE).text(name)).await? > 0;
+            tx.execute(sql(DELETE_DOMAINS).text(name)).await?;
+            tx.execute(sql(REVOKE_KEYS).number(now_ms).text(name))
+                .await?;
+            tx.commit().await?;
+            Ok(is_there)
+        };
+        Ok(retried(delete).await?)
+    }
+}
+
+/// Whose something of this name is, with what may be counted of it. No other transaction adds to it before this one has ended:
+/// to be asked before anything else is locked. `None`: it is nobody's.
+pub async fn held_by(tx: &mut Tx, name: &str) -> Result<Option<(NameRange, Limits)>, Error> {
+    let Some(tenant) = TenantName::of(name) else {
+        return Ok(None);
+    };
+    let limits = locked(tx, tenant.as_str()).await?;
+    Ok(limits.map(|limits| (NameRange::from(&tenant), limits)))
+}
+
+/// The limits of the tenant of this name, of which the same holds.
+pub async fn locked(tx: &mut Tx, tenant: &str) -> Result<Option<Limits>, Error> {
+    if tx.execute(sql(LOCK).text(tenant)).await? == 0 {
+        return Ok(None);
+    }
+    let row = tx.one(sql(SELECT_ONE).text(tenant)).await?;
+    row.as_ref().map(limits).transpose()
+}
+
+fn within<'a>(statement: &'static str, range: &'a NameRange) -> Statement<'a> {
+    sql(statement).text(range.first()).text(range.end())
+}
+
+async fn put_once(
+    db: &Database,
+    counts: Counts,
+    tenant: &Tenant,
+    takes_over: bool,
+) -> Result<Put, Error> {
+    let mut tx = db.begin().await?;
+    let name = tenant.name.as_str();
+    let update = with_fields(sql(UPDATE), tenant).text(name);
+    let is_new = tx.execute(update).await? == 0;
+    if is_new {
+        let insert = with_fields(sql(INSERT), tenant).text(name);
+        // Who makes the same one at the same time changes it then.
+        if !tx.insert(insert.number(tenant.created_at_ms)).await? {
+            let update = with_fields(sql(UPDATE), tenant).text(name);
+            tx.execute(update).await?;
+        }
+        if let Some(refused) = refusal(&mut tx, counts, tenant, takes_over).await? {
+            tx.rollback().await?;
+            return Ok(refused);
+        }
+    }
+    tx.execute(sql(DELETE_DOMAINS).text(name)).await?;
+    for domain in &tenant.domains {
+        if !tx
+            .insert(sql(INSERT_DOMAIN).text(domain).text(name))
+            .await?
+        {
+            tx.rollback().await?;
+            return Ok(Put::DomainTaken(domain.clone()));
+        }
+    }
+    tx.commit().await?;
+    Ok(if is_new { Put::Made } else { Put::Changed })
+}
+
+/// Why a new tenant, which is in its table already, may not be.
+async fn refusal(
+    tx: &mut Tx,
+    counts: Counts,
+    tenant: &Tenant,
+    takes_over: bool,
+) -> Result<Option<Put>, Error> {
+    let row = tx.one(sql(COUNT)).await?;
+    let tenants: u64 = row.map_or(Ok(0), |row| row.number("n"))?;
+    if tenants > TENANTS_MAX {
+        return Ok(Some(Put::TooMany));
+    }
+    let range = NameRange::from(&tenant.name);
+    let mut taken = Vec::new();
+    for count in counts.iter().filter(|_| !takes_over) {
+        let row = tx.one(within(count.named, &range)).await?;
+        match row.map_or(Ok(0), |row| row.number("n"))? {
+            0 => {}
+            n => taken.push((count.what, n)),
+        }
+    }
+    Ok((!taken.is_empty()).then_some(Put::NamesTaken(taken)))
+}
+
+/// The fields that change, in the order of the statements above.
+fn with_fields<'a>(statement: Statement<'a>, tenant: &'a Tenant) -> Statement<'a> {
+    let limits = &tenant.limits;
+    statement
+        .text(&tenant.title)
+        .number(limits.sales)
+        .number(limits.units)
+        .number(limits.rooms)
+        .number(limits.links)
+        .number(limits.keys)
+        .number(limits.requests_per_second)
+        .number(limits.requests_at_once)
+        .number(tenant.changed_at_ms)
+}
+
+fn limits(row: &Row) -> Result<Limits, Error> {
+    Ok(Limits {
+        sales: row.number("sales_max")?,
+        units: row.number("units_max")?,
+        rooms: row.number("rooms_max")?,
+        links: row.number("links_max")?,
+        keys: row.number("keys_max")?,
+        requests_per_second: row.number("requests_per_second")?,
+        requests_at_once: row.number("requests_at_once")?,
+    })
+}
+
+fn stored(row: &Row) -> Result<Tenant, Error> {
+    let name = row.text("name")?;
+    Ok(Tenant {
+        name: TenantName::new(&name).ok_or_else(|| damaged("name", "is no tenant's"))?,
+        title: row.text("title")?,
+        domains: Vec::new(),
+        limits: limits(row)?,
+        created_at_ms: row.number("created_at_ms")?,
+        changed_at_ms: row.number("changed_at_ms")?,
+    })
+}

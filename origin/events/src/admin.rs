@@ -1,0 +1,340 @@
+//! What operators do: see how groups stand, move, pause and resume them; mend dead letters and send them again.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use weir_event::answer::Answer;
+
+use super::collect::{CollectError, is_taken};
+use super::groups::status::Said;
+use super::letter::Letter;
+use super::log::{EventLog, Lag, LogError, Position, Source, Target};
+use super::store::{DeadFilter, DeadLetter, NewRetry, RetryCounts, STORE_GROUP};
+use super::{Events, GroupHandle};
+use crate::groups::Unit;
+use weir_event::envelope::Envelope;
+use weir_origin_core::sql::SqlError;
+
+/// The most dead letters that are sent again at once.
+pub const RESEND_MAX: u32 = 1_000;
+
+/// What was asked for was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// SQL does not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The log does not take it.
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    /// There is no such dead letter.
+    #[error("there is no such dead letter")]
+    Unknown,
+    /// A dead letter of this kind cannot be mended or sent again.
+    #[error("{0}")]
+    Kind(&'static str),
+}
+
+/// How a group stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// What it says of itself.
+    pub said: Said,
+    /// Where it is in each source.
+    pub positions: Vec<(Source, Option<Position>)>,
+    /// How far it is behind.
+    pub lag: Lag,
+    /// What it tries again.
+    pub retries: RetryCounts,
+}
+
+/// What a seek does, or would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sought {
+    /// In which source.
+    pub source: String,
+    /// Where the group is.
+    pub from: Position,
+    /// Where it goes on.
+    pub to: Position,
+    /// What was asked for is not in the log, or not any more: the group begins with the oldest event that is, which came at this
+    /// time, in milliseconds since the Unix epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begins_ms: Option<u64>,
+    /// How many events it handles again; only told by a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again: Option<u64>,
+    /// How many events it skips; only told by a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<u64>,
+}
+
+/// What became of a dead letter that was sent again.
+#[derive(Clone, Debug)]
+pub enum Resent {
+    /// It was judged again; if it was taken the letter is gone.
+    Judged(Answer),
+    /// Its group tries it again; the letter is gone.
+    Retried,
+}
+
+/// How a group stands.
+///
+/// # Errors
+/// When SQL or the log do not answer.
+pub async fn standing(events: &Events, group: &GroupHandle) -> Result<Standing, AdminError> {
+    let store = events.store();
+    let mut standing = Standing {
+        said: group.status.get(),
+        positions: Vec::new(),
+        lag: Lag::default(),
+        retries: RetryCounts::default(),
+    };
+    // A log has fifty sources, and this is asked every few seconds: two questions for all of them.
+    let positions = store.positions(&group.name).await?;
+    let retries = store.retry_counts(&group.name).await?;
+    for source in events.log().sources() {
+        let position = positions.get(&*source).copied();
+        let lag = events.log().lag(&source, position.unwrap_or(0)).await?;
+        standing.lag.add(lag);
+        if let Some(retries) = retries.get(&*source) {
+            standing.retries.add(*retries);
+        }
+        standing.positions.push((source, position));
+    }
+    Ok(standing)
+}
+
+/// Moves a group in each source of this origin, or only says what that would do.
+///
+/// # Errors
+/// When SQL or the log do not answer.
+pub async fn seek(
+    events: &Events,
+    group: &GroupHandle,
+    target: Target,
+    is_dry: bool,
+) -> Result<Vec<Sought>, AdminError> {
+    let (log, store) = (events.log(), events.store());
+    let mut sought = Vec::new();
+    for source in log.sources() {
+        let to = log.place(&source, target).await?;
+        let from = match store.position(&group.name, &source).await? {
+            Some(position) => position,
+            None => log.place(&source, Target::Start).await?,
+        };
+        let mut one = Sought {
+            source: source.to_string(),
+            from,
+            to,
+            begins_ms: begins_ms(log, &source, target).await?,
+            again: None,
+            skipped: None,
+        };
+        if is_dry {
+            let count = log.count(&source, from.min(to), from.max(to)).await?;
+            let is_back = to < from;
+            one.again = Some(if is_back { count } else { 0 });
+            one.skipped = Some(if is_back { 0 } else { count });
+        } else {
+            store
+                .seek(&group.name, &source, to, events.now_ms())
+                .await?;
+        }
+        sought.push(one);
+    }
+    group.wake();
+    Ok(sought)
+}
+
+/// When the oldest event of a source came, if the target is older.
+async fn begins_ms(
+    log: &Arc<dyn EventLog>,
+    source: &Source,
+    target: Target,
+) -> Result<Option<u64>, LogError> {
+    let first = match target {
+        Target::Start | Target::End => return Ok(None),
+        Target::Time(_) | Target::Position(_) => log.place(source, Target::Start).await?,
+    };
+    let oldest_ms = log.lag(source, first).await?.oldest_ms;
+    Ok(oldest_ms.filter(|oldest_ms| match target {
+        Target::Time(time_ms) => time_ms < *oldest_ms,
+        Target::Position(position) => position < first,
+        Target::Start | Target::End => false,
+    }))
+}
+
+/// Pauses a group in all origins, or lets it go on.
+///
+/// # Errors
+/// When SQL does not answer.
+pub async fn set_paused(
+    events: &Events,
+    group: &GroupHandle,
+    is_paused: bool,
+) -> Result<(), AdminError> {
+    let (store, now_ms) = (events.store(), events.now_ms());
+    store.set_paused(&group.name, is_paused, now_ms).await?;
+    group.wake();
+    Ok(())
+}
+
+/// Makes all that a group tries again due now; how many events that were.
+///
+/// # Errors
+/// When SQL does not answer.
+pub async fn retry_now(events: &Events, group: &GroupHandle) -> Result<u64, AdminError> {
+    let mut count = 0;
+    for source in events.log().sources() {
+        let (store, now_ms) = (events.store(), events.now_ms());
+        count += store.retry_now(&group.name, &source, now_ms).await?;
+    }
+    group.wake();
+    Ok(count)
+}
+
+/// Puts another event in the place of one that was refused when it came.
+///
+/// # Errors
+/// When there is none, or it is of another kind.
+pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter, AdminError> {
+    let letter = find(events, id).await?;
+    let Letter::Sent(mut sent) = letter_of(&letter)? else {
+        return Err(AdminError::Kind(
+            "only what was refused when it came can be mended: a group gets its events as they are in the log",
+        ));
+    };
+    sent.event = event;
+    sent.is_cut = false;
+    let json = Letter::Sent(sent).to_json();
+    let (store, now_ms) = (events.store(), events.now_ms());
+    match store.edit_dead_letter(id, &json, now_ms).await? {
+        true => find(events, id).await,
+        false => Err(AdminError::Unknown),
+    }
+}
+
+/// Sends a dead letter again: to be judged once more, or to its group.
+///
+/// # Errors
+/// When there is none, it is of another kind, or it cannot be taken now.
+pub async fn resend(events: &Events, id: &str) -> Result<Resent, AdminError> {
+    let letter = find(events, id).await?;
+    resend_letter(events, &letter).await
+}
+
+async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, AdminError> {
+    match letter_of(letter)? {
+        Letter::Sent(sent) => {
+            let answer = events.collector().collect_again(&sent).await?;
+            if is_taken(&answer) {
+                // If this fails the event is sent twice, and counts once: it has an id.
+                events.store().delete_dead_letter(&letter.id).await?;
+            }
+            Ok(Resent::Judged(answer))
+        }
+        Letter::GivenUp {
+            source,
+            position,
+            received_ms,
+            envelope,
+        } => {
+            let unfit = AdminError::Kind("the event cannot be read: it is of another version");
+            let Some((envelope, unit)) = read_envelope(&envelope) else {
+                return Err(unfit);
+            };
+            let retry = NewRetry {
+                position,
+                unit,
+                envelope,
+                received_ms,
+                tries: 0,
+                due_ms: Some(events.now_ms()),
+                error: String::new(),
+            };
+            revive(events, letter, &source, &retry).await
+        }
+        Letter::Record { .. } => Err(AdminError::Kind("it is no event")),
+    }
+}
+
+async fn revive(
+    events: &Events,
+    letter: &DeadLetter,
+    source: &str,
+    retry: &NewRetry,
+) -> Result<Resent, AdminError> {
+    if letter.group == STORE_GROUP {
+        return Err(AdminError::Kind(
+            "another event has its id, and is stored: send it anew with an id of its own",
+        ));
+    }
+    let group = events
+        .group(&letter.group)
+        .ok_or(AdminError::Kind("its group does not run in this origin"))?;
+    let is_ours = |known: &Source| **known == *source;
+    if !events.log().sources().iter().any(is_ours) {
+        return Err(AdminError::Kind(
+            "it came by another origin's log: send it again there",
+        ));
+    }
+    let store = events.store();
+    match store
+        .revive(&letter.group, source, retry, &letter.id)
+        .await?
+    {
+        true => {
+            group.wake();
+            Ok(Resent::Retried)
+        }
+        false => Err(AdminError::Unknown),
+    }
+}
+
+/// Sends many dead letters again, the latest first; how many were taken, and how many were not.
+///
+/// # Errors
+/// When something does not answer; those before were sent.
+pub async fn resend_many(
+    events: &Events,
+    group: Option<&str>,
+    reason: Option<&str>,
+    limit: u32,
+) -> Result<(u64, u64), AdminError> {
+    let filter = DeadFilter {
+        group,
+        reason,
+        after: None,
+        limit: limit.min(RESEND_MAX),
+    };
+    let (mut taken, mut left) = (0, 0);
+    for letter in events.store().dead_letters(filter).await? {
+        match resend_letter(events, &letter).await {
+            Ok(Resent::Retried) => taken += 1,
+            Ok(Resent::Judged(answer)) if is_taken(&answer) => taken += 1,
+            Ok(Resent::Judged(_)) | Err(AdminError::Kind(_) | AdminError::Unknown) => left += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((taken, left))
+}
+
+/// An envelope in hexadecimal digits, and whose it is.
+fn read_envelope(hex: &str) -> Option<(Vec<u8>, String)> {
+    let bytes = hex::decode(hex).ok()?;
+    let unit = Unit::of(&Envelope::decode(&bytes).ok()?).to_text();
+    Some((bytes, unit))
+}
+
+async fn find(events: &Events, id: &str) -> Result<DeadLetter, AdminError> {
+    let letter = events.store().dead_letter(id).await?;
+    letter.ok_or(AdminError::Unknown)
+}
+
+fn letter_of(letter: &DeadLetter) -> Result<Letter, AdminError> {
+    Letter::from_json(&letter.letter).map_err(|_| AdminError::Kind("it is of another version"))
+}

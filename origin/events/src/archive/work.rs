@@ -1,0 +1,234 @@
+//! Gathers events until they are worth a file, and writes them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::error;
+
+use super::table::{Archived, file};
+use super::{ARCHIVE_GROUP, Archive, ArchiveError};
+use crate::groups::runner::{Due, Taken, Work, WorkError};
+use crate::log::{Batch, Position, Source};
+use crate::metrics::EventMetrics;
+use crate::store::{ArchiveCut, EventStore, Move, Step};
+use crate::{Clock, letter};
+use weir_origin_core::clock::date;
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Archives events.
+pub(crate) struct ArchiveWork {
+    pub(crate) archive: Archive,
+    pub(crate) store: EventStore,
+    pub(crate) metrics: EventMetrics,
+    pub(crate) clock: Clock,
+    held: BTreeMap<Source, Held>,
+}
+
+/// What was read of a source, and is in no file yet.
+struct Held {
+    /// Where the group is, by SQL.
+    from: Position,
+    /// Behind what was read.
+    next: Position,
+    /// Where a step must end, if SQL says so.
+    cut: Option<ArchiveCut>,
+    events: Vec<Archived>,
+    /// About so many bytes.
+    len: usize,
+    /// Since when.
+    since: Instant,
+}
+
+impl Held {
+    /// Takes what of a batch is not here yet: a batch comes again after a failure.
+    fn add(&mut self, batch: &Batch) {
+        if self.events.is_empty() {
+            self.since = Instant::now();
+        }
+        let source = &batch.source;
+        let events = letter::events_of(&batch.records, |record, other| {
+            // The group `store` keeps it as a dead letter.
+            if let Err(problem) = other {
+                error!(%problem, %source, position = record.position, "a record is no event");
+            }
+        });
+        for (record, envelope) in events {
+            if record.position >= self.next {
+                self.len += record.payload.len();
+                let (position, envelope) = (record.position, *envelope);
+                self.events.push(Archived { position, envelope });
+            }
+        }
+        self.next = self.next.max(batch.next);
+    }
+
+    /// Where a step ends now, if one is due.
+    fn end(&self, is_full: bool, every: Duration) -> Option<Position> {
+        match self.cut {
+            Some(cut) if cut.at <= self.next => return Some(cut.at),
+            // It is written as it was noted, when all of it was read.
+            Some(cut) if cut.is_noted => return None,
+            Some(_) | None => {}
+        }
+        let is_due = is_full || self.since.elapsed() >= every;
+        (is_due && self.next > self.from).then_some(self.next)
+    }
+
+    /// Forgets what lies before.
+    fn leave(&mut self, to: Position) {
+        self.events.retain(|event| event.position >= to);
+        self.from = to;
+        let len = |event: &Archived| event.envelope.attributes.len() + 64;
+        self.len = self.events.iter().map(len).sum();
+        self.since = Instant::now();
+    }
+}
+
+impl ArchiveWork {
+    pub(crate) fn new(
+        archive: Archive,
+        store: EventStore,
+        metrics: EventMetrics,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            archive,
+            store,
+            metrics,
+            clock,
+            held: BTreeMap::new(),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let len: usize = self.held.values().map(|held| held.len).sum();
+        len >= self.archive.bytes_max
+    }
+
+    /// Writes what is due of a source; tells where the group is then.
+    async fn write_due(&mut self, source: &Source) -> Result<Taken, WorkError> {
+        loop {
+            let is_full = self.is_full();
+            let Some(held) = self.held.get(source) else {
+                return Ok(Taken::Moved);
+            };
+            let Some(end) = held.end(is_full, self.archive.every) else {
+                return Ok(Taken::To(held.from));
+            };
+            if self.write_step(source, end).await? == Step::Moved {
+                return Ok(Taken::Moved);
+            }
+        }
+    }
+
+    /// Writes the files of a step, and moves the group behind it.
+    async fn write_step(&mut self, source: &Source, end: Position) -> Result<Step, WorkError> {
+        let now_ms = (self.clock)();
+        let Some(held) = self.held.get_mut(source) else {
+            return Ok(Step::Moved);
+        };
+        let noted = self
+            .store
+            .note_archive(source, held.from, end, now_ms)
+            .await?;
+        if noted != end {
+            // Another process has begun this step, and may have written of it.
+            held.cut = Some(ArchiveCut {
+                at: noted,
+                is_noted: true,
+            });
+            return Ok(Step::Taken);
+        }
+        let files = files(source, held, end);
+        let count: usize = files.values().map(Vec::len).sum();
+        for (path, events) in files {
+            let source = source.clone();
+            let made = tokio::task::spawn_blocking(move || file(&source, &events)).await;
+            let made = made.map_err(|error| WorkError::Outage(error.to_string()))?;
+            let bytes = made.map_err(ArchiveError::from).map_err(outage)?;
+            let put = self.archive.folder.put(&path, bytes).await;
+            put.map_err(outage)?;
+        }
+        let to = Move {
+            group: ARCHIVE_GROUP,
+            source,
+            from: held.from,
+            to: end,
+            now_ms,
+        };
+        let step = self.store.step(to).await?;
+        if step == Step::Taken {
+            held.leave(end);
+            held.cut = self.store.archive_cut(source, end).await?;
+            self.metrics.handled(ARCHIVE_GROUP, count as u64);
+        }
+        Ok(step)
+    }
+}
+
+fn outage(error: ArchiveError) -> WorkError {
+    WorkError::Outage(error.to_string())
+}
+
+/// The files of a step by their paths: of each type and hour one. An event that was sent twice is there once.
+fn files(source: &str, held: &Held, end: Position) -> BTreeMap<String, Vec<Archived>> {
+    let mut files: BTreeMap<String, Vec<Archived>> = BTreeMap::new();
+    let mut known = HashSet::new();
+    // Names of sources have slashes on Kafka.
+    let source = source.replace('/', ".");
+    for event in held.events.iter().filter(|event| event.position < end) {
+        let envelope = &event.envelope;
+        if !known.insert((envelope.id.as_str(), envelope.fingerprint)) {
+            continue;
+        }
+        let hours = envelope.received_ms / HOUR_MS;
+        let (year, month, day) = date(hours / 24);
+        let path = format!(
+            "type={}/day={year:04}-{month:02}-{day:02}/hour={:02}/{source}-{:016x}-{end:016x}.parquet",
+            envelope.event_type,
+            hours % 24,
+            held.from,
+        );
+        files.entry(path).or_default().push(event.clone());
+    }
+    files
+}
+
+impl Work for ArchiveWork {
+    fn keep(&mut self, sources: &[Source]) {
+        self.held.retain(|source, _| sources.contains(source));
+    }
+
+    /// A step is written as a whole, so one that was sought into begins anew.
+    async fn place(&mut self, source: &Source, position: Position) -> Result<Position, WorkError> {
+        let first = self.store.archive_first(source, position).await?;
+        Ok(first.unwrap_or(position))
+    }
+
+    async fn begin(&mut self, source: &Source, position: Position) -> Result<(), WorkError> {
+        let held = Held {
+            from: position,
+            next: position,
+            cut: self.store.archive_cut(source, position).await?,
+            events: Vec::new(),
+            len: 0,
+            since: Instant::now(),
+        };
+        self.held.insert(source.clone(), held);
+        Ok(())
+    }
+
+    async fn take(&mut self, batch: &Batch, _: Position) -> Result<Taken, WorkError> {
+        if let Some(held) = self.held.get_mut(&batch.source) {
+            held.add(batch);
+        }
+        self.write_due(&batch.source).await
+    }
+
+    async fn do_due(&mut self, source: &Source, _: Position) -> Result<Due, WorkError> {
+        let step = Some(self.write_due(source).await?);
+        Ok(Due { at_ms: None, step })
+    }
+}

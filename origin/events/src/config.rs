@@ -1,0 +1,335 @@
+//! What can be configured of events.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use axum::http::HeaderName;
+use clap::{Args, ValueEnum};
+use weir_base::duration::Duration;
+use weir_event::name::Topic;
+use weir_event::partition::PARTITIONS;
+use weir_eventlog::{Limits, Retention};
+
+use super::Clock;
+use super::groups::webhook::{WEBHOOK_GROUP, Webhook};
+use super::groups::{GroupTimes, NewGroup, work};
+use super::pull::{Pull, PullsConfig};
+use super::seen;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::secret::{self, SecretError, Variables};
+
+/// Names the variable that holds the secret that webhooks are signed with.
+pub const WEBHOOK_SECRET: &str = "WEIR_EVENTS_WEBHOOK_SECRET";
+
+/// The least room of a log, in bytes: some thousand requests of the longest kind.
+const LOG_BYTES_MIN: u64 = 1 << 20;
+
+/// The flags of events.
+#[derive(Clone, Args)]
+pub struct EventConfig {
+    /// The folder of the log of events; each origin needs its own. Without it there are no events
+    #[arg(long, env = "WEIR_EVENTS_LOG")]
+    pub events_log: Option<PathBuf>,
+
+    /// Kafka instead of that folder, for all origins together: kafka://HOST:PORT,HOST:PORT/TOPIC
+    #[arg(
+        long,
+        env = "WEIR_EVENTS",
+        value_name = "URL",
+        conflicts_with = "events_log"
+    )]
+    pub events: Option<String>,
+
+    /// What else Kafka's client shall know, such as passwords: a file of NAME=VALUE lines
+    #[arg(long, env = "WEIR_EVENTS_KAFKA_PROPERTIES", requires = "events")]
+    pub events_kafka_properties: Option<PathBuf>,
+
+    /// When an event counts as kept: when the disk has it, or when the system has
+    #[arg(long, env = "WEIR_EVENTS_LOG_SYNC", value_enum, default_value_t = LogSync::Disk)]
+    pub events_log_sync: LogSync,
+
+    /// With so many bytes that groups have not handled, no more events are taken
+    #[arg(long, env = "WEIR_EVENTS_LOG_MAX_BYTES", default_value_t = 4 << 30)]
+    pub events_log_max_bytes: u64,
+
+    /// For how long handled events stay in the log, to be handled again after a seek, such as 7d
+    #[arg(long, env = "WEIR_EVENTS_LOG_RETENTION", default_value = "7d", value_parser = parse_duration)]
+    pub events_log_retention: Duration,
+
+    /// How many bytes of handled events stay in the log at most
+    #[arg(long, env = "WEIR_EVENTS_LOG_RETENTION_BYTES", default_value_t = 16 << 30)]
+    pub events_log_retention_bytes: u64,
+
+    /// The header that names the signed-in customer; the same as the gateways'
+    #[arg(long, env = "WEIR_EVENTS_USER_HEADER", default_value = "x-user-id")]
+    pub events_user_header: HeaderName,
+
+    /// For how long dead letters are kept
+    #[arg(long, env = "WEIR_EVENTS_DEAD_LETTER_RETENTION", default_value = "30d", value_parser = parse_duration)]
+    pub events_dead_letter_retention: Duration,
+
+    /// Where events are fetched from, a JSON file
+    #[arg(long, env = "WEIR_EVENTS_PULLS")]
+    pub events_pulls: Option<PathBuf>,
+
+    /// Where each event is sent by POST, signed with WEIR_EVENTS_WEBHOOK_SECRET
+    #[arg(long, env = "WEIR_EVENTS_WEBHOOK_URL", hide_env_values = true)]
+    pub events_webhook_url: Option<String>,
+
+    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    #[arg(long, env = "WEIR_EVENTS_WEBHOOK_CA")]
+    pub events_webhook_ca: Option<PathBuf>,
+
+    /// Where all events are kept as Parquet files: a folder, or s3://BUCKET/PREFIX with AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY, AWS_REGION and, for another S3, AWS_ENDPOINT_URL in the environment
+    #[arg(long, env = "WEIR_EVENTS_ARCHIVE", value_name = "PLACE")]
+    pub events_archive: Option<String>,
+
+    /// With so many bytes of events files are written there
+    #[arg(long, env = "WEIR_EVENTS_ARCHIVE_BYTES", default_value_t = 64 << 20)]
+    pub events_archive_bytes: usize,
+
+    /// And so long after an event came, such as 10m, if there are fewer
+    #[arg(long, env = "WEIR_EVENTS_ARCHIVE_EVERY", default_value = "10m", value_parser = parse_duration)]
+    pub events_archive_every: Duration,
+
+    /// Of which topics events are sent there, with commas between them; without it of all
+    #[arg(long, env = "WEIR_EVENTS_WEBHOOK_TOPICS", value_delimiter = ',')]
+    pub events_webhook_topics: Vec<String>,
+}
+
+/// When an event counts as kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogSync {
+    /// When the disk says that it has it: survives the machine. Requests that come together share one wait.
+    #[default]
+    Disk,
+    /// When the operating system has it: survives the process, not the machine.
+    Os,
+}
+
+impl From<LogSync> for weir_eventlog::Sync {
+    fn from(sync: LogSync) -> Self {
+        match sync {
+            LogSync::Disk => Self::Disk,
+            LogSync::Os => Self::Os,
+        }
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    Duration::read(text).ok_or("must be a duration such as 12h or 7d")
+}
+
+impl EventConfig {
+    /// How events are taken and kept; `None` if there are to be none.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn settings(&self, webhook_secret: Option<String>) -> Result<Option<Settings>> {
+        let Some(home) = self.home()? else {
+            if self.events_archive.is_some() {
+                bail!("--events-archive: there are no events without --events-log or --events");
+            }
+            if self.events_webhook_url.is_some() {
+                bail!("--events-webhook-url: there are no events without --events-log or --events");
+            }
+            return Ok(None);
+        };
+        ensure!(
+            self.events_log_max_bytes >= LOG_BYTES_MIN,
+            "--events-log-max-bytes: must be at least {LOG_BYTES_MIN}"
+        );
+        let mut settings = Settings::at(home);
+        settings.sync = self.events_log_sync.into();
+        settings.limits.waiting_len_max = self.events_log_max_bytes;
+        settings.retention = Retention {
+            age_ms: self.events_log_retention.ms,
+            bytes_max: self.events_log_retention_bytes,
+        };
+        settings.user_header = self.events_user_header.clone();
+        settings.dead_letters_kept_ms = self.events_dead_letter_retention.ms;
+        settings.groups.extend(self.webhook(webhook_secret)?);
+        if let Some(place) = &self.events_archive {
+            self.archive(place, &mut settings)?;
+        }
+        if let Some(path) = &self.events_pulls {
+            settings.pulls = read_pulls(path).context("--events-pulls")?;
+        }
+        Ok(Some(settings))
+    }
+
+    fn home(&self) -> Result<Option<Home>> {
+        match (&self.events, &self.events_log) {
+            (Some(url), _) => self.kafka(url).map(Some),
+            (None, folder) => Ok(folder.clone().map(Home::Folder)),
+        }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn kafka(&self, url: &str) -> Result<Home> {
+        let mut settings = weir_kafkalog::Settings::from_url(url).context("--events")?;
+        if let Some(path) = &self.events_kafka_properties {
+            let name = "--events-kafka-properties";
+            let text = std::fs::read_to_string(path);
+            let text = text.with_context(|| format!("{name}: cannot read {}", path.display()))?;
+            settings = settings.with_properties(&text).context(name)?;
+        }
+        Ok(Home::Kafka(settings))
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    fn kafka(&self, _: &str) -> Result<Home> {
+        bail!(
+            "--events: this weir-origin was built without Kafka; cargo build --features kafka has it"
+        )
+    }
+
+    #[cfg(feature = "archive")]
+    fn archive(&self, place: &str, settings: &mut Settings) -> Result<()> {
+        use super::archive::{Archive, Folder};
+        ensure!(
+            self.events_archive_every.ms > 0,
+            "--events-archive-every: must be longer than nothing"
+        );
+        let folder = Folder::open(place).with_context(|| format!("--events-archive: {place}"))?;
+        settings.archive = Some(Archive {
+            folder,
+            bytes_max: self.events_archive_bytes,
+            every: std::time::Duration::from_millis(self.events_archive_every.ms),
+        });
+        Ok(())
+    }
+
+    #[cfg(not(feature = "archive"))]
+    fn archive(&self, place: &str, _: &mut Settings) -> Result<()> {
+        bail!(
+            "--events-archive {place}: this weir-origin was built without archives; cargo build --features archive has them"
+        )
+    }
+
+    fn webhook(&self, secret: Option<String>) -> Result<Option<NewGroup>> {
+        let Some(url) = &self.events_webhook_url else {
+            return Ok(None);
+        };
+        let secret = secret.with_context(|| {
+            format!("--events-webhook-url: {WEBHOOK_SECRET} is not set, and {WEBHOOK_SECRET}_FILE is not either")
+        })?;
+        for topic in &self.events_webhook_topics {
+            Topic::new(topic).with_context(|| format!("--events-webhook-topics: {topic:?}"))?;
+        }
+        let ca = self.events_webhook_ca.as_deref();
+        let webhook = Webhook::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
+        let webhook = webhook.context("--events-webhook-url")?;
+        let mut group = NewGroup::new(WEBHOOK_GROUP, Arc::new(webhook));
+        group.topics = work::topics(&self.events_webhook_topics);
+        Ok(Some(group))
+    }
+}
+
+fn read_pulls(path: &Path) -> Result<Vec<Pull>> {
+    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut json = serde_json::Deserializer::from_slice(&json);
+    let config: PullsConfig = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let pulls = config.pulls();
+    pulls.with_context(|| path.display().to_string())
+}
+
+/// What webhooks are signed with, if it is set.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn webhook_secret(variables: Variables<'_>) -> Result<Option<String>, SecretError> {
+    match secret::is_set(variables, WEBHOOK_SECRET) {
+        true => secret::read(variables, WEBHOOK_SECRET).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Where the log is.
+#[derive(Clone, Debug)]
+pub enum Home {
+    /// In a folder, which this origin alone has.
+    Folder(PathBuf),
+    /// On Kafka, for all origins together.
+    #[cfg(feature = "kafka")]
+    Kafka(weir_kafkalog::Settings),
+}
+
+/// How events are taken and kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where the log is.
+    pub home: Home,
+    /// When an event counts as kept.
+    pub sync: weir_eventlog::Sync,
+    /// What the log may hold.
+    pub limits: Limits,
+    /// What it keeps of what was handled.
+    pub retention: Retention,
+    /// Among how many partitions customers are spread.
+    pub partitions: u16,
+    /// How many events are remembered to tell duplicates.
+    pub remembered: usize,
+    /// Who is signed in.
+    pub user_header: HeaderName,
+    /// For how long dead letters are kept, in milliseconds.
+    pub dead_letters_kept_ms: u64,
+    /// Groups beside `store`.
+    pub groups: Vec<NewGroup>,
+    /// Where events are fetched from.
+    pub pulls: Vec<Pull>,
+    /// Where the group `archive` writes.
+    #[cfg(feature = "archive")]
+    pub archive: Option<super::archive::Archive>,
+    /// How patient groups are.
+    pub times: GroupTimes,
+    /// Reads the clock.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// The folder of the log, if it is in one.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.home {
+            Home::Folder(folder) => Some(folder),
+            #[cfg(feature = "kafka")]
+            Home::Kafka(_) => None,
+        }
+    }
+
+    /// The usual ones, with the log in a folder.
+    pub fn new(folder: PathBuf) -> Self {
+        Self::at(Home::Folder(folder))
+    }
+
+    /// The usual ones.
+    pub fn at(home: Home) -> Self {
+        const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+        Self {
+            partitions: match &home {
+                Home::Folder(_) => PARTITIONS,
+                #[cfg(feature = "kafka")]
+                Home::Kafka(kafka) => kafka.partitions(),
+            },
+            home,
+            sync: weir_eventlog::Sync::Disk,
+            limits: Limits::default(),
+            retention: Retention {
+                age_ms: 7 * DAY_MS,
+                bytes_max: 16 << 30,
+            },
+            remembered: seen::REMEMBERED,
+            user_header: HeaderName::from_static("x-user-id"),
+            dead_letters_kept_ms: 30 * DAY_MS,
+            groups: Vec::new(),
+            pulls: Vec::new(),
+            #[cfg(feature = "archive")]
+            archive: None,
+            times: GroupTimes::default(),
+            clock: Arc::new(now_ms),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The page of groups, collectors and dead letters, at `/events/page` of the admin port: plain files, part of the program. It needs no
+//! token, as nobody has typed one in yet; everything it shows comes from the other routes, with the token.
+
+use axum::Router;
+
+use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+
+static PAGE: Page = Page {
+    path: "/events/page",
+    policy: policy!("'self'"),
+    index: &files! {
+        "index.html": HTML,
+    },
+    files: &files! {
+        "page.css": CSS,
+        "icon.svg": SVG,
+        "api.js": JS,
+        "dead.js": JS,
+        "dom.js": JS,
+        "groups.js": JS,
+        "main.js": JS,
+    },
+};
+
+/// `GET /events/page` and the files that it names.
+pub fn page() -> Router {
+    PAGE.routes()
+}

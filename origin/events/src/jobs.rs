@@ -1,0 +1,72 @@
+//! Deletes what is too old, and tells how far groups are behind.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Events;
+use super::admin::standing;
+use weir_origin_core::background::Rounds;
+
+/// How often something is deleted.
+const CLEAN_PERIOD: Duration = Duration::from_secs(60);
+
+/// How many events are deleted in one transaction.
+const CLEAN_LIMIT: u32 = 1_000;
+
+/// How long the archive's steps are remembered: longer than a log keeps what was handled.
+const ARCHIVES_KEPT_MS: u64 = 62 * 24 * 60 * 60 * 1_000;
+
+/// How often it is measured how far groups are behind.
+const MEASURE_PERIOD: Duration = Duration::from_secs(5);
+
+/// Deletes events and dead letters at their end, and the log's old files, until `stop`.
+pub(super) async fn clean(events: Events, stop: CancellationToken) {
+    let mut rounds = Rounds::every(CLEAN_PERIOD, "deleting old events", stop);
+    while rounds.next().await {
+        let cleaned = clean_once(&events).await;
+        rounds.ended(&cleaned);
+        if matches!(cleaned, Ok(true)) {
+            rounds.next_at_once();
+        }
+    }
+}
+
+/// Whether there is more to delete.
+async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
+    let now_ms = events.now_ms();
+    let (log, store) = (events.log().clone(), events.store());
+    tokio::task::spawn_blocking(move || log.retain(now_ms)).await??;
+    let letters_ms = now_ms.saturating_sub(events.0.dead_letters_kept_ms);
+    store.clean_dead_letters(letters_ms).await?;
+    let archives_ms = now_ms.saturating_sub(ARCHIVES_KEPT_MS);
+    store.clean_archives(archives_ms).await?;
+    let deleted = store.clean_events(now_ms, CLEAN_LIMIT).await?;
+    events.metrics().expired.inc_by(deleted);
+    Ok(deleted == u64::from(CLEAN_LIMIT))
+}
+
+/// Measures how far groups are behind, until `stop`.
+pub(super) async fn measure(events: Events, stop: CancellationToken) {
+    let mut rounds = Rounds::every(MEASURE_PERIOD, "measuring groups of events", stop);
+    while rounds.next().await {
+        let measured = measure_once(&events).await;
+        rounds.ended(&measured);
+    }
+}
+
+async fn measure_once(events: &Events) -> Result<(), anyhow::Error> {
+    events.metrics().fill(events.log().fill());
+    for group in events.groups() {
+        let standing = standing(events, group).await?;
+        let metrics = events.metrics();
+        metrics.group_is(
+            &group.name,
+            standing.said.state,
+            standing.lag,
+            standing.retries,
+            events.now_ms(),
+        );
+    }
+    Ok(())
+}

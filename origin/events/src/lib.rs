@@ -1,0 +1,389 @@
+//! Behaviour events: taken, kept, handled by groups, and asked for.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`http`] | the public and the admin routes |
+//! | [`types`], [`registry`] | what events of a type must look like |
+//! | [`collect`] | takes events: a verdict for each, after the append |
+//! | [`pull`] | fetches events from elsewhere |
+//! | [`seen`] | remembers which events came lately |
+//! | [`log`] | the log, as those see it who append and read |
+//! | [`record`] | what the log holds |
+//! | [`groups`] | who handles events, and what becomes of those that cannot be |
+//! | `archive` | the group `archive`: events as Parquet (feature `archive`) |
+//! | [`letter`] | dead letters |
+//! | [`store`] | events, positions, retries and dead letters in SQL |
+//! | [`admin`] | how groups stand; seek, pause, dead letters sent again |
+//! | `jobs` | deletes what is too old, tells how far groups are behind |
+//! | [`metrics`], [`config`] | what is counted, what can be configured |
+
+#![forbid(unsafe_code)]
+
+pub mod admin;
+#[cfg(feature = "archive")]
+pub mod archive;
+pub mod collect;
+pub mod config;
+pub mod groups;
+pub mod http;
+mod jobs;
+pub mod letter;
+pub mod log;
+pub mod metrics;
+pub mod pull;
+pub mod record;
+pub mod registry;
+pub mod seen;
+pub mod store;
+pub mod types;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::HeaderName;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use collect::Collector;
+use groups::runner::{Runner, RunnerDeps};
+use groups::status::Status;
+use groups::store::StoreWork;
+use groups::work::EventWork;
+use groups::{GroupTimes, NewGroup};
+use log::{EmbeddedLog, EventLog, LogError};
+use metrics::EventMetrics;
+use pull::Pull;
+use registry::Registry;
+use seen::Seen;
+use store::{EventStore, STORE_GROUP};
+use weir_origin_core::sql::{Database, SqlError};
+
+pub use config::{Home, Settings};
+
+/// Reads the clock: milliseconds since the Unix epoch.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The longest name of a group.
+const GROUP_LEN_MAX: usize = 64;
+
+/// Why no events can be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The log's folder is not fit.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// SQL does not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+    /// A group's name is not fit, or another group's.
+    #[error("{0:?} cannot be the name of a group: 1 to 64 of a-z, 0-9, - and _, each once")]
+    Group(String),
+}
+
+/// Everything about events, put together. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Events(Arc<Parts>);
+
+struct Parts {
+    store: EventStore,
+    log: Arc<dyn EventLog>,
+    registry: Arc<Registry>,
+    collector: Arc<Collector>,
+    groups: Vec<GroupHandle>,
+    pulls: Vec<Pull>,
+    runners: Mutex<Vec<AnyRunner>>,
+    metrics: EventMetrics,
+    user_header: HeaderName,
+    dead_letters_kept_ms: u64,
+    clock: Clock,
+}
+
+/// A group, as others see it.
+#[derive(Clone, Debug)]
+pub struct GroupHandle {
+    /// Its name.
+    pub name: String,
+    /// What it says of itself.
+    pub status: Arc<Status>,
+    /// Of which topics; none: of all.
+    pub topics: Option<BTreeSet<String>>,
+    changed: Arc<Notify>,
+}
+
+enum AnyRunner {
+    Store(Box<Runner<StoreWork>>),
+    Events(Box<Runner<EventWork>>),
+    #[cfg(feature = "archive")]
+    Archive(Box<Runner<archive::ArchiveWork>>),
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").finish_non_exhaustive()
+    }
+}
+
+impl Events {
+    /// Opens the log, and reads the types. Nothing is handled before [`Events::spawn`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(
+        settings: Settings,
+        database: Database,
+        metrics: EventMetrics,
+    ) -> Result<Self, OpenError> {
+        check_names(&settings.groups)?;
+        let log = open_log(&settings)?;
+        Self::with_log(settings, log, database, metrics).await
+    }
+
+    /// As [`Events::open`], on this log.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn with_log(
+        settings: Settings,
+        log: Arc<dyn EventLog>,
+        database: Database,
+        metrics: EventMetrics,
+    ) -> Result<Self, OpenError> {
+        check_names(&settings.groups)?;
+        let (store, clock) = (EventStore::new(database), settings.clock.clone());
+        let registry = Arc::new(Registry::open(store.clone(), clock.clone()).await?);
+        let maker = Maker {
+            log: log.clone(),
+            store: store.clone(),
+            metrics: metrics.clone(),
+            times: settings.times,
+            clock: clock.clone(),
+        };
+        let collector = Arc::new(Collector {
+            registry: registry.clone(),
+            log: log.clone(),
+            seen: Seen::new(settings.remembered),
+            metrics: metrics.clone(),
+            partitions: settings.partitions,
+            clock: clock.clone(),
+            is_failing: AtomicBool::new(false),
+        });
+        let (mut groups, mut runners) = (Vec::new(), Vec::new());
+        // All of them before any of them runs: the log keeps what one has not handled only if it knows it.
+        let (handle, runner) = maker.store_group(registry.clone())?;
+        groups.push(handle);
+        runners.push(runner);
+        #[cfg(feature = "archive")]
+        if let Some(archive) = settings.archive {
+            let (handle, runner) = maker.archive_group(archive)?;
+            groups.push(handle);
+            runners.push(runner);
+        }
+        for group in settings.groups {
+            let (handle, runner) = maker.group(group)?;
+            groups.push(handle);
+            runners.push(runner);
+        }
+        Ok(Self(Arc::new(Parts {
+            store,
+            log,
+            registry,
+            collector,
+            groups,
+            pulls: settings.pulls,
+            runners: Mutex::new(runners),
+            metrics,
+            user_header: settings.user_header,
+            dead_letters_kept_ms: settings.dead_letters_kept_ms,
+            clock,
+        })))
+    }
+
+    /// Starts what runs in the background until `stop`. To be called once.
+    pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        let runners = std::mem::take(
+            &mut *self
+                .0
+                .runners
+                .lock()
+                // It is only ever taken as a whole.
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let run = |runner| match runner {
+            AnyRunner::Store(runner) => tokio::spawn(runner.run(stop.clone())),
+            AnyRunner::Events(runner) => tokio::spawn(runner.run(stop.clone())),
+            #[cfg(feature = "archive")]
+            AnyRunner::Archive(runner) => tokio::spawn(runner.run(stop.clone())),
+        };
+        let mut tasks: Vec<JoinHandle<()>> = runners.into_iter().map(run).collect();
+        tasks.push(tokio::spawn(self.0.registry.clone().run(stop.clone())));
+        for pull in self.pulls() {
+            let run = pull::run(self.clone(), pull.clone(), stop.clone());
+            tasks.push(tokio::spawn(run));
+        }
+        tasks.push(tokio::spawn(jobs::clean(self.clone(), stop.clone())));
+        tasks.push(tokio::spawn(jobs::measure(self.clone(), stop.clone())));
+        tasks
+    }
+
+    /// Takes events.
+    pub fn collector(&self) -> &Arc<Collector> {
+        &self.0.collector
+    }
+
+    /// What events must look like.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.0.registry
+    }
+
+    /// Events in SQL.
+    pub fn store(&self) -> &EventStore {
+        &self.0.store
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Arc<dyn EventLog> {
+        &self.0.log
+    }
+
+    /// The groups, `store` first.
+    pub fn groups(&self) -> &[GroupHandle] {
+        &self.0.groups
+    }
+
+    /// The group of this name.
+    pub fn group(&self, name: &str) -> Option<&GroupHandle> {
+        self.0.groups.iter().find(|group| group.name == name)
+    }
+
+    /// The collectors that fetch events.
+    pub fn pulls(&self) -> &[Pull] {
+        &self.0.pulls
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &EventMetrics {
+        &self.0.metrics
+    }
+
+    /// Which header names who is signed in.
+    pub fn user_header(&self) -> &HeaderName {
+        &self.0.user_header
+    }
+
+    /// Now.
+    pub fn now_ms(&self) -> u64 {
+        (self.0.clock)()
+    }
+
+    /// In a word, whether events are taken: `ok`, `full`, or `failing` if the last append did.
+    pub fn state(&self) -> &'static str {
+        if self.0.log.fill().is_full() {
+            return "full";
+        }
+        match self.0.collector.is_failing.load(Ordering::Relaxed) {
+            true => "failing",
+            false => "ok",
+        }
+    }
+}
+
+impl GroupHandle {
+    /// Has the group look at once what it is to do.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+}
+
+fn open_log(settings: &Settings) -> Result<Arc<dyn EventLog>, LogError> {
+    let Settings {
+        sync,
+        limits,
+        retention,
+        ..
+    } = *settings;
+    Ok(match &settings.home {
+        Home::Folder(folder) => Arc::new(EmbeddedLog::open(folder, sync, limits, retention)?),
+        #[cfg(feature = "kafka")]
+        Home::Kafka(kafka) => Arc::new(log::KafkaHome::open(kafka.clone())?),
+    })
+}
+
+fn check_names(groups: &[NewGroup]) -> Result<(), OpenError> {
+    let mut names = BTreeSet::from([STORE_GROUP]);
+    #[cfg(feature = "archive")]
+    names.insert(archive::ARCHIVE_GROUP);
+    let is_of_name = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+    for group in groups {
+        let is_sound = (1..=GROUP_LEN_MAX).contains(&group.name.len());
+        if !is_sound || !group.name.bytes().all(is_of_name) || !names.insert(&group.name) {
+            return Err(OpenError::Group(group.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Makes runners.
+struct Maker {
+    log: Arc<dyn EventLog>,
+    store: EventStore,
+    metrics: EventMetrics,
+    times: GroupTimes,
+    clock: Clock,
+}
+
+impl Maker {
+    fn handle(&self, name: &str, topics: Option<BTreeSet<String>>) -> (GroupHandle, RunnerDeps) {
+        let handle = GroupHandle {
+            name: name.to_owned(),
+            status: Arc::default(),
+            topics,
+            changed: Arc::default(),
+        };
+        let deps = RunnerDeps {
+            group: name.to_owned(),
+            log: self.log.clone(),
+            store: self.store.clone(),
+            status: handle.status.clone(),
+            changed: handle.changed.clone(),
+            times: self.times,
+            clock: self.clock.clone(),
+        };
+        (handle, deps)
+    }
+
+    fn store_group(&self, registry: Arc<Registry>) -> Result<(GroupHandle, AnyRunner), LogError> {
+        let (handle, deps) = self.handle(STORE_GROUP, None);
+        let work = StoreWork {
+            store: self.store.clone(),
+            registry,
+            metrics: self.metrics.clone(),
+            clock: self.clock.clone(),
+        };
+        Ok((handle, AnyRunner::Store(Box::new(Runner::new(deps, work)?))))
+    }
+
+    #[cfg(feature = "archive")]
+    fn archive_group(
+        &self,
+        archive: archive::Archive,
+    ) -> Result<(GroupHandle, AnyRunner), LogError> {
+        let (handle, deps) = self.handle(archive::ARCHIVE_GROUP, None);
+        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let work = archive::ArchiveWork::new(archive, store, metrics, self.clock.clone());
+        let runner = AnyRunner::Archive(Box::new(Runner::new(deps, work)?));
+        Ok((handle, runner))
+    }
+
+    fn group(&self, group: NewGroup) -> Result<(GroupHandle, AnyRunner), LogError> {
+        let (handle, deps) = self.handle(&group.name, group.topics.clone());
+        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let log = self.log.clone();
+        let work = EventWork::new(group, log, store, metrics, self.times, self.clock.clone());
+        Ok((
+            handle,
+            AnyRunner::Events(Box::new(Runner::new(deps, work)?)),
+        ))
+    }
+}

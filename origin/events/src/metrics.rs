@@ -1,0 +1,288 @@
+//! What is counted of events. `docs/metrics.md` lists every name.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use weir_event::answer::{Reason, Verdict};
+
+use super::groups::status::GroupState;
+use super::log::{AppendError, Fill, Lag};
+use super::store::{RetryCounts, Stored};
+use weir_origin_core::metrics::{Group, Metrics};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerdictLabels {
+    verdict: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+/// Groups are configured, so clients cannot add labels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabel {
+    group: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupOutcome {
+    group: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupStateLabel {
+    group: String,
+    state: &'static str,
+}
+
+/// What becomes of events in a group.
+const HANDLED: &str = "handled";
+const FAILED: &str = "failed";
+const AGAIN: &str = "handled_again";
+const FAILED_AGAIN: &str = "failed_again";
+const GIVEN_UP: &str = "given_up";
+
+/// The numbers of events. Cloning it is cheap: clones share them.
+#[derive(Clone, Debug)]
+pub struct EventMetrics {
+    events: Family<VerdictLabels, Counter>,
+    appends: Histogram,
+    appends_refused: Family<OutcomeLabel, Counter>,
+    log_waiting: Gauge,
+    stored: Family<OutcomeLabel, Counter>,
+    /// Events that were deleted since their time was up.
+    pub expired: Counter,
+    groups: Family<GroupOutcome, Counter>,
+    outages: Family<GroupLabel, Counter>,
+    recomputed: Family<GroupLabel, Counter>,
+    losses: Family<GroupLabel, Counter>,
+    lag_bytes: Family<GroupLabel, Gauge>,
+    lag_records: Family<GroupLabel, Gauge>,
+    oldest: Family<GroupLabel, Gauge>,
+    retries: Family<GroupLabel, Gauge>,
+    states: Family<GroupStateLabel, Gauge>,
+}
+
+impl EventMetrics {
+    /// Registers all of them.
+    pub fn register(metrics: &Metrics) -> Self {
+        let metrics = metrics.group(Self::add_to);
+        metrics.start_at_zero();
+        metrics
+    }
+
+    fn add_to(group: &mut Group<'_>) -> Self {
+        // 0.1 ms to 3 s.
+        let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
+        Self {
+            events: group.add("events", "Events received, by verdict and reason"),
+            appends: group.add_this(
+                "event_append_seconds",
+                "Time until the log of events had what was appended",
+                seconds(),
+            ),
+            appends_refused: group.add(
+                "event_appends_refused",
+                "Requests with events that the log did not take",
+            ),
+            log_waiting: group.add(
+                "event_log_waiting_bytes",
+                "Bytes of the log of events that not every group has handled",
+            ),
+            stored: group.add("events_stored", "Events taken into SQL, by outcome"),
+            expired: group.add("events_expired", "Events deleted from SQL at their end"),
+            groups: group.add("event_group_events", "Events in groups, by outcome"),
+            outages: group.add(
+                "event_group_outages",
+                "Batches that a group could not handle as a whole, and tried again",
+            ),
+            recomputed: group.add("event_group_recomputed", "Customers computed anew"),
+            losses: group.add(
+                "event_group_losses",
+                "Times that what a group had done was lost, and the group went back",
+            ),
+            lag_bytes: group.add(
+                "event_group_lag_bytes",
+                "Bytes of the log in files that a group has not handled",
+            ),
+            lag_records: group.add(
+                "event_group_lag_records",
+                "Records of the log on Kafka that a group has not handled",
+            ),
+            oldest: group.add(
+                "event_group_oldest_seconds",
+                "Age of the oldest event that a group has not handled",
+            ),
+            retries: group.add(
+                "event_group_retries",
+                "Events that a group tries again, and those that wait behind them",
+            ),
+            states: group.add("event_group_state", "1: what a group does now"),
+        }
+    }
+
+    fn start_at_zero(&self) {
+        for verdict in Verdict::ALL {
+            let reasons: &[&'static str] = match verdict {
+                Verdict::Rejected => &Reason::ALL.map(Reason::word),
+                _ => &[""],
+            };
+            for reason in reasons {
+                let labels = VerdictLabels {
+                    verdict: verdict.word(),
+                    reason,
+                };
+                let _ = self.events.get_or_create(&labels);
+            }
+        }
+        for error in [
+            AppendError::Full,
+            AppendError::Unknown,
+            AppendError::Refused,
+        ] {
+            let _ = self.appends_refused.get_or_create(&refusal(error));
+        }
+        for outcome in ["new", "again", "reused"] {
+            let _ = self.stored.get_or_create(&OutcomeLabel { outcome });
+        }
+    }
+
+    /// Counts an event.
+    pub fn event(&self, verdict: &'static str, reason: &'static str) {
+        let labels = VerdictLabels { verdict, reason };
+        self.events.get_or_create(&labels).inc();
+    }
+
+    /// Notes how long an append took.
+    pub fn appended(&self, after: Duration) {
+        self.appends.observe(after.as_secs_f64());
+    }
+
+    /// Counts a request that the log did not take.
+    pub fn not_appended(&self, error: AppendError) {
+        self.appends_refused.get_or_create(&refusal(error)).inc();
+    }
+
+    /// Notes how full the log is.
+    pub fn fill(&self, fill: Fill) {
+        self.log_waiting.set(signed(fill.waiting_bytes));
+    }
+
+    /// Counts events that SQL has.
+    pub fn stored(&self, stored: Stored) {
+        let counts = [
+            ("new", stored.new),
+            ("again", stored.again),
+            ("reused", stored.reused),
+        ];
+        for (outcome, count) in counts {
+            let label = OutcomeLabel { outcome };
+            self.stored.get_or_create(&label).inc_by(count);
+        }
+    }
+
+    fn group(&self, group: &str, outcome: &'static str, count: u64) {
+        let group = group.to_owned();
+        let labels = GroupOutcome { group, outcome };
+        self.groups.get_or_create(&labels).inc_by(count);
+    }
+
+    /// Counts events that a group has handled at the first try.
+    pub fn handled(&self, group: &str, count: u64) {
+        self.group(group, HANDLED, count);
+    }
+
+    /// Counts events that a group tries again, or that wait behind such.
+    pub fn failed(&self, group: &str, count: u64) {
+        self.group(group, FAILED, count);
+    }
+
+    /// Counts an event that was tried again.
+    pub fn tried_again(&self, group: &str, is_done: bool) {
+        self.group(group, if is_done { AGAIN } else { FAILED_AGAIN }, 1);
+    }
+
+    /// Counts events that a group has given up.
+    pub fn given_up(&self, group: &str, count: u64) {
+        self.group(group, GIVEN_UP, count);
+    }
+
+    /// Counts a batch that is tried again as a whole.
+    pub fn outage(&self, group: &str) {
+        self.outages.get_or_create(&label(group)).inc();
+    }
+
+    /// Counts a customer who was computed anew.
+    pub fn recomputed(&self, group: &str) {
+        self.recomputed.get_or_create(&label(group)).inc();
+    }
+
+    /// Counts that what a group had done was lost.
+    pub fn lost(&self, group: &str) {
+        self.losses.get_or_create(&label(group)).inc();
+    }
+
+    /// Notes how far a group is behind.
+    pub fn group_is(
+        &self,
+        group: &str,
+        state: GroupState,
+        lag: Lag,
+        retries: RetryCounts,
+        now_ms: u64,
+    ) {
+        let oldest_ms = lag.oldest_ms.into_iter().chain(retries.oldest_ms).min();
+        let age_ms = oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms));
+        // Each home of the log knows one of them.
+        let lags = [
+            (&self.lag_bytes, lag.bytes),
+            (&self.lag_records, lag.records),
+        ];
+        for (gauges, lag) in lags {
+            if let Some(lag) = lag {
+                gauges.get_or_create(&label(group)).set(signed(lag));
+            }
+        }
+        let oldest = self.oldest.get_or_create(&label(group));
+        oldest.set(signed(age_ms / 1_000));
+        drop(oldest);
+        let gauge = self.retries.get_or_create(&label(group));
+        gauge.set(signed(retries.count));
+        drop(gauge);
+        for known in GroupState::ALL {
+            let labels = GroupStateLabel {
+                group: group.to_owned(),
+                state: known.word(),
+            };
+            let gauge = self.states.get_or_create(&labels);
+            gauge.set(i64::from(known == state));
+        }
+    }
+}
+
+fn label(group: &str) -> GroupLabel {
+    GroupLabel {
+        group: group.to_owned(),
+    }
+}
+
+fn refusal(error: AppendError) -> OutcomeLabel {
+    let outcome = match error {
+        AppendError::Full => "full",
+        AppendError::Unknown => "unknown",
+        AppendError::Refused => "refused",
+    };
+    OutcomeLabel { outcome }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

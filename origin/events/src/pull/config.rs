@@ -1,0 +1,251 @@
+//! Collectors, as a file has them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use weir_base::FieldError;
+use weir_event::name::KeyName;
+
+use super::{BACKOFF, HttpSource, Pull, Source, TableSource};
+use weir_origin_core::clock::now_ms;
+
+/// The most collectors of an origin.
+const PULLS_MAX: usize = 100;
+
+/// All of them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PullsConfig {
+    pulls: Vec<PullConfig>,
+}
+
+/// One: with `url`, `sql` or `kafka`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PullConfig {
+    name: KeyName,
+    /// The pause when there was nothing new.
+    #[serde(default = "ten_seconds")]
+    every: weir_base::duration::Duration,
+    /// With `{cursor}` where the cursor goes.
+    #[serde(default)]
+    url: Option<String>,
+    /// Who signed the certificate; without it the system's authorities count.
+    #[serde(default)]
+    ca: Option<PathBuf>,
+    /// Whose content goes into `authorization: Bearer …`.
+    #[serde(default)]
+    token_file: Option<PathBuf>,
+    #[serde(default)]
+    sql: Option<TableConfig>,
+    #[serde(default)]
+    kafka: Option<TopicConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TableConfig {
+    /// Its URL, if there is no password in it.
+    #[serde(default)]
+    database: Option<String>,
+    /// Whose content is its URL.
+    #[serde(default)]
+    database_file: Option<PathBuf>,
+    query: String,
+    #[serde(default = "five_minutes")]
+    look_back: weir_base::duration::Duration,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopicConfig {
+    url: String,
+    #[serde(default)]
+    properties_file: Option<PathBuf>,
+}
+
+fn ten_seconds() -> weir_base::duration::Duration {
+    weir_base::duration::Duration { ms: 10_000 }
+}
+
+fn five_minutes() -> weir_base::duration::Duration {
+    weir_base::duration::Duration { ms: 300_000 }
+}
+
+/// A field that will not do, and why.
+type Wrong = (&'static str, String);
+
+fn wrong(field: &'static str, problem: impl fmt::Display) -> Wrong {
+    (field, problem.to_string())
+}
+
+impl PullsConfig {
+    /// Makes collectors.
+    ///
+    /// # Errors
+    /// With the path of the field that will not do.
+    pub fn pulls(self) -> Result<Vec<Pull>, FieldError> {
+        if self.pulls.len() > PULLS_MAX {
+            let problem = format!("has {}, may have {PULLS_MAX}", self.pulls.len());
+            return Err(FieldError::new("pulls", problem));
+        }
+        let mut pulls: Vec<Pull> = Vec::with_capacity(self.pulls.len());
+        for (n, config) in self.pulls.into_iter().enumerate() {
+            let is_known = pulls.iter().any(|pull| pull.name == config.name);
+            let pull = match is_known {
+                true => Err(wrong("name", "is another collector's")),
+                false => config.pull(),
+            };
+            pulls.push(pull.map_err(|(field, problem)| {
+                FieldError::new(format!("pulls[{n}].{field}"), problem)
+            })?);
+        }
+        Ok(pulls)
+    }
+}
+
+impl PullConfig {
+    fn pull(self) -> Result<Pull, Wrong> {
+        if self.every.ms == 0 {
+            return Err(wrong("every", "must be longer than nothing"));
+        }
+        let is_http = self.url.is_some();
+        if !is_http && (self.ca.is_some() || self.token_file.is_some()) {
+            return Err(wrong("url", "must be there for ca and token_file"));
+        }
+        let source: Arc<dyn Source> = match (&self.url, &self.sql, &self.kafka) {
+            (Some(url), None, None) => Arc::new(self.service(url)?),
+            (None, Some(table), None) => Arc::new(table.source()?),
+            (None, None, Some(topic)) => topic.source()?,
+            _ => return Err(wrong("url", "there must be one of url, sql and kafka")),
+        };
+        Ok(Pull {
+            name: self.name,
+            every: Duration::from_millis(self.every.ms),
+            backoff: BACKOFF,
+            source,
+        })
+    }
+
+    fn service(&self, url: &str) -> Result<HttpSource, Wrong> {
+        let token = self.token_file.as_deref();
+        let token = token.map(|path| read("token_file", path)).transpose()?;
+        HttpSource::new(url, self.ca.as_deref(), token.as_deref())
+            .map_err(|error| wrong("url", error))
+    }
+}
+
+impl TableConfig {
+    fn source(&self) -> Result<TableSource, Wrong> {
+        let url = match (&self.database, &self.database_file) {
+            (Some(url), None) => url.clone(),
+            (None, Some(path)) => read("sql.database_file", path)?,
+            _ => {
+                let problem = "there must be one of database and database_file";
+                return Err(wrong("sql", problem));
+            }
+        };
+        TableSource::new(&url, &self.query, self.look_back.ms, Arc::new(now_ms))
+            .map_err(|error| wrong("sql", error))
+    }
+}
+
+#[cfg(feature = "kafka")]
+impl TopicConfig {
+    fn source(&self) -> Result<Arc<dyn Source>, Wrong> {
+        let settings = weir_kafkalog::Settings::from_url(&self.url);
+        let mut settings = settings.map_err(|error| wrong("kafka.url", error))?;
+        if let Some(path) = &self.properties_file {
+            let text = read("kafka.properties_file", path)?;
+            let told = settings.with_properties(&text);
+            settings = told.map_err(|error| wrong("kafka.properties_file", error))?;
+        }
+        let source = super::TopicSource::new(settings);
+        Ok(Arc::new(source.map_err(|error| wrong("kafka", error))?))
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+impl TopicConfig {
+    fn source(&self) -> Result<Arc<dyn Source>, Wrong> {
+        let (url, file) = (&self.url, &self.properties_file);
+        let problem = format!(
+            "{url}{}: this weir-origin was built without Kafka; cargo build --features kafka has it",
+            file.as_ref().map_or("", |_| " with properties")
+        );
+        Err(wrong("kafka", problem))
+    }
+}
+
+fn read(field: &'static str, path: &Path) -> Result<String, Wrong> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| wrong(field, format!("{}: {error}", path.display())))?;
+    Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(pull: &str) -> String {
+        let config: PullsConfig =
+            serde_json::from_str(&format!(r#"{{"pulls": [{pull}]}}"#)).unwrap();
+        config.pulls().unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_collector_has_one_source_and_a_wrong_one_is_named() {
+        let query = "SELECT {cursor} {limit}";
+        let sql = format!(r#"{{"database": "sqlite://a.db", "query": "{query}"}}"#);
+        let good = format!(
+            r#"{{"pulls": [{{"name": "a", "url": "http://h/{{cursor}}"}}, {{"name": "b", "sql": {sql}, "every": "1s"}}]}}"#
+        );
+        let config: PullsConfig = serde_json::from_str(&good).unwrap();
+        let pulls = config.pulls().unwrap();
+        assert_eq!(pulls[1].every, Duration::from_secs(1));
+
+        let check = |pull: &str, expected: &str| {
+            let said = refusal(pull);
+            assert!(said.contains(expected), "{pull}: {said}");
+        };
+        check(r#"{"name": "a"}"#, "pulls[0].url");
+        check(
+            &format!(r#"{{"name": "a", "url": "http://h/{{cursor}}", "sql": {sql}}}"#),
+            "pulls[0].url",
+        );
+        check(r#"{"name": "a", "url": "http://h/"}"#, "pulls[0].url");
+        check(
+            &format!(r#"{{"name": "a", "sql": {sql}, "token_file": "/t"}}"#),
+            "pulls[0].url",
+        );
+        check(
+            &format!(r#"{{"name": "a", "sql": {sql}, "every": "0s"}}"#),
+            "pulls[0].every",
+        );
+        check(
+            r#"{"name": "a", "sql": {"database": "sqlite://a.db", "query": "SELECT 1"}}"#,
+            "pulls[0].sql: query",
+        );
+        check(
+            &format!(r#"{{"name": "a", "sql": {{"query": "{query}"}}}}"#),
+            "pulls[0].sql",
+        );
+        check(
+            &format!(
+                r#"{{"name": "a", "sql": {{"database_file": "/no/such", "query": "{query}"}}}}"#
+            ),
+            "pulls[0].sql.database_file: /no/such",
+        );
+        check(
+            &format!(r#"{{"name": "a", "sql": {sql}}}, {{"name": "a", "sql": {sql}}}"#),
+            "pulls[1].name",
+        );
+        check(
+            r#"{"name": "a", "kafka": {"url": "http://h"}}"#,
+            "pulls[0].kafka",
+        );
+    }
+}

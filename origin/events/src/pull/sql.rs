@@ -1,0 +1,266 @@
+//! Events from a table of somebody else's database, by a query with an ever-growing number.
+//!
+//! The query has the columns `position` and `event`. Rows with a smaller number that come later are found for a while: see
+//! [`Window`].
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::body::Body;
+use super::window::Window;
+use super::{Fetched, Fetching, Source};
+use crate::Clock;
+use weir_origin_core::sql::OpenError;
+use weir_origin_core::sql::foreign::{Foreign, PlacedRow};
+
+/// Where the number goes behind which rows are asked for.
+const CURSOR: &str = "{cursor}";
+
+/// Where the most rows go.
+const LIMIT: &str = "{limit}";
+
+/// The rows of one question.
+const PAGE: usize = 1_000;
+
+/// How long one question may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Into how many parts the look-back is cut: while there is always something new, late rows are looked for once in each.
+const LOOKS: u64 = 16;
+
+/// Before all numbers, of which none is negative.
+const BEFORE_ALL: i64 = -1;
+
+/// Why a table cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The database's URL will not do.
+    #[error("database: {0}")]
+    Database(#[from] OpenError),
+    /// The query lacks a place.
+    #[error(
+        "query: must have {CURSOR} and {LIMIT}, such as … WHERE id > {CURSOR} ORDER BY id LIMIT {LIMIT}"
+    )]
+    NoPlace,
+    /// There would be no time for late rows.
+    #[error("look_back: must be longer than nothing")]
+    LookBack,
+}
+
+/// A table that has events.
+pub struct TableSource {
+    database: Foreign,
+    /// With `?` for each of its places.
+    query: String,
+    places: Vec<Place>,
+    look_back_ms: u64,
+    clock: Clock,
+    /// When late rows were looked for.
+    looked: Mutex<Option<Instant>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Cursor,
+    Limit,
+}
+
+impl std::fmt::Debug for TableSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TableSource").field(&self.query).finish()
+    }
+}
+
+impl TableSource {
+    /// Asks the database at `url` by `query`. A row counts as long as it comes within `look_back_ms` after one with a greater
+    /// number was seen.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn new(
+        url: &str,
+        query: &str,
+        look_back_ms: u64,
+        clock: Clock,
+    ) -> Result<Self, TableError> {
+        let (query, places) = bound(query);
+        if !places.contains(&Place::Cursor) || !places.contains(&Place::Limit) {
+            return Err(TableError::NoPlace);
+        }
+        if look_back_ms == 0 {
+            return Err(TableError::LookBack);
+        }
+        Ok(Self {
+            database: Foreign::new(url)?,
+            query,
+            places,
+            look_back_ms,
+            clock,
+            looked: Mutex::default(),
+        })
+    }
+
+    /// Whether it is time to look for late rows whatever else there is; it is in the beginning.
+    fn must_look(&self) -> bool {
+        let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let pause = Duration::from_millis(self.look_back_ms / LOOKS);
+        looked.is_none_or(|at| at.elapsed() >= pause)
+    }
+
+    /// For how long a number is waited for: a little longer than said, as nobody looks all the time.
+    fn wait_ms(&self) -> u64 {
+        self.look_back_ms
+            .saturating_add(2 * (self.look_back_ms / LOOKS))
+    }
+
+    async fn page(&self, behind: i64) -> Result<Vec<PlacedRow>, String> {
+        let number = |place: &Place| match place {
+            Place::Cursor => behind,
+            Place::Limit => PAGE as i64,
+        };
+        let numbers: Vec<i64> = self.places.iter().map(number).collect();
+        let asked = self.database.rows(&self.query, &numbers);
+        let answered = tokio::time::timeout(TIMEOUT, asked).await;
+        let answered = answered.map_err(|_| format!("no answer within {TIMEOUT:?}"))?;
+        answered.map_err(|error| error.to_string())
+    }
+
+    /// First what is new. If that is nothing, what is late.
+    async fn fetch_behind(&self, cursor: &str) -> Result<Fetched, String> {
+        let window = Window::read(cursor);
+        let mut window = window.ok_or("its cursor is of another kind of collector")?;
+        let now_ms = (self.clock)();
+        let mut body = Body::default();
+        if let Some(greatest) = window.greatest()
+            && !self.must_look()
+        {
+            self.take_behind(signed(greatest)?, &mut window, &mut body)
+                .await?;
+        }
+        if body.is_empty() {
+            let began = Instant::now();
+            let begin = window.begin(now_ms, self.wait_ms());
+            let begin = begin.map_or(Ok(BEFORE_ALL), signed)?;
+            self.take_behind(begin, &mut window, &mut body).await?;
+            *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
+        }
+        window.pass(now_ms, self.wait_ms());
+        Ok(Fetched {
+            events: body.finish(),
+            cursor: window.to_text(),
+        })
+    }
+
+    /// Takes rows behind a number, as many as there are and as the body has room for.
+    async fn take_behind(
+        &self,
+        mut behind: i64,
+        window: &mut Window,
+        body: &mut Body,
+    ) -> Result<(), String> {
+        loop {
+            let rows = self.page(behind).await?;
+            for row in &rows {
+                let position = signed(row.position)?;
+                if position <= behind {
+                    return Err(format!(
+                        "the query gives {position} behind {behind}: it must be ordered by position, and each may be there once"
+                    ));
+                }
+                if !take(window, body, row)? {
+                    return Ok(());
+                }
+                behind = position;
+            }
+            if rows.len() < PAGE || body.is_full() {
+                return Ok(());
+            }
+            behind = signed(window.end_of_run(behind.unsigned_abs()))?;
+        }
+    }
+}
+
+/// Takes a row that was not taken before; false if the body has no room for it.
+fn take(window: &mut Window, body: &mut Body, row: &PlacedRow) -> Result<bool, String> {
+    if window.has(row.position) {
+        return Ok(true);
+    }
+    if window.is_full() {
+        return Err("too many numbers are missing among the latest: it goes on when look_back has passed; a shorter one helps".into());
+    }
+    let is_taken = body.push(row.event.as_deref().unwrap_or(b"null"));
+    if is_taken {
+        window.take(row.position);
+    }
+    Ok(is_taken)
+}
+
+fn signed(number: u64) -> Result<i64, String> {
+    i64::try_from(number).map_err(|_| "its cursor is beyond SQL's numbers".to_owned())
+}
+
+/// The query as SQL takes it, and what its `?` are, in their order.
+fn bound(query: &str) -> (String, Vec<Place>) {
+    let (mut out, mut places) = (String::new(), Vec::new());
+    let mut rest = query;
+    loop {
+        let cursor = rest.find(CURSOR).map(|at| (at, Place::Cursor, CURSOR));
+        let limit = rest.find(LIMIT).map(|at| (at, Place::Limit, LIMIT));
+        let next = cursor.into_iter().chain(limit).min_by_key(|next| next.0);
+        let Some((at, place, word)) = next else {
+            out.push_str(rest);
+            return (out, places);
+        };
+        let (before, behind) = rest.split_at(at);
+        out.push_str(before);
+        out.push('?');
+        places.push(place);
+        rest = behind.strip_prefix(word).unwrap_or_default();
+    }
+}
+
+impl Source for TableSource {
+    fn fetch<'a>(&'a self, cursor: &'a str) -> Fetching<'a> {
+        Box::pin(self.fetch_behind(cursor))
+    }
+
+    fn shown(&self, cursor: &str) -> String {
+        let greatest = Window::read(cursor).and_then(|window| window.greatest());
+        greatest.map_or_else(String::new, |number| number.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn places_become_values_in_their_order() {
+        let (query, places) = bound("SELECT {limit}, {cursor} FROM t WHERE a > {cursor}");
+        assert_eq!(query, "SELECT ?, ? FROM t WHERE a > ?");
+        assert_eq!(places, [Place::Limit, Place::Cursor, Place::Cursor]);
+    }
+
+    #[tokio::test]
+    async fn what_will_not_do_is_refused_by_its_name() {
+        let new = |url: &str, query: &str, look_back_ms| {
+            let made = TableSource::new(url, query, look_back_ms, Arc::new(|| 0));
+            made.unwrap_err().to_string()
+        };
+        let query = "SELECT {cursor} {limit}";
+        assert!(new("sqlite://a.db", "SELECT {cursor}", 1).starts_with("query: "));
+        assert!(new("sqlite://a.db", query, 0).starts_with("look_back: "));
+        assert!(new("postgres://me:hush@h/d", query, 1).starts_with("database: "));
+        let url = "mysql://me:hush@h/d?ssl-mode=none";
+        let said = new(url, query, 1);
+        assert!(
+            said.starts_with("database: ") && !said.contains("hush"),
+            "{said}"
+        );
+        let source = TableSource::new("mysql://me:hush@h/d", query, 1, Arc::new(|| 0)).unwrap();
+        assert!(!format!("{source:?}").contains("hush"));
+    }
+}

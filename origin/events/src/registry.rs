@@ -1,0 +1,168 @@
+//! The registry of types: in SQL, and ready in memory. If SQL is away, events are judged by what was known last.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+use weir_base::FieldError;
+use weir_event::name::EventType;
+
+use super::Clock;
+use super::store::{EventStore, StoredType};
+use super::types::{RegisteredType, TYPES_MAX, TypeSpec, Types};
+use weir_origin_core::background::Rounds;
+use weir_origin_core::sql::SqlError;
+
+/// How soon an origin follows what another has changed.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How often a change is tried whose type others change at the same time.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Why a type was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The definition will not do.
+    #[error("{0}")]
+    Invalid(#[from] FieldError),
+    /// There is no such type.
+    #[error("there is no such type")]
+    Unknown,
+    /// It is of another version than the caller believes.
+    #[error("the type has another version: read it again")]
+    Version,
+    /// There are too many.
+    #[error("there are {TYPES_MAX} types already")]
+    TooMany,
+    /// Others change it at the same time.
+    #[error("others change it at the same time: try again")]
+    Busy,
+    /// SQL does not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+}
+
+/// The types of events.
+pub struct Registry {
+    store: EventStore,
+    types: RwLock<Arc<Types>>,
+    clock: Clock,
+}
+
+impl Registry {
+    /// The types in this store.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn open(store: EventStore, clock: Clock) -> Result<Self, SqlError> {
+        let registry = Self {
+            store,
+            types: RwLock::default(),
+            clock,
+        };
+        registry.refresh().await?;
+        Ok(registry)
+    }
+
+    /// All types as they are now.
+    pub fn types(&self) -> Arc<Types> {
+        // A change is one assignment.
+        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
+        types.clone()
+    }
+
+    /// Follows what other origins change until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "following the types of events", stop).delayed();
+        while rounds.next().await {
+            let refreshed = self.refresh().await;
+            rounds.ended(&refreshed);
+        }
+    }
+
+    /// Takes over what SQL has.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn refresh(&self) -> Result<(), SqlError> {
+        let stored = self.store.types().await?;
+        let known = self.types();
+        let is_known = |stored: &StoredType, known: &RegisteredType| {
+            (stored.version, stored.changed_at_ms) == (known.version, known.changed_at_ms)
+        };
+        let mut types = Vec::with_capacity(stored.len());
+        for stored in &stored {
+            match known.get(&stored.name) {
+                Some(known) if is_known(stored, known) => types.push(known.clone()),
+                before => match RegisteredType::of(stored) {
+                    Ok(read) => types.push(Arc::new(read)),
+                    Err(error) => {
+                        // A later version's, most likely. The one before still judges.
+                        error!(%error, name = stored.name, "a type of events cannot be read");
+                        types.extend(before.cloned());
+                    }
+                },
+            }
+        }
+        let mut known = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::new(Types::new(types));
+        Ok(())
+    }
+
+    /// Makes or changes a type, if it is of version `expected`, or of any.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn put(
+        &self,
+        name: EventType,
+        spec: TypeSpec,
+        expected: Option<u64>,
+    ) -> Result<Arc<RegisteredType>, ChangeError> {
+        // It is refused here, or it is one in every origin.
+        RegisteredType::new(name.clone(), 1, 0, spec.clone())?;
+        let document = serde_json::to_string(&spec);
+        let document = document.map_err(|error| FieldError::new("", error))?;
+        for _ in 0..ATTEMPTS_MAX {
+            self.refresh().await?;
+            let types = self.types();
+            let before = types.get(name.as_str()).map(|known| known.version);
+            if expected.is_some() && before != expected {
+                return Err(ChangeError::Version);
+            }
+            if before.is_none() && types.len() >= TYPES_MAX {
+                return Err(ChangeError::TooMany);
+            }
+            let (store, now_ms) = (&self.store, (self.clock)());
+            let put = store.put_type(name.as_str(), &document, before, now_ms);
+            if put.await? {
+                self.refresh().await?;
+                let types = self.types();
+                // Somebody may have removed it at once.
+                return types.get(name.as_str()).cloned().ok_or(ChangeError::Busy);
+            }
+        }
+        Err(ChangeError::Busy)
+    }
+
+    /// Removes a type, if it is of version `expected`, or of any. Its events stay.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn delete(&self, name: &str, expected: Option<u64>) -> Result<(), ChangeError> {
+        for _ in 0..ATTEMPTS_MAX {
+            self.refresh().await?;
+            let types = self.types();
+            let known = types.get(name).ok_or(ChangeError::Unknown)?;
+            if expected.is_some_and(|expected| expected != known.version) {
+                return Err(ChangeError::Version);
+            }
+            if self.store.delete_type(name, known.version).await? {
+                self.refresh().await?;
+                return Ok(());
+            }
+        }
+        Err(ChangeError::Busy)
+    }
+}

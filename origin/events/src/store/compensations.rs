@@ -1,0 +1,115 @@
+//! Whose state in a group is to be computed anew.
+
+use sqlx::Error;
+
+use super::{EventStore, cut};
+use weir_origin_core::sql::{Row, SqlError, Tx, sql};
+
+const ASK_AGAIN: &str = "
+    UPDATE event_compensations SET tries = 0, due_ms = ?, error = ''
+    WHERE group_name = ? AND unit = ?";
+
+const INSERT: &str = "
+    INSERT INTO event_compensations (due_ms, group_name, unit, tries, error) VALUES (?, ?, ?, 0, '')";
+
+const SELECT_DUE: &str = "
+    SELECT unit, tries, due_ms, error FROM event_compensations
+    WHERE group_name = ? AND due_ms <= ? ORDER BY due_ms, unit LIMIT ?";
+
+const SELECT_LIST: &str = "
+    SELECT unit, tries, due_ms, error FROM event_compensations
+    WHERE group_name = ? AND unit > ? ORDER BY unit LIMIT ?";
+
+const POSTPONE: &str = "
+    UPDATE event_compensations SET tries = ?, due_ms = ?, error = ?
+    WHERE group_name = ? AND unit = ? AND due_ms = ?";
+
+const DELETE: &str =
+    "DELETE FROM event_compensations WHERE group_name = ? AND unit = ? AND due_ms = ?";
+
+const COUNT: &str = "SELECT COUNT(*) AS count FROM event_compensations WHERE group_name = ?";
+
+/// A unit that is to be computed anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compensation {
+    /// Which.
+    pub unit: String,
+    /// How often it was tried.
+    pub tries: u32,
+    /// When it is tried next; none: it was tried too often.
+    pub due_ms: Option<u64>,
+    /// What went wrong.
+    pub error: String,
+}
+
+impl EventStore {
+    /// What is to be computed anew now.
+    pub async fn compensations_due(
+        &self,
+        group: &str,
+        now_ms: u64,
+        limit: u32,
+    ) -> Result<Vec<Compensation>, SqlError> {
+        let select = sql(SELECT_DUE).text(group).number(now_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(compensation).collect::<Result<_, _>>()?)
+    }
+
+    /// What is to be computed anew at any time, behind the unit `after`.
+    pub async fn compensations(
+        &self,
+        group: &str,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<Compensation>, SqlError> {
+        let select = sql(SELECT_LIST).text(group).text(after).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(compensation).collect::<Result<_, _>>()?)
+    }
+
+    /// How many there are.
+    pub async fn compensation_count(&self, group: &str) -> Result<u64, SqlError> {
+        let row = self.db.one(sql(COUNT).text(group)).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("count"))?)
+    }
+
+    /// Notes that a unit was computed anew, unless somebody has asked for it again meanwhile.
+    pub async fn compensated(&self, group: &str, done: &Compensation) -> Result<(), SqlError> {
+        let delete = sql(DELETE).text(group).text(&done.unit);
+        self.db.execute(delete.maybe(done.due_ms)).await?;
+        Ok(())
+    }
+
+    /// Puts a unit off, or gives it up.
+    pub async fn postpone_compensation(
+        &self,
+        group: &str,
+        failed: &Compensation,
+        due_ms: Option<u64>,
+        error: &str,
+    ) -> Result<(), SqlError> {
+        let error = cut(error);
+        let update = sql(POSTPONE).number(failed.tries + 1).maybe(due_ms);
+        let update = update.text(&error).text(group).text(&failed.unit);
+        self.db.execute(update.maybe(failed.due_ms)).await?;
+        Ok(())
+    }
+}
+
+/// Asks for a unit, once however often.
+pub(super) async fn ask_in(tx: &mut Tx, group: &str, unit: &str, due_ms: u64) -> Result<(), Error> {
+    let ask = |statement| sql(statement).number(due_ms).text(group).text(unit);
+    if tx.execute(ask(ASK_AGAIN)).await? == 0 {
+        tx.insert(ask(INSERT)).await?;
+    }
+    Ok(())
+}
+
+fn compensation(row: &Row) -> Result<Compensation, Error> {
+    Ok(Compensation {
+        unit: row.text("unit")?,
+        tries: row.number("tries")?,
+        due_ms: row.maybe("due_ms")?,
+        error: row.text("error")?,
+    })
+}

@@ -1,0 +1,131 @@
+//! Dead letters: what was refused when it came, and what a group has given up.
+
+use sqlx::Error;
+
+use super::{EventStore, cut};
+use weir_origin_core::sql::{Row, SqlError, Tx, sql};
+
+const INSERT: &str = "
+    INSERT INTO event_dead_letters (id, group_name, reason, message, letter, dead_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const SELECT_ONE: &str = "
+    SELECT id, group_name, reason, message, letter, dead_at_ms, edited_at_ms FROM event_dead_letters
+    WHERE id = ?";
+
+const SELECT_LIST: &str = "
+    SELECT id, group_name, reason, message, letter, dead_at_ms, edited_at_ms FROM event_dead_letters
+    WHERE (dead_at_ms < ? OR (dead_at_ms = ? AND id < ?))
+        AND (? = '*' OR group_name = ?) AND (? = '' OR reason = ?)
+    ORDER BY dead_at_ms DESC, id DESC LIMIT ?";
+
+const COUNT: &str = "SELECT COUNT(*) AS count FROM event_dead_letters WHERE group_name = ?";
+
+const EDIT: &str = "UPDATE event_dead_letters SET letter = ?, edited_at_ms = ? WHERE id = ?";
+
+const DELETE: &str = "DELETE FROM event_dead_letters WHERE id = ?";
+
+const CLEAN: &str = "DELETE FROM event_dead_letters WHERE dead_at_ms < ?";
+
+/// What was refused, or given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Its name: where it was read, so that it is the same whoever reads it again.
+    pub id: String,
+    /// Which group gave it up; empty if it was refused when it came.
+    pub group: String,
+    /// Why, in a word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// What it was: `Letter` as JSON.
+    pub letter: String,
+    /// Since when.
+    pub dead_at_ms: u64,
+    /// When somebody has mended it.
+    pub edited_at_ms: Option<u64>,
+}
+
+/// Which dead letters.
+#[derive(Clone, Debug)]
+pub struct DeadFilter<'a> {
+    /// Of this group; empty: refused when they came; none: all.
+    pub group: Option<&'a str>,
+    /// Of this reason; none: all.
+    pub reason: Option<&'a str>,
+    /// Those that come after this one, by time and name.
+    pub after: Option<(u64, &'a str)>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl EventStore {
+    /// Dead letters, the latest first.
+    pub async fn dead_letters(&self, filter: DeadFilter<'_>) -> Result<Vec<DeadLetter>, SqlError> {
+        let (at_ms, id) = filter.after.unwrap_or((u64::MAX, ""));
+        let (group, reason) = (filter.group.unwrap_or("*"), filter.reason.unwrap_or(""));
+        let select = sql(SELECT_LIST).number(at_ms).number(at_ms).text(id);
+        let select = select.text(group).text(group).text(reason).text(reason);
+        let rows = self.db.all(select.number(filter.limit)).await?;
+        Ok(rows.iter().map(letter).collect::<Result<_, _>>()?)
+    }
+
+    /// One dead letter.
+    pub async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetter>, SqlError> {
+        let row = self.db.one(sql(SELECT_ONE).text(id)).await?;
+        Ok(row.as_ref().map(letter).transpose()?)
+    }
+
+    /// How many a group has.
+    pub async fn dead_letter_count(&self, group: &str) -> Result<u64, SqlError> {
+        let row = self.db.one(sql(COUNT).text(group)).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("count"))?)
+    }
+
+    /// Mends one. False if it is gone.
+    pub async fn edit_dead_letter(
+        &self,
+        id: &str,
+        letter: &str,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let update = sql(EDIT).text(letter).number(now_ms).text(id);
+        Ok(self.db.execute(update).await? > 0)
+    }
+
+    /// Deletes one. False if it is gone.
+    pub async fn delete_dead_letter(&self, id: &str) -> Result<bool, SqlError> {
+        Ok(self.db.execute(sql(DELETE).text(id)).await? > 0)
+    }
+
+    /// Deletes those that are older.
+    pub async fn clean_dead_letters(&self, before_ms: u64) -> Result<u64, SqlError> {
+        Ok(self.db.execute(sql(CLEAN).number(before_ms)).await?)
+    }
+}
+
+/// Once, however often it is read.
+pub(super) async fn insert_dead(tx: &mut Tx, letter: &DeadLetter) -> Result<(), Error> {
+    let message = cut(&letter.message);
+    let insert = sql(INSERT).text(&letter.id).text(&letter.group);
+    let insert = insert.text(&letter.reason).text(&message);
+    let insert = insert.text(&letter.letter).number(letter.dead_at_ms);
+    tx.insert(insert).await?;
+    Ok(())
+}
+
+pub(super) async fn delete_in(tx: &mut Tx, id: &str) -> Result<bool, Error> {
+    Ok(tx.execute(sql(DELETE).text(id)).await? > 0)
+}
+
+fn letter(row: &Row) -> Result<DeadLetter, Error> {
+    Ok(DeadLetter {
+        id: row.text("id")?,
+        group: row.text("group_name")?,
+        reason: row.text("reason")?,
+        message: row.text("message")?,
+        letter: row.text("letter")?,
+        dead_at_ms: row.number("dead_at_ms")?,
+        edited_at_ms: row.maybe("edited_at_ms")?,
+    })
+}

@@ -1,0 +1,278 @@
+//! Events, many in a transaction, each once; and a customer's course.
+
+use std::sync::LazyLock;
+
+use sqlx::Error;
+
+use super::dead::{DeadLetter, insert_dead};
+use super::groups::move_in;
+use super::{EventStore, Move, Step};
+use crate::letter::of_reused;
+use weir_origin_core::sql::{Row, SqlError, Statement, Tx, retried, sql};
+
+/// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
+const ROWS: usize = 64;
+
+const INSERT: &str = "
+    INSERT INTO events
+        (row_key, type, customer, visitor, at_ms, received_ms, position, fingerprint, envelope,
+        expires_at_ms)
+    VALUES ";
+
+const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+static INSERT_ONE: LazyLock<String> = LazyLock::new(|| format!("{INSERT}{ROW}"));
+
+static INSERT_MANY: LazyLock<String> =
+    LazyLock::new(|| format!("{INSERT}{}", vec![ROW; ROWS].join(", ")));
+
+const SELECT_FINGERPRINT: &str = "SELECT fingerprint FROM events WHERE row_key = ?";
+
+const SELECT_ONE: &str = "SELECT envelope, at_ms, position FROM events WHERE row_key = ?";
+
+/// Oldest first.
+const BY_CUSTOMER: &str = "
+    SELECT envelope, at_ms, position FROM events
+    WHERE customer = ? AND (? = '' OR type = ?) AND at_ms >= ? AND at_ms < ?
+        AND (at_ms > ? OR (at_ms = ? AND position > ?))
+    ORDER BY at_ms, position LIMIT ?";
+
+const BY_VISITOR: &str = "
+    SELECT envelope, at_ms, position FROM events
+    WHERE visitor = ? AND customer IS NULL AND (? = '' OR type = ?) AND at_ms >= ? AND at_ms < ?
+        AND (at_ms > ? OR (at_ms = ? AND position > ?))
+    ORDER BY at_ms, position LIMIT ?";
+
+const BY_CUSTOMER_LATEST: &str = "
+    SELECT envelope, at_ms, position FROM events
+    WHERE customer = ? AND (? = '' OR type = ?) AND at_ms >= ? AND at_ms < ?
+        AND (at_ms < ? OR (at_ms = ? AND position < ?))
+    ORDER BY at_ms DESC, position DESC LIMIT ?";
+
+const BY_VISITOR_LATEST: &str = "
+    SELECT envelope, at_ms, position FROM events
+    WHERE visitor = ? AND customer IS NULL AND (? = '' OR type = ?) AND at_ms >= ? AND at_ms < ?
+        AND (at_ms < ? OR (at_ms = ? AND position < ?))
+    ORDER BY at_ms DESC, position DESC LIMIT ?";
+
+const SELECT_EXPIRED: &str =
+    "SELECT row_key FROM events WHERE expires_at_ms <= ? ORDER BY expires_at_ms LIMIT ?";
+
+const DELETE_ONE: &str = "DELETE FROM events WHERE row_key = ?";
+
+/// An event as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    /// Of its id.
+    pub row_key: String,
+    /// Its type.
+    pub event_type: String,
+    /// Who was signed in.
+    pub customer: Option<String>,
+    /// Whose browser or app it was.
+    pub visitor: Option<String>,
+    /// When it was.
+    pub at_ms: u64,
+    /// When it was received.
+    pub received_ms: u64,
+    /// Its place in its log.
+    pub position: u64,
+    /// Tells it from another of the same id.
+    pub fingerprint: String,
+    /// All of it.
+    pub envelope: Vec<u8>,
+    /// When it is deleted.
+    pub expires_at_ms: u64,
+}
+
+/// What one batch of the log brings.
+#[derive(Clone, Debug, Default)]
+pub struct StoreBatch {
+    /// Events.
+    pub events: Vec<NewEvent>,
+    /// What was refused when it came.
+    pub dead: Vec<DeadLetter>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Events that were not there.
+    pub new: u64,
+    /// Events that were there already.
+    pub again: u64,
+    /// Events whose id is another's.
+    pub reused: u64,
+}
+
+/// Where a page ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// When the page's last event was.
+    pub at_ms: u64,
+    /// Where it is in its log.
+    pub position: u64,
+}
+
+/// Whose course.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course<'a> {
+    /// A customer's.
+    Customer(&'a str),
+    /// A visitor's, as far as nobody was signed in.
+    Visitor(&'a str),
+}
+
+/// Which events of a course.
+#[derive(Clone, Copy, Debug)]
+pub struct CourseFilter<'a> {
+    /// Of this type; none: of all.
+    pub event_type: Option<&'a str>,
+    /// From this instant.
+    pub from_ms: u64,
+    /// Until before this instant.
+    pub to_ms: u64,
+    /// The latest first.
+    pub latest_first: bool,
+    /// Those that come after this one.
+    pub after: Option<Place>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl EventStore {
+    /// Takes what a batch brings and moves the group that stores events on: all of it or nothing. Of two events of one id the
+    /// first stays; if the other is another event, it is a dead letter.
+    pub async fn store(
+        &self,
+        to: Move<'_>,
+        batch: &StoreBatch,
+    ) -> Result<(Step, Stored), SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            if move_in(&mut tx, to).await? == Step::Moved {
+                tx.rollback().await?;
+                return Ok((Step::Moved, Stored::default()));
+            }
+            let mut stored = Stored::default();
+            for chunk in batch.events.chunks(ROWS) {
+                insert_chunk(&mut tx, to, chunk, &mut stored).await?;
+            }
+            for letter in &batch.dead {
+                insert_dead(&mut tx, letter).await?;
+            }
+            tx.commit().await?;
+            Ok((Step::Taken, stored))
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// The event of this row key, encoded.
+    pub async fn event(&self, row_key: &str) -> Result<Option<Vec<u8>>, SqlError> {
+        let row = self.db.one(sql(SELECT_ONE).text(row_key)).await?;
+        Ok(row.map(|row| row.bytes("envelope")).transpose()?)
+    }
+
+    /// Events of a course, encoded, each with its place.
+    pub async fn course(
+        &self,
+        course: Course<'_>,
+        filter: CourseFilter<'_>,
+    ) -> Result<Vec<(Place, Vec<u8>)>, SqlError> {
+        let (statement, who) = match (course, filter.latest_first) {
+            (Course::Customer(id), false) => (BY_CUSTOMER, id),
+            (Course::Visitor(id), false) => (BY_VISITOR, id),
+            (Course::Customer(id), true) => (BY_CUSTOMER_LATEST, id),
+            (Course::Visitor(id), true) => (BY_VISITOR_LATEST, id),
+        };
+        let event_type = filter.event_type.unwrap_or_default();
+        // Before all events, or after them.
+        let edge = match filter.latest_first {
+            true => (i64::MAX, i64::MAX),
+            false => (-1, -1),
+        };
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let place = |place: Place| (signed(place.at_ms), signed(place.position));
+        let (at_ms, position) = filter.after.map_or(edge, place);
+        let select = sql(statement).text(who).text(event_type).text(event_type);
+        let select = select.number(filter.from_ms).number(filter.to_ms);
+        let select = select.signed(at_ms).signed(at_ms).signed(position);
+        let rows = self.db.all(select.number(filter.limit)).await?;
+        Ok(rows.iter().map(placed).collect::<Result<_, _>>()?)
+    }
+
+    /// Deletes at most `limit` events whose time is up; how many they were.
+    pub async fn clean_events(&self, now_ms: u64, limit: u32) -> Result<u64, SqlError> {
+        let select = sql(SELECT_EXPIRED).number(now_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        let keys = rows.iter().map(|row| row.text("row_key"));
+        let keys: Vec<String> = keys.collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            for key in &keys {
+                tx.execute(sql(DELETE_ONE).text(key)).await?;
+            }
+            tx.commit().await?;
+            Ok(())
+        };
+        retried(once).await?;
+        Ok(keys.len() as u64)
+    }
+}
+
+async fn insert_chunk(
+    tx: &mut Tx,
+    to: Move<'_>,
+    chunk: &[NewEvent],
+    stored: &mut Stored,
+) -> Result<(), Error> {
+    if chunk.len() == ROWS {
+        let all = chunk.iter().fold(sql(&INSERT_MANY), row);
+        if tx.insert(all).await? {
+            stored.new += chunk.len() as u64;
+            return Ok(());
+        }
+    }
+    // One of them is there already, or twice among them.
+    for event in chunk {
+        if tx.insert(row(sql(&INSERT_ONE), event)).await? {
+            stored.new += 1;
+        } else if is_same(tx, event).await? {
+            stored.again += 1;
+        } else {
+            stored.reused += 1;
+            insert_dead(tx, &of_reused(to.source, event, to.now_ms)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn is_same(tx: &mut Tx, event: &NewEvent) -> Result<bool, Error> {
+    let known = tx.one(sql(SELECT_FINGERPRINT).text(&event.row_key)).await?;
+    let known = known.map(|row| row.text("fingerprint")).transpose()?;
+    Ok(known.as_ref() == Some(&event.fingerprint))
+}
+
+fn row<'a>(to: Statement<'a>, event: &'a NewEvent) -> Statement<'a> {
+    to.text(&event.row_key)
+        .text(&event.event_type)
+        .maybe_text(event.customer.as_deref())
+        .maybe_text(event.visitor.as_deref())
+        .number(event.at_ms)
+        .number(event.received_ms)
+        .number(event.position)
+        .text(&event.fingerprint)
+        .bytes(&event.envelope)
+        .number(event.expires_at_ms)
+}
+
+fn placed(row: &Row) -> Result<(Place, Vec<u8>), Error> {
+    let place = Place {
+        at_ms: row.number("at_ms")?,
+        position: row.number("position")?,
+    };
+    Ok((place, row.bytes("envelope")?))
+}

@@ -1,0 +1,78 @@
+//! How far collectors are that fetch events from elsewhere.
+
+use sqlx::Error;
+
+use super::{EventStore, Step, cut};
+use weir_origin_core::sql::{Row, SqlError, sql};
+
+const SELECT_ONE: &str = "
+    SELECT name, next_from, failures, error, fetched_at_ms FROM event_pulls WHERE name = ?";
+
+const INSERT: &str = "
+    INSERT INTO event_pulls (name, next_from, failures, error) VALUES (?, '', 0, '')";
+
+const MOVE: &str = "
+    UPDATE event_pulls SET next_from = ?, failures = 0, error = '', fetched_at_ms = ?
+    WHERE name = ? AND next_from = ?";
+
+const FAIL: &str = "UPDATE event_pulls SET failures = failures + 1, error = ? WHERE name = ?";
+
+/// How far a collector is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullState {
+    /// Its name.
+    pub name: String,
+    /// What its source has told last; empty in the beginning.
+    pub cursor: String,
+    /// How often it failed in a row.
+    pub failures: u64,
+    /// Why.
+    pub error: String,
+    /// When something was fetched last.
+    pub fetched_at_ms: Option<u64>,
+}
+
+impl EventStore {
+    /// How far a collector is. It begins if it never has.
+    pub async fn pull(&self, name: &str) -> Result<PullState, SqlError> {
+        let select = || self.db.one(sql(SELECT_ONE).text(name));
+        let mut row = select().await?;
+        if row.is_none() {
+            self.db.insert(sql(INSERT).text(name)).await?;
+            row = select().await?;
+        }
+        Ok(row.as_ref().ok_or(Error::RowNotFound).and_then(state)?)
+    }
+
+    /// Moves a collector on, if it is where it is believed to be.
+    pub async fn move_pull(
+        &self,
+        name: &str,
+        from: &str,
+        to: &str,
+        now_ms: u64,
+    ) -> Result<Step, SqlError> {
+        let update = sql(MOVE).text(to).number(now_ms).text(name).text(from);
+        Ok(match self.db.execute(update).await? {
+            0 => Step::Moved,
+            _ => Step::Taken,
+        })
+    }
+
+    /// Notes that a collector has failed.
+    pub async fn fail_pull(&self, name: &str, error: &str) -> Result<(), SqlError> {
+        let error = cut(error);
+        self.db.execute(sql(FAIL).text(&error).text(name)).await?;
+        Ok(())
+    }
+}
+
+fn state(row: &Row) -> Result<PullState, Error> {
+    Ok(PullState {
+        name: row.text("name")?,
+        cursor: row.text("next_from")?,
+        failures: row.number("failures")?,
+        error: row.text("error")?,
+        fetched_at_ms: row.maybe("fetched_at_ms")?,
+    })
+}

@@ -1,0 +1,68 @@
+//! The registry of types.
+
+use sqlx::Error;
+
+use super::EventStore;
+use weir_origin_core::sql::{Row, SqlError, sql};
+
+const SELECT: &str = "SELECT name, version, document, changed_at_ms FROM event_types ORDER BY name";
+
+const INSERT: &str = "
+    INSERT INTO event_types (version, document, changed_at_ms, name) VALUES (1, ?, ?, ?)";
+
+const UPDATE: &str = "
+    UPDATE event_types SET version = version + 1, document = ?, changed_at_ms = ?
+    WHERE name = ? AND version = ?";
+
+const DELETE: &str = "DELETE FROM event_types WHERE name = ? AND version = ?";
+
+/// A type as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredType {
+    /// Its name.
+    pub name: String,
+    /// 1, and one more with every change.
+    pub version: u64,
+    /// What the API took, as JSON.
+    pub document: String,
+    /// When it was changed.
+    pub changed_at_ms: u64,
+}
+
+impl EventStore {
+    /// All types.
+    pub async fn types(&self) -> Result<Vec<StoredType>, SqlError> {
+        let rows = self.db.all(sql(SELECT)).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// Makes a type, or changes that of version `before`. False if there is one, or another version.
+    pub async fn put_type(
+        &self,
+        name: &str,
+        document: &str,
+        before: Option<u64>,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let put = |statement| sql(statement).text(document).number(now_ms).text(name);
+        match before {
+            None => Ok(self.db.insert(put(INSERT)).await?),
+            Some(version) => Ok(self.db.execute(put(UPDATE).number(version)).await? > 0),
+        }
+    }
+
+    /// Removes the type of this version. False if there is none, or another version.
+    pub async fn delete_type(&self, name: &str, version: u64) -> Result<bool, SqlError> {
+        let delete = sql(DELETE).text(name).number(version);
+        Ok(self.db.execute(delete).await? > 0)
+    }
+}
+
+fn stored(row: &Row) -> Result<StoredType, Error> {
+    Ok(StoredType {
+        name: row.text("name")?,
+        version: row.number("version")?,
+        document: row.text("document")?,
+        changed_at_ms: row.number("changed_at_ms")?,
+    })
+}

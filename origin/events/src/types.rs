@@ -1,0 +1,284 @@
+//! What the events of a type must look like, and what becomes of them.
+//!
+//! ```json
+//! {"schema": {"type": "object", "required": ["sku"]}, "customer": "/attributes/user", "window": "30m",
+//!  "retention": "62d", "routes": [{"if": {"/attributes/from": "mail"}, "topics": ["mail"]}]}
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_base::FieldError;
+use weir_base::duration::Duration;
+use weir_event::answer::{Reason, Rejection};
+use weir_event::event::{Event, Pointer};
+use weir_event::name::EventType;
+use weir_event::routes::Routes;
+
+use super::store::StoredType;
+use weir_origin_core::json_schema;
+
+/// The most types.
+pub const TYPES_MAX: usize = 1_000;
+
+/// The longest definition of a type, in bytes of JSON.
+pub const TYPE_LEN_MAX: usize = 64 << 10;
+
+/// How long events are kept, unless their type says otherwise.
+pub const RETENTION_MS: u64 = 62 * DAY_MS;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// The longest that events may be kept, in milliseconds: ten years.
+const RETENTION_MS_MAX: u64 = 3_653 * DAY_MS;
+
+/// The definition of a type, as the API takes and shows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TypeSpec {
+    /// What the attributes must look like, in JSON Schema; none: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// Where a server's events name their customer, beside `customer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub customer: Option<Pointer>,
+    /// The window that questions are about, unless they name one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<String>,
+    /// How long its events are kept: 62 days unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<String>,
+    /// Where they go.
+    #[serde(default, skip_serializing_if = "has_no_rules")]
+    pub routes: Routes,
+}
+
+fn has_no_rules(routes: &Routes) -> bool {
+    routes.rules().is_empty()
+}
+
+/// A type, ready to judge events.
+#[derive(Debug)]
+pub struct RegisteredType {
+    /// Its name.
+    pub name: EventType,
+    /// 1, and one more with every change.
+    pub version: u64,
+    /// When it was changed, in milliseconds since the Unix epoch.
+    pub changed_at_ms: u64,
+    /// Its definition.
+    pub spec: TypeSpec,
+    /// How long its events are kept.
+    pub retention_ms: u64,
+    /// The window of questions about it.
+    pub window_ms: Option<u64>,
+    validator: Option<Validator>,
+}
+
+/// All types at one instant. A body is judged by one of these, whatever changes meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    by_name: BTreeMap<String, Arc<RegisteredType>>,
+}
+
+impl RegisteredType {
+    /// Checks a definition and makes it ready.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn new(
+        name: EventType,
+        version: u64,
+        changed_at_ms: u64,
+        spec: TypeSpec,
+    ) -> Result<Self, FieldError> {
+        spec.routes
+            .check()
+            .map_err(|error| FieldError::new(format!("routes{}", error.path), error.problem))?;
+        let retention_ms = match &spec.retention {
+            Some(text) => duration("retention", text, RETENTION_MS_MAX)?,
+            None => RETENTION_MS,
+        };
+        let window = spec.window.as_ref();
+        let window_ms = window.map(|text| duration("window", text, RETENTION_MS_MAX));
+        Ok(Self {
+            validator: spec.schema.as_ref().map(compile).transpose()?,
+            window_ms: window_ms.transpose()?,
+            retention_ms,
+            name,
+            version,
+            changed_at_ms,
+            spec,
+        })
+    }
+
+    /// Makes a type of SQL's ready.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn of(stored: &StoredType) -> Result<Self, FieldError> {
+        let name = EventType::new(&stored.name).map_err(|error| FieldError::new("name", error))?;
+        let spec = serde_json::from_str(&stored.document);
+        let spec = spec.map_err(|error| FieldError::new("", error))?;
+        Self::new(name, stored.version, stored.changed_at_ms, spec)
+    }
+
+    /// Checks an event's attributes.
+    ///
+    /// # Errors
+    /// Says what is wrong with them, and where, but not what they are: the answer may be logged.
+    pub fn check(&self, event: &Event) -> Result<(), Rejection> {
+        let Some(validator) = &self.validator else {
+            return Ok(());
+        };
+        let attributes = Value::Object(event.attributes.clone());
+        let Err(error) = validator.validate(&attributes) else {
+            return Ok(());
+        };
+        let path = json_schema::cut(&error.instance_path().to_string());
+        let problem = json_schema::cut(&error.masked().to_string());
+        let message = format!("/attributes{path}: {problem}");
+        Err(Rejection::new(Reason::Schema, message))
+    }
+}
+
+impl Types {
+    /// These.
+    pub fn new(types: impl IntoIterator<Item = Arc<RegisteredType>>) -> Self {
+        let named = |one: Arc<RegisteredType>| (one.name.as_str().to_owned(), one);
+        Self {
+            by_name: types.into_iter().map(named).collect(),
+        }
+    }
+
+    /// The type of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<RegisteredType>> {
+        self.by_name.get(name)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<RegisteredType>> {
+        self.by_name.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// How long events of a type are kept; of one that was removed, as long as any.
+    pub fn retention_ms(&self, name: &str) -> u64 {
+        self.get(name).map_or(RETENTION_MS, |one| one.retention_ms)
+    }
+}
+
+fn duration(path: &str, text: &str, max_ms: u64) -> Result<u64, FieldError> {
+    let problem = || {
+        FieldError::new(
+            path,
+            "must be a duration from 1s to 3653d, such as 30m or 62d",
+        )
+    };
+    let duration = Duration::read(text).ok_or_else(problem)?;
+    match (1_000..=max_ms).contains(&duration.ms) {
+        true => Ok(duration.ms),
+        false => Err(problem()),
+    }
+}
+
+fn compile(schema: &Value) -> Result<Validator, FieldError> {
+    json_schema::compile(schema).map_err(|problem| FieldError::new("schema", problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn registered(spec: Value) -> Result<RegisteredType, FieldError> {
+        let spec = serde_json::from_value(spec).unwrap();
+        RegisteredType::new(EventType::new("view").unwrap(), 1, 0, spec)
+    }
+
+    fn check(known: &RegisteredType, attributes: Value) -> Result<(), Rejection> {
+        let event = json!({ "type": "view", "attributes": attributes });
+        known.check(&Event::read(&event.to_string()).unwrap())
+    }
+
+    #[test]
+    fn attributes_are_checked_and_values_are_not_told() {
+        let known = registered(json!({"schema": {
+            "type": "object", "required": ["sku"],
+            "properties": {"sku": {"type": "string", "pattern": "^[a-z0-9]+$"}},
+        }}));
+        let known = known.unwrap();
+        assert_eq!(check(&known, json!({"sku": "a1"})), Ok(()));
+        let refused = check(&known, json!({"sku": "Secret!"})).unwrap_err();
+        assert_eq!(refused.reason, Reason::Schema);
+        assert!(
+            refused.message.starts_with("/attributes/sku: "),
+            "{refused}"
+        );
+        assert!(!refused.message.contains("Secret"), "{refused}");
+        assert!(check(&known, json!({})).is_err());
+    }
+
+    #[test]
+    fn a_bad_definition_is_refused_by_its_field() {
+        let path = |spec: Value| registered(spec).unwrap_err().path;
+        assert_eq!(path(json!({"schema": {"type": "colour"}})), "schema");
+        assert_eq!(path(json!({"schema": 7})), "schema");
+        assert_eq!(path(json!({"schema": {"pattern": "("}})), "schema");
+        assert_eq!(
+            path(json!({"schema": {"pattern": "(a{1000}){1000}{1000}"}})),
+            "schema"
+        );
+        assert_eq!(
+            path(json!({"schema": {"$ref": "http://127.0.0.1:1/x"}})),
+            "schema"
+        );
+        assert_eq!(
+            path(json!({"schema": {"$ref": "file:///etc/passwd"}})),
+            "schema"
+        );
+        assert_eq!(path(json!({"retention": "soon"})), "retention");
+        assert_eq!(path(json!({"retention": "0s"})), "retention");
+        assert_eq!(path(json!({"window": "9999999d"})), "window");
+        assert_eq!(
+            path(json!({"routes": [{"topics": []}]})),
+            "routes[0].topics"
+        );
+    }
+
+    /// Each of these refers to itself without going deeper into what it judges: the library must notice.
+    #[test]
+    fn a_schema_that_goes_in_circles_comes_to_an_end() {
+        let circle = json!({"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}});
+        for schema in [
+            json!({"$ref": "#"}),
+            json!({"allOf": [{"$ref": "#"}]}),
+            json!({"$defs": circle, "$ref": "#/$defs/a"}),
+            json!({"if": {"$ref": "#"}}),
+            json!({"$dynamicRef": "#"}),
+        ] {
+            let known = registered(json!({"schema": schema})).unwrap();
+            assert_eq!(check(&known, json!({"a": {"b": {}}})), Ok(()), "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_schema_of_trees_ends_with_the_event() {
+        let tree = json!({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "n": {"type": "number"}}});
+        let known = registered(json!({"schema": tree})).unwrap();
+        assert_eq!(check(&known, json!({"left": {"right": {"n": 1}}})), Ok(()));
+        assert!(check(&known, json!({"left": {"right": {"n": "1"}}})).is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! What can be configured of vehicle fitment.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use weir_fitment::place::Rules;
+use weir_fitment::{Cluster, Plan};
+
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::redis::Redis;
+
+/// Reads the clock, in milliseconds since the Unix epoch.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The flags of vehicle fitment.
+#[derive(Clone, Args)]
+pub struct FitmentConfig {
+    /// Whether there is vehicle fitment: which parts fit which vehicles. The folder is for imports that wait
+    #[arg(long, env = "WEIR_FITMENT")]
+    pub fitment: Option<PathBuf>,
+
+    /// A further Redis for relations, such as own=redis://host:6379; may be given more than once. --redis-url is the one named home
+    #[arg(
+        long,
+        env = "WEIR_FITMENT_CLUSTERS",
+        value_delimiter = ';',
+        hide_env_values = true
+    )]
+    pub fitment_cluster: Vec<String>,
+
+    /// A file that says in which of them a product is, by type and merchant
+    #[arg(long, env = "WEIR_FITMENT_RULES")]
+    pub fitment_rules: Option<PathBuf>,
+
+    /// How many SKUs are compared with Redis in a second, all day; 0: none
+    #[arg(long, env = "WEIR_FITMENT_VERIFY_PER_S", default_value_t = 100)]
+    pub fitment_verify_per_s: u32,
+}
+
+impl FitmentConfig {
+    /// How fitment is kept; `None` if there is to be none.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn settings(&self, key_prefix: &str) -> Result<Option<Settings>> {
+        let Some(spool) = &self.fitment else {
+            return Ok(None);
+        };
+        std::fs::create_dir_all(spool)
+            .with_context(|| format!("--fitment: cannot make the folder {}", spool.display()))?;
+        let mut settings = Settings::new(spool.clone());
+        for text in self.fitment_cluster.iter().filter(|text| !text.is_empty()) {
+            // The URL may hold a password, so an error does not show it.
+            let (name, url) = text
+                .split_once('=')
+                .context("--fitment-cluster: must be <name>=<url>")?;
+            let cluster = Cluster::new(name).filter(|cluster| *cluster != Cluster::home());
+            let cluster = cluster.context(
+                "--fitment-cluster: the name must be 1 to 32 of a-z, 0-9 and -, and not home",
+            )?;
+            if settings.clusters.iter().any(|(known, _)| *known == cluster) {
+                bail!("--fitment-cluster: {name} is given twice");
+            }
+            let redis =
+                Redis::new(url, key_prefix).with_context(|| format!("--fitment-cluster {name}"))?;
+            settings.clusters.push((cluster, redis));
+        }
+        if let Some(path) = &self.fitment_rules {
+            let json = std::fs::read_to_string(path).context("--fitment-rules")?;
+            let mut known: Vec<Cluster> = settings
+                .clusters
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect();
+            known.push(Cluster::home());
+            settings.rules = Rules::read(&json, &known).context("--fitment-rules")?;
+        }
+        settings.verify_per_s = self.fitment_verify_per_s;
+        Ok(Some(settings))
+    }
+}
+
+/// How fitment is kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// The folder of imports that wait. Origins that share imports share it.
+    pub spool: PathBuf,
+    /// Redis, beside the origin's own.
+    pub clusters: Vec<(Cluster, Redis)>,
+    /// In which Redis a product is.
+    pub rules: Rules,
+    /// How Redis keeps relations.
+    pub plan: Plan,
+    /// How long pages of what fits a vehicle are kept, in milliseconds: a single change is seen there after that at the latest.
+    pub page_life_ms: u64,
+    /// How many SKUs are compared with Redis in a second; 0: none.
+    pub verify_per_s: u32,
+    /// How many questions may read SQL at a time. More are refused: the answer is in Redis soon.
+    pub fallbacks_max: usize,
+    /// How much of an import is read before its position is noted, in records.
+    pub records_staged: usize,
+    /// Reads the clock.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// The usual ones, with imports in this folder.
+    pub fn new(spool: PathBuf) -> Self {
+        Self {
+            spool,
+            clusters: Vec::new(),
+            rules: Rules::default(),
+            plan: Plan::default(),
+            page_life_ms: 60_000,
+            verify_per_s: 0,
+            fallbacks_max: 8,
+            records_staged: 1_000_000,
+            clock: Arc::new(now_ms),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("spool", &self.spool)
+            .field("rules", &self.rules)
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! The page of fitment in the console, at `/fitment/ui`: plain files, part of the program. It needs no token, as nobody has typed
+//! one in yet; everything it shows comes from the other routes, with the token.
+
+use axum::Router;
+
+use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+
+static PAGE: Page = Page {
+    path: "/fitment/ui",
+    policy: policy!("'self'"),
+    index: &files! {
+        "index.html": HTML,
+    },
+    files: &files! {
+        "page.css": CSS,
+        "icon.svg": SVG,
+        "dom.js": JS,
+        "main.js": JS,
+    },
+};
+
+/// `GET /fitment/ui` and the files that it names.
+pub fn routes() -> Router {
+    PAGE.routes()
+}

@@ -1,0 +1,433 @@
+//! Imports: files of vehicles, products and relations.
+//!
+//! ```text
+//! upload ─▶ spool file ─▶ read: every line is checked, relations are staged in SQL with the position ─▶ apply: one transaction
+//!                          │ any error                                                                   │
+//!                          ▼                                                                             ▼
+//!                        failed: nothing is changed, the errors are kept by line                       done
+//! ```
+//!
+//! Whoever dies while reading is followed, at the position that was noted, by the next origin; whoever dies while applying has
+//! changed nothing. Two that work on one import at once do no harm: the one that no longer holds it cannot note anything.
+
+mod aces;
+pub mod command;
+mod read;
+mod source;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use weir_fitment::Sku;
+
+use super::Fitment;
+use super::store::{ERRORS_MAX, Import, ImportError, NewImport, Progress, Staged, State};
+use read::{Content, Piece, ReadError, SkuPiece, VehicleIndex, read_piece};
+use weir_origin_core::background::Rounds;
+use weir_origin_core::sql::SqlError;
+
+pub use read::{Format, Kind};
+
+/// Between looks for a new import.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// How long an import is held without a word: then its origin is taken for dead.
+const HOLD_MS: u64 = 60_000;
+
+/// The most vehicles or products of one file: they are in memory until all are checked.
+pub const RECORDS_MAX: u64 = 2_000_000;
+
+/// What a relation in a file does with those that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They stay.
+    Merge,
+    /// Those of the SKUs that the file names go.
+    Replace,
+}
+
+impl Mode {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Merge, Self::Replace];
+
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Merge => "merge",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// What an import is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// What is in it.
+    pub kind: Kind,
+    /// How it is written.
+    pub format: Format,
+    /// What happens to relations that there are.
+    pub mode: Mode,
+}
+
+impl Spec {
+    /// Reads the words for it; the last two may be empty.
+    ///
+    /// # Errors
+    /// Says which word will not do.
+    pub fn read(kind: &str, format: &str, mode: &str) -> Result<Self, String> {
+        let spec = Self {
+            kind: one_of("kind", &Kind::ALL, Kind::word, kind)?,
+            format: match format {
+                "" => Format::Csv,
+                word => one_of("format", &Format::ALL, Format::word, word)?,
+            },
+            mode: match mode {
+                "" => Mode::Merge,
+                word => one_of("mode", &Mode::ALL, Mode::word, word)?,
+            },
+        };
+        match (spec.format, spec.kind) {
+            (Format::Aces, Kind::Vehicles | Kind::Products) => {
+                Err("format: aces has relations only".to_owned())
+            }
+            _ => Ok(spec),
+        }
+    }
+}
+
+fn one_of<T: Copy>(
+    name: &str,
+    all: &[T],
+    word: fn(T) -> &'static str,
+    text: &str,
+) -> Result<T, String> {
+    let found = all.iter().copied().find(|one| word(*one) == text);
+    found.ok_or_else(|| {
+        let words: Vec<_> = all.iter().copied().map(word).collect();
+        format!("{name}: must be one of {}", words.join(", "))
+    })
+}
+
+/// Why an import does not go on.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    /// SQL does not answer: it goes on later.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    /// It has failed for good.
+    #[error("{0}")]
+    Failed(String),
+    /// Another origin has it.
+    #[error("another origin has taken the import over")]
+    Lost,
+    /// A task of its own ended early.
+    #[error("reading ended early: {0}")]
+    Task(#[from] tokio::task::JoinError),
+    /// The origin stops.
+    #[error("the origin stops")]
+    Stopped,
+}
+
+/// One import under way.
+struct Run<'a> {
+    fitment: &'a Fitment,
+    import: Import,
+    spec: Spec,
+    holder: &'a str,
+    path: PathBuf,
+    stop: &'a CancellationToken,
+    /// Relations that are applied so far, for who watches.
+    applied: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Fitment {
+    /// Works on imports until `stop`.
+    pub(super) async fn run_imports(self, stop: CancellationToken) {
+        let holder = random_name();
+        let mut rounds = Rounds::every(PERIOD, "importing fitment", stop.clone());
+        while rounds.next().await {
+            let outcome = self.import_next(&holder, &stop, &|_| ()).await;
+            rounds.ended(&outcome);
+            if matches!(outcome, Ok(true)) {
+                rounds.next_at_once();
+            }
+        }
+    }
+
+    /// A name for a new spool file, and where it stands.
+    pub fn new_spool_file(&self) -> (String, PathBuf) {
+        let name = random_name();
+        let path = self.0.settings.spool.join(&name);
+        (name, path)
+    }
+
+    /// Notes an import whose spool file is whole and on disk; its number.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn new_import(&self, spec: Spec, file: String, size: u64) -> Result<u64, SqlError> {
+        let new = NewImport {
+            kind: spec.kind.word().to_owned(),
+            format: spec.format.word().to_owned(),
+            mode: spec.mode.word().to_owned(),
+            file,
+            size,
+        };
+        self.store().new_import(&new).await
+    }
+
+    /// Gives an import up, so that nothing of it is ever applied. False: it has ended before, or there is none.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn give_up_import(&self, id: u64) -> Result<bool, SqlError> {
+        let Some(import) = self.store().give_up_import(id).await? else {
+            return Ok(false);
+        };
+        info!(id, "an import is given up; nothing of it is applied");
+        self.0.metrics.import(false);
+        // It may be in the folder of another origin, or lost: that is why it is given up.
+        let _ = tokio::fs::remove_file(self.spool_file(&import)).await;
+        Ok(true)
+    }
+
+    /// Where an import's file is, if it is here.
+    fn spool_file(&self, import: &Import) -> PathBuf {
+        self.0.settings.spool.join(&import.file)
+    }
+
+    /// Does what is next; whether there was anything.
+    async fn import_next(
+        &self,
+        holder: &str,
+        stop: &CancellationToken,
+        applied: &(dyn Fn(u64) + Sync),
+    ) -> Result<bool, Ended> {
+        let spool = &self.0.settings.spool;
+        let is_here = |file: &str| spool.join(file).is_file();
+        let taken = self.store().take_import(holder, HOLD_MS, &is_here).await?;
+        let Some(import) = taken else {
+            return Ok(false);
+        };
+        let (id, progress) = (import.id, import.progress);
+        info!(
+            id,
+            kind = import.kind,
+            position = progress.position,
+            "importing"
+        );
+        let path = self.spool_file(&import);
+        let run = Spec::read(&import.kind, &import.format, &import.mode).map(|spec| Run {
+            fitment: self,
+            spec,
+            import,
+            holder,
+            path: path.clone(),
+            stop,
+            applied,
+        });
+        let ended = match run {
+            Ok(run) => run.run().await,
+            Err(unknown) => Err(Ended::Failed(unknown)),
+        };
+        match &ended {
+            Ok(()) => self.0.metrics.import(true),
+            Err(Ended::Failed(message)) => {
+                let now = self.store().import(id).await?;
+                let progress = now.map_or(progress, |import| import.progress);
+                let is_held = self
+                    .store()
+                    .fail_import((id, holder), message, progress)
+                    .await?;
+                if !is_held {
+                    return Ok(true);
+                }
+                self.0.metrics.import(false);
+                info!(
+                    id,
+                    message, "an import has failed; nothing of it is applied"
+                );
+            }
+            Err(Ended::Lost | Ended::Stopped) => return Ok(true),
+            Err(_) => return ended.map(|()| true),
+        }
+        if let Err(error) = tokio::fs::remove_file(&path).await {
+            warn!(%error, "the file of an import that has ended stays");
+        }
+        Ok(true)
+    }
+}
+
+impl Run<'_> {
+    async fn run(&self) -> Result<(), Ended> {
+        let index = Arc::new(self.vehicle_index().await?);
+        let (mut progress, mut all, mut is_end) = (self.import.progress, Content::default(), false);
+        if self.spec.kind != Kind::Relations {
+            // They are in memory until the end, so that nothing is left of an origin that died.
+            progress = Progress::default();
+        } else if self.import.state == State::Applying {
+            is_end = true;
+        }
+        while !is_end {
+            if self.stop.is_cancelled() {
+                return Err(Ended::Stopped);
+            }
+            let mut piece = self.piece(&index, progress).await?;
+            let staged = self.numbered(&mut piece).await?;
+            is_end = piece.is_end;
+            let first_error = progress.errors;
+            self.fitment
+                .0
+                .metrics
+                .records
+                .inc_by(piece.progress.records - progress.records);
+            progress = piece.progress;
+            all.vehicles.append(&mut piece.content.vehicles);
+            all.products.append(&mut piece.content.products);
+            if self.spec.kind != Kind::Relations && progress.records > RECORDS_MAX {
+                return Err(Ended::Failed(format!(
+                    "the file has more than {RECORDS_MAX} records: cut it into several"
+                )));
+            }
+            let state = match is_end && progress.errors == 0 {
+                true => State::Applying,
+                false => State::Reading,
+            };
+            let noted = self.fitment.store().stage(
+                self.held(),
+                state,
+                progress,
+                &staged,
+                (first_error, &piece.errors),
+            );
+            self.still_held(noted.await?)?;
+            let is_held = self
+                .fitment
+                .store()
+                .hold_import(self.import.id, self.holder, HOLD_MS)
+                .await?;
+            self.still_held(is_held)?;
+        }
+        if progress.errors > 0 {
+            return Err(Ended::Failed(format!(
+                "{} of its lines will not do; nothing is applied",
+                progress.errors
+            )));
+        }
+        self.apply(progress, &all).await
+    }
+
+    fn held(&self) -> (u64, &str) {
+        (self.import.id, self.holder)
+    }
+
+    fn still_held(&self, is_held: bool) -> Result<(), Ended> {
+        if is_held { Ok(()) } else { Err(Ended::Lost) }
+    }
+
+    async fn vehicle_index(&self) -> Result<VehicleIndex, Ended> {
+        let mut index = VehicleIndex::default();
+        if self.spec.kind == Kind::Relations {
+            self.fitment
+                .store()
+                .each_vehicle(|vehicle, offset| index.insert(vehicle, offset))
+                .await?;
+        }
+        Ok(index)
+    }
+
+    async fn piece(&self, index: &Arc<VehicleIndex>, progress: Progress) -> Result<Piece, Ended> {
+        let (path, index, spec) = (self.path.clone(), index.clone(), self.spec);
+        let records_max = self.fitment.0.settings.records_staged;
+        let read = move || read_piece(&path, spec.kind, spec.format, &index, progress, records_max);
+        let piece = tokio::task::spawn_blocking(read).await?;
+        piece.map_err(|error: ReadError| Ended::Failed(error.to_string()))
+    }
+
+    /// The relations of a piece by the numbers of their SKUs. An unknown SKU is an error in the first line that has it.
+    async fn numbered(&self, piece: &mut Piece) -> Result<Vec<Staged>, Ended> {
+        let mut staged: Vec<Staged> = Vec::with_capacity(piece.content.relations.len());
+        let mut places = std::collections::HashMap::<Sku, Option<usize>>::new();
+        for of in std::mem::take(&mut piece.content.relations) {
+            let place = match places.get(&of.sku) {
+                Some(place) => *place,
+                None => {
+                    let number = self.fitment.store().sku_number(&of.sku).await?;
+                    let place = number.map(|number| {
+                        staged.push(Staged {
+                            number,
+                            ..Staged::default()
+                        });
+                        staged.len() - 1
+                    });
+                    if place.is_none() {
+                        unknown_sku(piece, &of);
+                    }
+                    places.insert(of.sku.clone(), place);
+                    place
+                }
+            };
+            if let Some(one) = place.and_then(|place| staged.get_mut(place)) {
+                one.merge(Staged {
+                    number: one.number,
+                    added: of.added,
+                    removed: of.removed,
+                    qualifiers: of.qualifiers,
+                });
+            }
+        }
+        Ok(staged)
+    }
+
+    async fn apply(&self, progress: Progress, all: &Content) -> Result<(), Ended> {
+        let (fitment, held) = (self.fitment, self.held());
+        let place = |product: &_| fitment.place(product);
+        let is_held = match self.spec.kind {
+            Kind::Vehicles => {
+                fitment
+                    .store()
+                    .apply_vehicles(held, progress, &all.vehicles)
+                    .await?
+            }
+            Kind::Products => {
+                fitment
+                    .store()
+                    .apply_products(held, progress, &all.products, &place)
+                    .await?
+            }
+            Kind::Relations => {
+                let is_whole = self.spec.mode == Mode::Replace;
+                fitment
+                    .store()
+                    .apply_relations(held, progress, is_whole, self.applied)
+                    .await?
+            }
+        };
+        self.still_held(is_held)
+    }
+}
+
+fn unknown_sku(piece: &mut Piece, of: &SkuPiece) {
+    if piece.progress.errors < ERRORS_MAX {
+        let error = ImportError {
+            line: of.line,
+            column: "sku".to_owned(),
+            reason: format!("{} is unknown: import its product first", of.sku),
+        };
+        piece.errors.push(error);
+    }
+    piece.progress.errors += 1;
+}
+
+/// A name that no other has, of hexadecimal digits.
+fn random_name() -> String {
+    let mut name = [0; 16];
+    // Without random numbers the name is one of zeros: a second one fails in SQL, or waits.
+    let _ = SystemRandom::new().fill(&mut name);
+    hex::encode(name)
+}

@@ -1,0 +1,130 @@
+//! Vehicle fitment: which parts fit which vehicles, in SQL and in Redis.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`http`] | the routes that gateways fall back to, garages, the admin routes, and the page of the console |
+//! | [`answer`] | answers what Redis does not know from SQL, and writes it to Redis |
+//! | [`publish`] | has Redis follow SQL: what changed, or all of it |
+//! | [`map`] | keeps the map of vehicles in Redis, and finds out that Redis has lost its data |
+//! | [`verify`] | compares Redis with SQL in bounded steps, and mends |
+//! | [`sweep`] | takes away what Redis has of SKUs and SQL does not |
+//! | [`import`] | reads files of vehicles, products and relations |
+//! | [`store`] | SQL, which is the truth |
+//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//!
+//! A change is in SQL before it is in Redis, with a version that grows; a version that is older than what Redis has changes nothing
+//! there. So writing twice, writing late and two origins do no harm.
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod config;
+pub mod http;
+pub mod import;
+pub mod map;
+pub mod metrics;
+pub mod publish;
+pub mod store;
+pub mod sweep;
+pub mod verify;
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_fitment::{Cluster, Place};
+
+use metrics::FitmentMetrics;
+use store::{FitmentStore, Product};
+use weir_origin_core::redis::Redis;
+use weir_origin_core::sql::Database;
+
+pub use config::{Clock, Settings};
+
+/// Everything about fitment, put together. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Fitment(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    store: FitmentStore,
+    home: Redis,
+    settings: Settings,
+    metrics: FitmentMetrics,
+    /// Questions that read SQL now.
+    fallbacks: Semaphore,
+}
+
+impl Fitment {
+    /// Fitment in this database and this Redis, which is the cluster `home`, and in those that the settings name.
+    pub fn new(
+        settings: Settings,
+        database: Database,
+        redis: Redis,
+        metrics: FitmentMetrics,
+    ) -> Self {
+        Self(Arc::new(Parts {
+            store: FitmentStore::new(database, settings.clock.clone()),
+            home: redis,
+            fallbacks: Semaphore::new(settings.fallbacks_max),
+            settings,
+            metrics,
+        }))
+    }
+
+    /// Starts what runs in the background until `stop`.
+    pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        vec![
+            tokio::spawn(self.clone().run_publishing(stop.clone())),
+            tokio::spawn(self.clone().run_mapping(stop.clone())),
+            tokio::spawn(self.clone().run_verifying(stop.clone())),
+            tokio::spawn(self.clone().run_sweeping(stop.clone())),
+            tokio::spawn(self.clone().run_imports(stop.clone())),
+        ]
+    }
+
+    /// SQL.
+    pub fn store(&self) -> &FitmentStore {
+        &self.0.store
+    }
+
+    /// Now.
+    pub fn now_ms(&self) -> u64 {
+        (self.0.settings.clock)()
+    }
+
+    /// Where a product is in Redis.
+    pub fn place(&self, product: &Product) -> Place {
+        Place {
+            cluster: self
+                .0
+                .settings
+                .rules
+                .cluster(&product.product_type, &product.merchant),
+            spu: product.spu.clone(),
+        }
+    }
+
+    /// The Redis of that name. The rules name only those that there are.
+    fn redis(&self, cluster: &Cluster) -> &Redis {
+        self.known_redis(cluster).unwrap_or(&self.0.home)
+    }
+
+    /// The same, unless the configuration has it no longer.
+    fn known_redis(&self, cluster: &Cluster) -> Option<&Redis> {
+        if cluster.as_str() == Cluster::HOME {
+            return Some(&self.0.home);
+        }
+        let mut all = self.0.settings.clusters.iter();
+        all.find_map(|(name, redis)| (name == cluster).then_some(redis))
+    }
+
+    fn clusters(&self) -> Vec<(&str, &Redis)> {
+        let others = self.0.settings.clusters.iter();
+        let others = others.map(|(name, redis)| (name.as_str(), redis));
+        std::iter::once((Cluster::HOME, &self.0.home))
+            .chain(others)
+            .collect()
+    }
+}

@@ -1,0 +1,328 @@
+//! Writes to Redis what SQL has: SKUs that changed, and all of them when it must be made anew.
+//!
+//! A SKU is written in its place, then its route is turned, and then it is dropped where it was: whoever asks meanwhile finds it.
+//! All of it may be done twice, and by two origins at once: versions see to it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use weir_fitment::{Cluster, Offset, Place, Shape, Sku};
+use weir_scripts::fit_add::{Change, Changed};
+use weir_scripts::fit_put::Newer;
+use weir_scripts::fit_route_put::NewRoute;
+use weir_scripts::keys::{FitmentKeys, fitment_pages};
+use weir_scripts::{Call, fit_add, fit_drop, fit_put, fit_route_put};
+
+use super::Fitment;
+use super::store::{Dirty, SkuRow, offsets};
+use weir_origin_core::background::Rounds;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::unavailable::Unavailable;
+
+/// SKUs of one round.
+const SKUS: usize = 500;
+
+/// The most bytes of one flight to Redis, so that it answers within the time of a call.
+const FLIGHT_LEN: usize = 2 << 20;
+
+/// Between looks for SKUs that changed.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Calls to one cluster, of which some may be sent.
+type Flights = HashMap<Cluster, Vec<Call>>;
+
+impl Fitment {
+    /// Writes what changed, until `stop`.
+    pub(super) async fn run_publishing(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "writing fitment to Redis", stop);
+        while rounds.next().await {
+            let outcome = self.publish_dirty().await;
+            rounds.ended(&outcome);
+            if matches!(outcome, Ok(count) if count >= SKUS) {
+                rounds.next_at_once();
+            }
+        }
+    }
+
+    /// Writes all that changed and waits; how many SKUs.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer: what is not written goes on waiting.
+    pub async fn publish_dirty(&self) -> Result<usize, Unavailable> {
+        let (mut after, mut count) = (0, 0);
+        loop {
+            let dirty = self.store().dirty(after, SKUS).await?;
+            let Some(last) = dirty.last() else {
+                break;
+            };
+            after = last.row.number;
+            self.publish_some(&dirty).await?;
+            count += dirty.len();
+        }
+        let (waiting, since_ms) = self.store().waiting().await?;
+        let waited_ms = since_ms.map_or(0, |since_ms| self.now_ms().saturating_sub(since_ms));
+        self.0
+            .metrics
+            .waiting
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.0
+            .metrics
+            .waiting_ms
+            .set(i64::try_from(waited_ms).unwrap_or(i64::MAX));
+        Ok(count)
+    }
+
+    async fn publish_some(&self, dirty: &[Dirty]) -> Result<(), Unavailable> {
+        let whole = self.add_deltas(dirty).await?;
+        let rows: Vec<&SkuRow> = whole.iter().map(|dirty| &dirty.row).collect();
+        self.put(&rows, Newer::Stays).await?;
+        let rows: Vec<&SkuRow> = dirty.iter().map(|dirty| &dirty.row).collect();
+        self.route(&rows, Newer::Stays).await?;
+        self.drop_left(dirty).await?;
+        let done: Vec<_> = dirty
+            .iter()
+            .map(|dirty| (dirty.row.number, dirty.noted))
+            .collect();
+        self.store().clean(&done).await?;
+        self.0.metrics.published.inc_by(dirty.len() as u64);
+        Ok(())
+    }
+
+    /// Sends what is only a few offsets; what must be written whole comes back.
+    async fn add_deltas<'d>(&self, dirty: &'d [Dirty]) -> Result<Vec<&'d Dirty>, Unavailable> {
+        let (mut whole, mut flights, mut sent) =
+            (Vec::new(), Flights::new(), HashMap::<_, Vec<_>>::new());
+        for one in dirty {
+            match self.delta(one) {
+                None => whole.push(one),
+                Some((cluster, call)) => {
+                    flights.entry(cluster.clone()).or_default().push(call);
+                    sent.entry(cluster).or_default().push(one);
+                }
+            }
+        }
+        for (cluster, calls) in flights {
+            let replies = self.redis(&cluster).run_all(&calls).await?;
+            let of = sent.remove(&cluster).unwrap_or_default();
+            for (one, reply) in of.into_iter().zip(&replies) {
+                if fit_add::parse(reply).map_err(CallError::from)? == Changed::NeedsWhole {
+                    whole.push(one);
+                }
+            }
+            self.forget_pages(dirty).await?;
+        }
+        Ok(whole)
+    }
+
+    fn delta(&self, dirty: &Dirty) -> Option<(Cluster, Call)> {
+        let delta = dirty
+            .delta
+            .as_ref()
+            .filter(|_| dirty.row.version == dirty.noted)?;
+        let offsets = |numbers: &[u32]| {
+            numbers
+                .iter()
+                .copied()
+                .filter_map(Offset::new)
+                .collect::<Vec<_>>()
+        };
+        let (mut added, removed) = (offsets(&delta.added), offsets(&delta.removed));
+        added.sort_unstable_by(|a, b| b.cmp(a));
+        let change = Change {
+            from_version: delta.from_version,
+            to_version: dirty.row.version,
+            added: &added,
+            removed: &removed,
+        };
+        let place = self.place(&dirty.row.product);
+        let keys = FitmentKeys::new(self.redis(&place.cluster).prefix(), &place.spu);
+        Some((place.cluster, fit_add::call(&keys, &dirty.row.sku, &change)))
+    }
+
+    /// The vehicles of single changes: what fits them is read anew.
+    async fn forget_pages(&self, dirty: &[Dirty]) -> Result<(), Unavailable> {
+        let home = self.redis(&Cluster::home());
+        let mut forget = Vec::new();
+        for offset in changed_offsets(dirty) {
+            if let Some(vehicle) = self.store().vehicle_at(offset).await? {
+                let key = fitment_pages(home.prefix(), vehicle.vehicle);
+                forget.push(::redis::cmd("UNLINK").arg(key).to_owned());
+            }
+        }
+        if !forget.is_empty() {
+            home.send_all(forget).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes SKUs whole, each in its place. One of which nobody has said what it fits is left out; one that was deleted is
+    /// dropped.
+    pub(super) async fn put(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
+        let segments = self.segments().await?;
+        for flights in self.flights(rows, newer, segments) {
+            self.fly(flights).await?;
+        }
+        Ok(())
+    }
+
+    fn flights(&self, rows: &[&SkuRow], newer: Newer, segments: u32) -> Vec<Flights> {
+        let (mut all, mut flights, mut length) = (Vec::new(), Flights::new(), 0);
+        for row in rows {
+            let Some((cluster, call)) = self.whole(row, newer, segments) else {
+                continue;
+            };
+            length += call.words().map(<[u8]>::len).sum::<usize>();
+            flights.entry(cluster).or_default().push(call);
+            if length >= FLIGHT_LEN {
+                all.push(std::mem::take(&mut flights));
+                length = 0;
+            }
+        }
+        all.push(flights);
+        all
+    }
+
+    fn whole(&self, row: &SkuRow, newer: Newer, segments: u32) -> Option<(Cluster, Call)> {
+        let place = self.place(&row.product);
+        let keys = FitmentKeys::new(self.redis(&place.cluster).prefix(), &place.spu);
+        if row.is_deleted {
+            let call = fit_drop::call(&keys, segments, [(&row.sku, row.version)]);
+            return Some((place.cluster, call));
+        }
+        let shape = Shape::of(self.0.settings.plan, &offsets(row.fits.as_ref()?), segments);
+        let call = fit_put::call(&keys, &row.sku, row.version, newer, &shape);
+        Some((place.cluster, call))
+    }
+
+    /// Segments of the map, for the plan that writes all of them; the other needs none.
+    pub(super) async fn segments(&self) -> Result<u32, Unavailable> {
+        match self.0.settings.plan {
+            weir_fitment::Plan::Directory => Ok(0),
+            weir_fitment::Plan::Bitmaps => {
+                let count = self.store().vehicle_count().await?;
+                Ok(count.div_ceil(weir_fitment::SEGMENT_LEN).max(1))
+            }
+        }
+    }
+
+    async fn put_and_route(&self, rows: &[SkuRow]) -> Result<(), Unavailable> {
+        let rows: Vec<&SkuRow> = rows.iter().collect();
+        self.put(&rows, Newer::Stays).await?;
+        self.route(&rows, Newer::Stays).await
+    }
+
+    async fn fly(&self, flights: Flights) -> Result<(), Unavailable> {
+        for (cluster, calls) in flights {
+            // A version that is newer there is as well: whoever wrote it has seen more.
+            self.redis(&cluster).run_all(&calls).await?;
+        }
+        Ok(())
+    }
+
+    /// Turns the routes of SKUs to where they are.
+    pub(super) async fn route(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
+        let home = self.redis(&Cluster::home());
+        let calls = self.route_calls(rows, newer);
+        if !calls.is_empty() {
+            home.run_all(&calls).await?;
+        }
+        Ok(())
+    }
+
+    fn route_calls(&self, rows: &[&SkuRow], newer: Newer) -> Vec<Call> {
+        let routes: Vec<(&Sku, u64, Option<Place>)> = rows
+            .iter()
+            .filter(|row| row.is_deleted || row.fits.is_some())
+            .map(|row| {
+                let place = (!row.is_deleted).then(|| self.place(&row.product));
+                (&row.sku, row.version, place)
+            })
+            .collect();
+        let routes = routes.iter().map(|(sku, version, place)| NewRoute {
+            sku,
+            version: *version,
+            place: place.as_ref(),
+        });
+        fit_route_put::calls(self.redis(&Cluster::home()).prefix(), newer, routes)
+    }
+
+    /// Drops SKUs where they were, now that nobody is sent there.
+    async fn drop_left(&self, dirty: &[Dirty]) -> Result<(), Unavailable> {
+        let (Some(first), Some(last)) = (dirty.first(), dirty.last()) else {
+            return Ok(());
+        };
+        let left = self.store().left(first.row.number, last.row.number).await?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let segments = self.segments().await?;
+        for left in left {
+            let Some(one) = dirty.iter().find(|one| one.row.number == left.number) else {
+                continue;
+            };
+            self.drop_one(&one.row, &left.place, segments).await?;
+            self.store().dropped(&[left], one.row.version).await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_one(
+        &self,
+        row: &SkuRow,
+        place: &Place,
+        segments: u32,
+    ) -> Result<(), Unavailable> {
+        let is_there = !row.is_deleted && *place == self.place(&row.product);
+        // A cluster that the configuration has no longer is nobody's business.
+        let Some(redis) = self.known_redis(&place.cluster).filter(|_| !is_there) else {
+            return Ok(());
+        };
+        let keys = FitmentKeys::new(redis.prefix(), &place.spu);
+        redis
+            .run(&fit_drop::call(&keys, segments, [(&row.sku, row.version)]))
+            .await?;
+        Ok(())
+    }
+
+    /// Goes on with a rebuild, if one is under way, by up to `steps` times 500 SKUs; whether it goes on.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer. Where it stands is in SQL, so it goes on there later, in any origin.
+    pub async fn rebuild_some(&self, steps: usize) -> Result<bool, Unavailable> {
+        for _ in 0..steps {
+            let Some(at) = self.store().head().await?.rebuilt_up_to else {
+                return Ok(false);
+            };
+            let rows = self.store().skus_behind(None, at, SKUS).await?;
+            self.put_and_route(&rows).await?;
+            let next = rows.last().map(|row| row.number);
+            self.store().advance_rebuild(at, next).await?;
+            self.0.metrics.published.inc_by(rows.len() as u64);
+        }
+        Ok(true)
+    }
+
+    /// Writes all SKUs of one product anew; how many.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn rebuild_spu(&self, spu: &weir_fitment::Spu) -> Result<usize, Unavailable> {
+        let (mut after, mut count) = (0, 0);
+        loop {
+            let rows = self.store().skus_behind(Some(spu), after, SKUS).await?;
+            let Some(last) = rows.last() else {
+                return Ok(count);
+            };
+            after = last.number;
+            count += rows.len();
+            self.put_and_route(&rows).await?;
+        }
+    }
+}
+
+fn changed_offsets(dirty: &[Dirty]) -> Vec<Offset> {
+    let deltas = dirty.iter().filter_map(|dirty| dirty.delta.as_ref());
+    let numbers = deltas.flat_map(|delta| delta.added.iter().chain(&delta.removed));
+    numbers.copied().filter_map(Offset::new).collect()
+}

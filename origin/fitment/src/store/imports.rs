@@ -1,0 +1,612 @@
+//! Imports: how far they are, what is wrong in them, and what was read of relations until all of it is applied at once.
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sqlx::Error;
+use weir_fitment::{Offset, Place, Sku, VehicleId};
+
+use super::skus::{clear_qualifiers, numbered_in, put_qualifiers};
+use super::vehicles::put_vehicle;
+use super::{
+    FitmentStore, Inverse, NEW_STAMP, NewVehicle, Product, Qualifiers, read_set, write_set,
+};
+use weir_origin_core::sql::{Row, SqlError, Tx, damaged, retried, sql};
+
+/// The most errors of an import that are kept. All are counted.
+pub const ERRORS_MAX: u64 = 1_000;
+
+/// Relations that are collected before rows of the inverse are written: some 200 MB.
+const INVERSE_MAX: usize = 16_000_000;
+
+/// Staged rows of one statement.
+const STAGED_READ: usize = 500;
+
+const INSERT: &str = "
+    INSERT INTO fitment_imports
+    (kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, holder, lease_until_ms)
+    VALUES (?, ?, ?, ?, 'waiting', ?, 0, 0, 0, 0, '', ?, '', 0)";
+
+const SELECT_FILE: &str = "SELECT id FROM fitment_imports WHERE file = ?";
+
+const SELECT: &str = "
+    SELECT id, kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, ended_at_ms
+    FROM fitment_imports WHERE id = ?";
+
+const SELECT_LATEST: &str = "
+    SELECT id, kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, ended_at_ms
+    FROM fitment_imports WHERE id < ? ORDER BY id DESC LIMIT ?";
+
+const SELECT_OPEN: &str = "
+    SELECT id, kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, ended_at_ms
+    FROM fitment_imports WHERE state IN ('waiting', 'reading', 'applying') ORDER BY id LIMIT 100";
+
+const TAKE: &str = "
+    UPDATE fitment_imports SET holder = ?, lease_until_ms = ? WHERE id = ? AND (holder = ? OR lease_until_ms < ?)
+    AND state IN ('waiting', 'reading', 'applying')";
+
+const HOLDER: &str = "
+    SELECT holder FROM fitment_imports WHERE id = ? AND state IN ('waiting', 'reading', 'applying')";
+
+const ADVANCE: &str = "
+    UPDATE fitment_imports SET state = ?, position = ?, line = ?, records = ?, errors = ? WHERE id = ?";
+
+const END: &str = "
+    UPDATE fitment_imports SET state = ?, message = ?, records = ?, errors = ?, ended_at_ms = ? WHERE id = ?";
+
+const GIVEN_UP: &str = "given up";
+
+const INSERT_ERROR: &str = "
+    REPLACE INTO fitment_import_errors (import_id, place, line, field, reason) VALUES (?, ?, ?, ?, ?)";
+
+const SELECT_ERRORS: &str = "
+    SELECT line, field, reason FROM fitment_import_errors WHERE import_id = ? AND place >= ? ORDER BY place LIMIT ?";
+
+const STAGE: &str = "
+    REPLACE INTO fitment_staged (import_id, number, position, added, removed, qualifiers) VALUES (?, ?, ?, ?, ?, ?)";
+
+const SELECT_STAGED: &str = "
+    SELECT number, position, added, removed, qualifiers FROM fitment_staged
+    WHERE import_id = ? AND (number > ? OR (number = ? AND position > ?)) ORDER BY number, position LIMIT ?";
+
+const UNSTAGE: &str = "DELETE FROM fitment_staged WHERE import_id = ?";
+
+/// What an import is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Nobody has begun.
+    Waiting,
+    /// Its file is read and checked. Nothing is changed.
+    Reading,
+    /// All of it was sound and is applied, in one transaction.
+    Applying,
+    /// It is applied.
+    Done,
+    /// Nothing of it is applied.
+    Failed,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Reading => "reading",
+            Self::Applying => "applying",
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether nothing more happens to it.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Done | Self::Failed)
+    }
+}
+
+/// A new import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewImport {
+    /// What is in it.
+    pub kind: String,
+    /// How it is written.
+    pub format: String,
+    /// Whether it takes the place of what there is.
+    pub mode: String,
+    /// The name of its spool file, which no other import has.
+    pub file: String,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// Bytes that were read for good.
+    pub position: u64,
+    /// Lines of them.
+    pub line: u64,
+    /// Records of them that are sound.
+    pub records: u64,
+    /// Errors in them.
+    pub errors: u64,
+}
+
+/// An import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Import {
+    /// Its number.
+    pub id: u64,
+    /// What is in it: `vehicles`, `products` or `relations`.
+    pub kind: String,
+    /// `csv` or `aces`.
+    pub format: String,
+    /// `merge` or `replace`.
+    pub mode: String,
+    #[serde(skip)]
+    /// Its spool file.
+    pub file: String,
+    /// What it is at.
+    pub state: State,
+    /// Bytes of the file.
+    pub size: u64,
+    /// How far it is.
+    #[serde(flatten)]
+    pub progress: Progress,
+    /// Why it failed.
+    pub message: String,
+    /// When it came.
+    pub created_at_ms: u64,
+    /// When it ended.
+    pub ended_at_ms: Option<u64>,
+}
+
+/// What is wrong in a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ImportError {
+    /// The line, from 1.
+    pub line: u64,
+    /// The column by its name, or nothing for all of the line.
+    pub column: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// What a relation holds for, by the vehicle's offset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagedQualifier(pub u32, pub Qualifiers);
+
+/// What a part of an import says of one SKU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Staged {
+    /// The SKU's number.
+    pub number: u64,
+    /// Offsets that it fits.
+    pub added: RoaringBitmap,
+    /// Offsets that it does not fit any more.
+    pub removed: RoaringBitmap,
+    /// What relations hold for.
+    pub qualifiers: Vec<StagedQualifier>,
+}
+
+/// What stands behind an import's last record.
+struct Ended<'a> {
+    state: State,
+    message: &'a str,
+    progress: Progress,
+}
+
+impl FitmentStore {
+    /// Notes a new import; its number.
+    pub async fn new_import(&self, new: &NewImport) -> Result<u64, SqlError> {
+        let insert = sql(INSERT)
+            .text(&new.kind)
+            .text(&new.format)
+            .text(&new.mode)
+            .text(&new.file)
+            .number(new.size)
+            .number(self.now_ms());
+        self.db.execute(insert).await?;
+        let row = self.db.one(sql(SELECT_FILE).text(&new.file)).await?;
+        let row = row.ok_or_else(|| damaged("fitment_imports", "has no such row"))?;
+        Ok(row.number("id")?)
+    }
+
+    /// One import.
+    pub async fn import(&self, id: u64) -> Result<Option<Import>, SqlError> {
+        let row = self.db.one(sql(SELECT).number(id)).await?;
+        Ok(row.as_ref().map(import).transpose()?)
+    }
+
+    /// The latest imports before one, the newest first.
+    pub async fn imports(&self, before: u64, limit: usize) -> Result<Vec<Import>, SqlError> {
+        let rows = self
+            .db
+            .all(sql(SELECT_LATEST).number(before).number(limit))
+            .await?;
+        Ok(rows.iter().map(import).collect::<Result<_, _>>()?)
+    }
+
+    /// What is wrong in an import, from the n-th error on.
+    pub async fn import_errors(
+        &self,
+        id: u64,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<ImportError>, SqlError> {
+        let rows = self
+            .db
+            .all(sql(SELECT_ERRORS).number(id).number(from).number(limit))
+            .await?;
+        let error = |row: &Row| {
+            Ok(ImportError {
+                line: row.number("line")?,
+                column: row.text("field")?,
+                reason: row.text("reason")?,
+            })
+        };
+        let all: Result<_, Error> = rows.iter().map(error).collect();
+        Ok(all?)
+    }
+
+    /// The import that is next of those whose file is here, held by `holder` for a while. `None`: there is none, or another
+    /// one has it.
+    pub async fn take_import(
+        &self,
+        holder: &str,
+        life_ms: u64,
+        is_here: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<Option<Import>, SqlError> {
+        for row in self.db.all(sql(SELECT_OPEN)).await? {
+            let next = import(&row)?;
+            if is_here(&next.file) && self.hold_import(next.id, holder, life_ms).await? {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Holds an import for a further while; false if it has ended, or another has it.
+    pub async fn hold_import(&self, id: u64, holder: &str, life_ms: u64) -> Result<bool, SqlError> {
+        let now_ms = self.now_ms();
+        let take = sql(TAKE)
+            .text(holder)
+            .number(now_ms + life_ms)
+            .number(id)
+            .text(holder)
+            .number(now_ms);
+        Ok(self.db.execute(take).await? > 0)
+    }
+
+    /// What was read of an import since its last position: all of it, with the position, in one transaction. `errors` begin
+    /// with the one whose number is `first_error`. False: another has the import now.
+    pub async fn stage(
+        &self,
+        held: (u64, &str),
+        state: State,
+        progress: Progress,
+        staged: &[Staged],
+        (first_error, errors): (u64, &[ImportError]),
+    ) -> Result<bool, SqlError> {
+        let (id, holder) = held;
+        Ok(retried(async || {
+            let mut tx = self.db.begin().await?;
+            if !is_held(&mut tx, id, holder).await? {
+                return Ok(false);
+            }
+            for one in staged {
+                stage_one(&mut tx, id, progress.position, one).await?;
+            }
+            for (place, error) in (first_error..ERRORS_MAX).zip(errors) {
+                let insert = sql(INSERT_ERROR)
+                    .number(id)
+                    .number(place)
+                    .number(error.line);
+                let reason: String = error.reason.chars().take(255).collect();
+                tx.execute(insert.text(&error.column).text(&reason)).await?;
+            }
+            let Progress {
+                position,
+                line,
+                records,
+                errors,
+            } = progress;
+            let advance = sql(ADVANCE)
+                .text(state.word())
+                .number(position)
+                .number(line)
+                .number(records)
+                .number(errors)
+                .number(id);
+            tx.execute(advance).await?;
+            tx.commit().await?;
+            Ok(true)
+        })
+        .await?)
+    }
+
+    /// An import has failed: nothing of it is applied. False: another has it.
+    pub async fn fail_import(
+        &self,
+        held: (u64, &str),
+        message: &str,
+        progress: Progress,
+    ) -> Result<bool, SqlError> {
+        let message: String = message.chars().take(500).collect();
+        let mut tx = self.db.begin().await?;
+        if !is_held(&mut tx, held.0, held.1).await? {
+            return Ok(false);
+        }
+        tx.execute(sql(UNSTAGE).number(held.0)).await?;
+        let ended = Ended {
+            state: State::Failed,
+            message: &message,
+            progress,
+        };
+        self.end_in(&mut tx, held.0, &ended).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Gives an import up: it has failed. `None`: it has ended before, or there is none. Waits for one that is just applied.
+    pub async fn give_up_import(&self, id: u64) -> Result<Option<Import>, SqlError> {
+        let (mut tx, _) = self.change().await?;
+        let row = tx.one(sql(SELECT).number(id)).await?;
+        let open = row.as_ref().map(import).transpose()?;
+        let Some(open) = open.filter(|import| !import.state.is_end()) else {
+            return Ok(None);
+        };
+        tx.execute(sql(UNSTAGE).number(id)).await?;
+        let ended = Ended {
+            state: State::Failed,
+            message: GIVEN_UP,
+            progress: open.progress,
+        };
+        self.end_in(&mut tx, id, &ended).await?;
+        tx.commit().await?;
+        Ok(Some(open))
+    }
+
+    async fn end_in(&self, tx: &mut Tx, id: u64, ended: &Ended<'_>) -> Result<(), Error> {
+        let end = sql(END)
+            .text(ended.state.word())
+            .text(ended.message)
+            .number(ended.progress.records)
+            .number(ended.progress.errors)
+            .number(self.now_ms())
+            .number(id);
+        tx.execute(end).await.map(drop)
+    }
+
+    /// Applies all of an import of vehicles, once. False: another has it.
+    pub async fn apply_vehicles(
+        &self,
+        held: (u64, &str),
+        progress: Progress,
+        vehicles: &[(VehicleId, NewVehicle)],
+    ) -> Result<bool, SqlError> {
+        Ok(retried(async || {
+            let (mut tx, _) = self.change().await?;
+            if !is_held(&mut tx, held.0, held.1).await? {
+                return Ok(false);
+            }
+            for (vehicle, about) in vehicles {
+                put_vehicle(&mut tx, *vehicle, about).await?;
+            }
+            self.done(tx, held.0, progress).await
+        })
+        .await?)
+    }
+
+    /// Applies all of an import of products, once. False: another has it.
+    pub async fn apply_products(
+        &self,
+        held: (u64, &str),
+        progress: Progress,
+        products: &[(Sku, Product)],
+        place: &(dyn Fn(&Product) -> Place + Sync),
+    ) -> Result<bool, SqlError> {
+        Ok(retried(async || {
+            let (mut tx, version) = self.change().await?;
+            if !is_held(&mut tx, held.0, held.1).await? {
+                return Ok(false);
+            }
+            for (sku, product) in products {
+                self.put_product(&mut tx, version, sku, product, place)
+                    .await?;
+            }
+            self.done(tx, held.0, progress).await
+        })
+        .await?)
+    }
+
+    /// Applies all that was staged of an import of relations, in one transaction. `is_whole`: what an import says of a SKU takes
+    /// the place of what there is. False: another has it.
+    pub async fn apply_relations(
+        &self,
+        held: (u64, &str),
+        progress: Progress,
+        is_whole: bool,
+        applied: &(dyn Fn(u64) + Sync),
+    ) -> Result<bool, SqlError> {
+        Ok(retried(async || {
+            let (mut tx, version) = self.change().await?;
+            if !is_held(&mut tx, held.0, held.1).await? {
+                return Ok(false);
+            }
+            let (mut inverse, mut at, mut relations) = (Inverse::default(), (0, 0), 0);
+            let mut current: Option<Staged> = None;
+            loop {
+                let pieces = staged_behind(&mut tx, held.0, at).await?;
+                let is_end = pieces.is_empty();
+                for (position, piece) in pieces {
+                    at = (piece.number, position);
+                    match &mut current {
+                        Some(staged) if staged.number == piece.number => staged.merge(piece),
+                        _ => {
+                            let before = current.replace(piece);
+                            relations += self
+                                .apply(&mut tx, &mut inverse, version, is_whole, before)
+                                .await?;
+                        }
+                    }
+                }
+                if is_end {
+                    break;
+                }
+                applied(relations);
+            }
+            self.apply(&mut tx, &mut inverse, version, is_whole, current)
+                .await?;
+            inverse.flush(&mut tx).await?;
+            self.done(tx, held.0, progress).await
+        })
+        .await?)
+    }
+
+    /// Applies what is staged of one SKU; how many relations that is.
+    async fn apply(
+        &self,
+        tx: &mut Tx,
+        inverse: &mut Inverse,
+        version: u64,
+        is_whole: bool,
+        staged: Option<Staged>,
+    ) -> Result<u64, Error> {
+        let Some(staged) = staged else {
+            return Ok(0);
+        };
+        // A SKU that was deleted meanwhile stays deleted.
+        let row = numbered_in(tx, staged.number)
+            .await?
+            .filter(|row| !row.is_deleted);
+        let Some(row) = row else {
+            return Ok(0);
+        };
+        let count = staged.added.len() + staged.removed.len();
+        let fits = match (is_whole, &row.fits) {
+            (false, Some(old)) => (old - &staged.removed) | &staged.added,
+            _ => staged.added,
+        };
+        self.apply_fits(tx, inverse, version, &row, &fits).await?;
+        if is_whole {
+            clear_qualifiers(tx, row.number).await?;
+        }
+        for offset in staged.removed.iter().filter_map(Offset::new) {
+            if !is_whole {
+                put_qualifiers(tx, row.number, offset, None).await?;
+            }
+        }
+        for StagedQualifier(offset, of) in &staged.qualifiers {
+            if let Some(offset) = Offset::new(*offset) {
+                put_qualifiers(tx, row.number, offset, Some(of)).await?;
+            }
+        }
+        if inverse.len() >= INVERSE_MAX {
+            inverse.flush(tx).await?;
+        }
+        Ok(count)
+    }
+
+    async fn done(&self, mut tx: Tx, id: u64, progress: Progress) -> Result<bool, Error> {
+        tx.execute(sql(UNSTAGE).number(id)).await?;
+        tx.execute(sql(NEW_STAMP)).await?;
+        let ended = Ended {
+            state: State::Done,
+            message: "",
+            progress,
+        };
+        self.end_in(&mut tx, id, &ended).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+impl Staged {
+    /// What comes later in the file counts.
+    pub(crate) fn merge(&mut self, later: Self) {
+        self.added -= &later.removed;
+        self.removed -= &later.added;
+        self.added |= later.added;
+        self.removed |= later.removed;
+        self.qualifiers.extend(later.qualifiers);
+    }
+}
+
+async fn is_held(tx: &mut Tx, id: u64, holder: &str) -> Result<bool, Error> {
+    let row = tx.one(sql(HOLDER).number(id)).await?;
+    Ok(row.map(|row| row.text("holder")).transpose()?.as_deref() == Some(holder))
+}
+
+async fn stage_one(tx: &mut Tx, id: u64, position: u64, one: &Staged) -> Result<(), Error> {
+    let (added, removed) = (write_set(&one.added), write_set(&one.removed));
+    let qualifiers = match one.qualifiers.as_slice() {
+        [] => String::new(),
+        all => json!(all).to_string(),
+    };
+    let stage = sql(STAGE)
+        .number(id)
+        .number(one.number)
+        .number(position)
+        .bytes(&added)
+        .bytes(&removed)
+        .bytes(qualifiers.as_bytes());
+    tx.execute(stage).await.map(drop)
+}
+
+async fn staged_behind(
+    tx: &mut Tx,
+    id: u64,
+    (number, position): (u64, u64),
+) -> Result<Vec<(u64, Staged)>, Error> {
+    let select = sql(SELECT_STAGED)
+        .number(id)
+        .number(number)
+        .number(number)
+        .number(position)
+        .number(STAGED_READ);
+    let rows = tx.all(select).await?;
+    let one = |row: &Row| {
+        let qualifiers = match row.bytes("qualifiers")?.as_slice() {
+            [] => Vec::new(),
+            json => serde_json::from_slice(json).map_err(|error| damaged("qualifiers", error))?,
+        };
+        let staged = Staged {
+            number: row.number("number")?,
+            added: read_set(&row.bytes("added")?)?,
+            removed: read_set(&row.bytes("removed")?)?,
+            qualifiers,
+        };
+        Ok((row.number("position")?, staged))
+    };
+    rows.iter().map(one).collect()
+}
+
+fn import(row: &Row) -> Result<Import, Error> {
+    let state = match row.text("state")?.as_str() {
+        "waiting" => State::Waiting,
+        "reading" => State::Reading,
+        "applying" => State::Applying,
+        "done" => State::Done,
+        "failed" => State::Failed,
+        _ => return Err(damaged("state", "is none")),
+    };
+    Ok(Import {
+        id: row.number("id")?,
+        kind: row.text("kind")?,
+        format: row.text("format")?,
+        mode: row.text("mode")?,
+        file: row.text("file")?,
+        state,
+        size: row.number("size")?,
+        progress: Progress {
+            position: row.number("position")?,
+            line: row.number("line")?,
+            records: row.number("records")?,
+            errors: row.number("errors")?,
+        },
+        message: row.text("message")?,
+        created_at_ms: row.number("created_at_ms")?,
+        ended_at_ms: row.maybe("ended_at_ms")?,
+    })
+}

@@ -1,0 +1,156 @@
+//! What fits a vehicle: numbers of SKUs, in blobs of 16 vehicles and 65,536 SKUs.
+//!
+//! A row for each vehicle would be rewritten for each relation of a SKU, and an import of a million relations would touch hundreds
+//! of thousands of rows. Larger groups make a single change dearer. See ADR 30.
+
+use std::collections::BTreeMap;
+
+use roaring::RoaringBitmap;
+use sqlx::Error;
+use weir_fitment::{Offset, Sku};
+
+use super::{FitmentStore, read_set, write_set};
+use weir_origin_core::sql::{SqlError, Tx, damaged, sql};
+
+/// Vehicles of a row.
+const VEHICLES: u32 = 16;
+
+/// SKUs of a row.
+const SKUS: u64 = 1 << 16;
+
+/// SKUs of a page.
+pub const PAGE_LEN: usize = 50;
+
+const SELECT: &str = "SELECT bits FROM fitment_inverse WHERE vehicles = ? AND skus = ?";
+
+const REPLACE: &str = "REPLACE INTO fitment_inverse (vehicles, skus, bits) VALUES (?, ?, ?)";
+
+const DELETE: &str = "DELETE FROM fitment_inverse WHERE vehicles = ? AND skus = ?";
+
+const SELECT_NEXT: &str = "
+    SELECT skus, bits FROM fitment_inverse WHERE vehicles = ? AND skus >= ? ORDER BY skus LIMIT 1";
+
+/// As many places as [`PAGE_LEN`].
+const SELECT_NAMES: &str = concat!(
+    "SELECT number, sku FROM fitment_skus WHERE number IN (",
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ",
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ORDER BY number"
+);
+
+/// Changes to rows, collected: a row that many relations of an import touch is written once.
+#[derive(Default)]
+pub(crate) struct Inverse {
+    rows: BTreeMap<(u64, u32), Row>,
+    relations: usize,
+}
+
+#[derive(Default)]
+struct Row {
+    added: Vec<u32>,
+    removed: Vec<u32>,
+}
+
+fn group(offset: u32) -> u32 {
+    (offset - 1) / VEHICLES
+}
+
+fn bit(offset: u32, number: u64) -> u32 {
+    // Less than 16 × 65,536.
+    ((offset - 1) % VEHICLES) * SKUS as u32 + (number % SKUS) as u32
+}
+
+impl Inverse {
+    /// Notes what changes of SKU `number`. SKUs come in the order of their numbers, which spares sorting.
+    pub(crate) fn note(&mut self, number: u64, added: &RoaringBitmap, removed: &RoaringBitmap) {
+        let skus = number / SKUS;
+        for offset in added {
+            let row = self.rows.entry((skus, group(offset))).or_default();
+            row.added.push(bit(offset, number));
+        }
+        for offset in removed {
+            let row = self.rows.entry((skus, group(offset))).or_default();
+            row.removed.push(bit(offset, number));
+        }
+        self.relations += usize::try_from(added.len() + removed.len()).unwrap_or(usize::MAX);
+    }
+
+    /// How many relations wait.
+    pub(crate) fn len(&self) -> usize {
+        self.relations
+    }
+
+    /// Writes all rows.
+    pub(crate) async fn flush(&mut self, tx: &mut Tx) -> Result<(), Error> {
+        self.relations = 0;
+        for ((skus, vehicles), row) in std::mem::take(&mut self.rows) {
+            let select = sql(SELECT).number(vehicles).number(skus);
+            let mut bits = match tx.one(select).await? {
+                Some(found) => read_set(&found.bytes("bits")?)?,
+                None => RoaringBitmap::new(),
+            };
+            bits -= sorted(row.removed);
+            bits |= sorted(row.added);
+            if bits.is_empty() {
+                tx.execute(sql(DELETE).number(vehicles).number(skus))
+                    .await?;
+                continue;
+            }
+            let bytes = write_set(&bits);
+            let replace = sql(REPLACE).number(vehicles).number(skus).bytes(&bytes);
+            tx.execute(replace).await?;
+        }
+        Ok(())
+    }
+}
+
+fn sorted(mut bits: Vec<u32>) -> RoaringBitmap {
+    bits.sort_unstable();
+    bits.dedup();
+    RoaringBitmap::from_sorted_iter(bits).unwrap_or_default()
+}
+
+impl FitmentStore {
+    /// A page of what fits a vehicle: SKUs in the order of their numbers, behind `after`, and behind which number the next page
+    /// begins, if there is one.
+    pub async fn fits_vehicle(
+        &self,
+        offset: Offset,
+        after: u64,
+    ) -> Result<(Vec<Sku>, Option<u64>), SqlError> {
+        let mut numbers = Vec::new();
+        let (mut skus, first) = ((after + 1) / SKUS, after + 1);
+        while numbers.len() <= PAGE_LEN {
+            let select = sql(SELECT_NEXT).number(group(offset.get())).number(skus);
+            let Some(row) = self.db.one(select).await? else {
+                break;
+            };
+            skus = row.number("skus")?;
+            let begin = bit(offset.get(), 0);
+            let end = begin + (SKUS - 1) as u32;
+            let bits = read_set(&row.bytes("bits")?)?;
+            let numbered = bits
+                .range(begin..=end)
+                .map(|at| skus * SKUS + u64::from(at - begin));
+            let wanted = numbered.filter(|number| *number >= first);
+            numbers.extend(wanted.take(PAGE_LEN + 1 - numbers.len()));
+            skus += 1;
+        }
+        let has_more = numbers.len() > PAGE_LEN;
+        numbers.truncate(PAGE_LEN);
+        let next = numbers.last().copied().filter(|_| has_more);
+        Ok((self.names(&numbers).await?, next))
+    }
+
+    async fn names(&self, numbers: &[u64]) -> Result<Vec<Sku>, SqlError> {
+        let Some(last) = numbers.last() else {
+            return Ok(Vec::new());
+        };
+        // The last one fills the places that are left.
+        let places = numbers.iter().chain(std::iter::repeat(last)).take(PAGE_LEN);
+        let select = places.fold(sql(SELECT_NAMES), |select, number| select.number(*number));
+        let rows = self.db.all(select).await?;
+        let name = |text: String| Sku::new(text).map_err(|error| damaged("sku", error));
+        let names = rows.iter().map(|row| row.text("sku").and_then(name));
+        Ok(names.collect::<Result<_, _>>()?)
+    }
+}

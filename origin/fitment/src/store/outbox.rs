@@ -1,0 +1,266 @@
+//! What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
+
+use sqlx::Error;
+use weir_fitment::{Cluster, Place, Sku, Spu};
+
+use super::skus::read;
+use super::{FitmentStore, SkuRow};
+use weir_origin_core::sql::{Row, SqlError, Tx, damaged, sql};
+
+const INSERT: &str =
+    "INSERT INTO fitment_dirty (number, version, delta, since_ms) VALUES (?, ?, ?, ?)";
+
+/// Whatever was to be added is part of the whole.
+const WHOLE: &str = "UPDATE fitment_dirty SET version = ?, delta = NULL WHERE number = ?";
+
+const SELECT: &str = "
+    SELECT s.number, s.sku, s.spu, s.product_type, s.merchant, s.is_deleted, s.version, s.fits, d.delta, d.version AS noted
+    FROM fitment_dirty d JOIN fitment_skus s ON s.number = d.number
+    WHERE d.number > ? ORDER BY d.number LIMIT ?";
+
+const DELETE: &str = "DELETE FROM fitment_dirty WHERE number = ? AND version = ?";
+
+const COUNT: &str = "SELECT COUNT(*) AS waiting, MIN(since_ms) AS since_ms FROM fitment_dirty";
+
+const SELECT_LEFT: &str = "
+    SELECT number, cluster, spu FROM fitment_left
+    WHERE number >= ? AND number <= ? AND dropped_at_ms IS NULL ORDER BY number";
+
+const INSERT_LEFT: &str =
+    "REPLACE INTO fitment_left (number, cluster, spu, dropped_at_ms) VALUES (?, ?, ?, NULL)";
+
+/// Only if the SKU is as it was: it may have come back meanwhile, and left again.
+const NOTE_DROPPED: &str = "
+    UPDATE fitment_left SET dropped_at_ms = ? WHERE number = ? AND cluster = ? AND spu = ?
+    AND EXISTS (SELECT 1 FROM fitment_skus WHERE number = ? AND version = ?)";
+
+const SELECT_MARKS: &str = "
+    SELECT l.number, l.cluster, l.spu, l.dropped_at_ms, s.sku, s.version
+    FROM fitment_left l JOIN fitment_skus s ON s.number = l.number
+    WHERE l.dropped_at_ms < ? ORDER BY l.dropped_at_ms LIMIT ?";
+
+/// Unless the SKU came back and left again.
+const DELETE_MARK: &str =
+    "DELETE FROM fitment_left WHERE number = ? AND cluster = ? AND spu = ? AND dropped_at_ms = ?";
+
+const BEGIN_REBUILD: &str = "UPDATE fitment_head SET rebuilt_up_to = 0 WHERE id = 1";
+
+/// Only forward, and only while it is under way: another origin may have begun it again, or ended it.
+const ADVANCE_REBUILD: &str =
+    "UPDATE fitment_head SET rebuilt_up_to = ? WHERE id = 1 AND rebuilt_up_to = ?";
+
+const END_REBUILD: &str =
+    "UPDATE fitment_head SET rebuilt_up_to = NULL WHERE id = 1 AND rebuilt_up_to = ?";
+
+/// A SKU that Redis does not have as it is.
+#[derive(Clone, Debug)]
+pub struct Dirty {
+    pub(crate) row: SkuRow,
+    /// The version with which it was noted.
+    pub(crate) noted: u64,
+    /// What changed since the version before, if that is all.
+    pub(crate) delta: Option<Delta>,
+}
+
+impl Dirty {
+    /// The SKU's number, and the version that it has in SQL.
+    pub fn version(&self) -> (u64, u64) {
+        (self.row.number, self.row.version)
+    }
+}
+
+/// Some offsets that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Delta {
+    pub from_version: u64,
+    pub added: Vec<u32>,
+    pub removed: Vec<u32>,
+}
+
+/// What a SKU that was dropped has left in Redis: a mark of its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub left: Left,
+    pub sku: Sku,
+    /// The SKU's own: the mark's is no higher.
+    pub version: u64,
+    dropped_at_ms: u64,
+}
+
+/// A place that a SKU has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The SKU's number.
+    pub number: u64,
+    /// Where it was.
+    pub place: Place,
+}
+
+/// Notes that Redis must follow: by `delta`, or whole.
+pub(super) async fn mark_dirty(
+    tx: &mut Tx,
+    number: u64,
+    version: u64,
+    delta: Option<&str>,
+    now_ms: u64,
+) -> Result<(), Error> {
+    // Two changes that wait become one whole.
+    if tx
+        .execute(sql(WHOLE).number(version).number(number))
+        .await?
+        > 0
+    {
+        return Ok(());
+    }
+    let insert = sql(INSERT).number(number).number(version);
+    tx.execute(insert.maybe_text(delta).number(now_ms))
+        .await
+        .map(drop)
+}
+
+/// Notes that a SKU leaves a place.
+pub(super) async fn mark_left(tx: &mut Tx, number: u64, place: &Place) -> Result<(), Error> {
+    let insert = sql(INSERT_LEFT).number(number).text(place.cluster.as_str());
+    tx.execute(insert.text(place.spu.as_str())).await.map(drop)
+}
+
+impl FitmentStore {
+    /// Up to `limit` SKUs that Redis must follow, behind a number.
+    pub async fn dirty(&self, after: u64, limit: usize) -> Result<Vec<Dirty>, SqlError> {
+        let rows = self.db.all(sql(SELECT).number(after).number(limit)).await?;
+        let dirty = |row: &Row| {
+            Ok(Dirty {
+                row: read(row)?,
+                noted: row.number("noted")?,
+                delta: row.maybe_text("delta")?.as_deref().and_then(read_delta),
+            })
+        };
+        let all: Result<_, Error> = rows.iter().map(dirty).collect();
+        Ok(all?)
+    }
+
+    /// Redis has followed these: SKUs by number and version.
+    pub async fn clean(&self, done: &[(u64, u64)]) -> Result<(), SqlError> {
+        let mut tx = self.db.begin().await?;
+        for (number, version) in done {
+            tx.execute(sql(DELETE).number(*number).number(*version))
+                .await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// How many SKUs wait, and since when the first one does.
+    pub async fn waiting(&self) -> Result<(u64, Option<u64>), SqlError> {
+        let row = self.db.one(sql(COUNT)).await?;
+        let row = row.ok_or_else(|| damaged("fitment_dirty", "no row"))?;
+        Ok((row.number("waiting")?, row.maybe("since_ms")?))
+    }
+
+    /// The places that SKUs have left, of those from the first number to the last.
+    pub async fn left(&self, first: u64, last: u64) -> Result<Vec<Left>, SqlError> {
+        let rows = self
+            .db
+            .all(sql(SELECT_LEFT).number(first).number(last))
+            .await?;
+        Ok(rows.iter().map(read_left).collect::<Result<_, _>>()?)
+    }
+
+    /// A SKU of this version is dropped there. If it has changed since, whoever follows that drops it again.
+    pub async fn dropped(&self, left: &[Left], version: u64) -> Result<(), SqlError> {
+        let mut tx = self.db.begin().await?;
+        for Left { number, place } in left {
+            let note = sql(NOTE_DROPPED)
+                .number(self.now_ms())
+                .number(*number)
+                .text(place.cluster.as_str())
+                .text(place.spu.as_str())
+                .number(*number)
+                .number(version);
+            tx.execute(note).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// Up to `limit` marks of what was dropped before an instant.
+    pub(crate) async fn marks(&self, before_ms: u64, limit: usize) -> Result<Vec<Mark>, SqlError> {
+        let select = sql(SELECT_MARKS).number(before_ms).number(limit);
+        let mark = |row: &Row| {
+            Ok(Mark {
+                left: read_left(row)?,
+                sku: Sku::new(row.text("sku")?).map_err(|error| damaged("sku", error))?,
+                version: row.number("version")?,
+                dropped_at_ms: row.number("dropped_at_ms")?,
+            })
+        };
+        let rows = self.db.all(select).await?;
+        let all: Result<_, Error> = rows.iter().map(mark).collect();
+        Ok(all?)
+    }
+
+    /// Redis has these marks no longer.
+    pub(crate) async fn forget_marks(&self, marks: &[Mark]) -> Result<(), SqlError> {
+        let mut tx = self.db.begin().await?;
+        for Mark {
+            left,
+            dropped_at_ms,
+            ..
+        } in marks
+        {
+            let delete = sql(DELETE_MARK)
+                .number(left.number)
+                .text(left.place.cluster.as_str())
+                .text(left.place.spu.as_str())
+                .number(*dropped_at_ms);
+            tx.execute(delete).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// All of Redis is to be made anew.
+    pub async fn begin_rebuild(&self) -> Result<(), SqlError> {
+        self.db.execute(sql(BEGIN_REBUILD)).await?;
+        Ok(())
+    }
+
+    /// A rebuild has come from one number to another; `None`: to the end.
+    pub async fn advance_rebuild(&self, from: u64, to: Option<u64>) -> Result<(), SqlError> {
+        let advance = match to {
+            Some(to) => sql(ADVANCE_REBUILD).number(to).number(from),
+            None => sql(END_REBUILD).number(from),
+        };
+        self.db.execute(advance).await?;
+        Ok(())
+    }
+}
+
+fn read_left(row: &Row) -> Result<Left, Error> {
+    let cluster = Cluster::new(&row.text("cluster")?);
+    let spu = Spu::new(row.text("spu")?).map_err(|error| damaged("spu", error))?;
+    Ok(Left {
+        number: row.number("number")?,
+        place: Place {
+            cluster: cluster.ok_or_else(|| damaged("cluster", "is no name"))?,
+            spu,
+        },
+    })
+}
+
+fn read_delta(text: &str) -> Option<Delta> {
+    let mut words = text.split(' ');
+    let from_version = words.next()?.parse().ok()?;
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for word in words {
+        let (sign, number) = word.split_at_checked(1)?;
+        let to = if sign == "+" {
+            &mut added
+        } else {
+            &mut removed
+        };
+        to.push(number.parse().ok()?);
+    }
+    Some(Delta {
+        from_version,
+        added,
+        removed,
+    })
+}

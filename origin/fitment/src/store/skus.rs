@@ -1,0 +1,475 @@
+//! Products and what they fit.
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use sqlx::Error;
+use weir_base::id::IdError;
+use weir_fitment::{Merchant, Offset, Place, ProductType, Sku, Spu, VehicleId};
+
+use super::outbox::{mark_dirty, mark_left};
+use super::vehicles::offset_in;
+use super::{FitmentStore, Inverse, NEW_STAMP, read_fits, write_set};
+use weir_origin_core::sql::{MANY, Row, SqlError, Tx, damaged, filled, in_many, retried, sql};
+
+const SELECT: &str = "
+    SELECT number, sku, spu, product_type, merchant, is_deleted, version, fits FROM fitment_skus WHERE sku = ?";
+
+const SELECT_NUMBER: &str = "
+    SELECT number, sku, spu, product_type, merchant, is_deleted, version, fits FROM fitment_skus WHERE number = ?";
+
+const SELECT_BEHIND: &str = "
+    SELECT number, sku, spu, product_type, merchant, is_deleted, version, fits FROM fitment_skus
+    WHERE number > ? ORDER BY number LIMIT ?";
+
+const SELECT_SPU: &str = "
+    SELECT number, sku, spu, product_type, merchant, is_deleted, version, fits FROM fitment_skus
+    WHERE spu = ? AND number > ? ORDER BY number LIMIT ?";
+
+const SELECT_MANY: &str = in_many!(
+    "SELECT number, sku, spu, product_type, merchant, is_deleted, version, fits FROM fitment_skus WHERE sku"
+);
+
+const SELECT_NAMES: &str = in_many!("SELECT sku FROM fitment_skus WHERE sku");
+
+const NUMBER: &str = "SELECT number FROM fitment_skus WHERE sku = ? AND is_deleted = 0";
+
+const INSERT: &str = "
+    INSERT INTO fitment_skus (spu, product_type, merchant, is_deleted, version, sku, fits) VALUES (?, ?, ?, ?, ?, ?, ?)";
+
+const UPDATE: &str = "
+    UPDATE fitment_skus SET spu = ?, product_type = ?, merchant = ?, is_deleted = ?, version = ? WHERE sku = ?";
+
+const UPDATE_FITS: &str = "UPDATE fitment_skus SET fits = ?, version = ? WHERE number = ?";
+
+const DELETE_QUALIFIERS: &str = "DELETE FROM fitment_qualifiers WHERE number = ? AND place = ?";
+
+const DELETE_ALL_QUALIFIERS: &str = "DELETE FROM fitment_qualifiers WHERE number = ?";
+
+const REPLACE_QUALIFIERS: &str = "
+    REPLACE INTO fitment_qualifiers (number, place, year_from, year_to, engine, position) VALUES (?, ?, ?, ?, ?, ?)";
+
+const SELECT_QUALIFIERS: &str = "
+    SELECT year_from, year_to, engine, position FROM fitment_qualifiers WHERE number = ? AND place = ?";
+
+/// What a product is, beside its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Product {
+    /// To which product the SKU belongs: of own goods the main SKU.
+    pub spu: Spu,
+    /// What kind of part it is.
+    #[serde(rename = "type")]
+    pub product_type: ProductType,
+    /// Who sells it.
+    pub merchant: Merchant,
+}
+
+/// What a relation holds for. Nothing is said by 0 and by an empty text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Qualifiers {
+    /// From this year on.
+    pub year_from: u16,
+    /// Up to this year.
+    pub year_to: u16,
+    /// With this engine.
+    pub engine: String,
+    /// At this place of the vehicle, such as `front`.
+    pub position: String,
+}
+
+/// What became of a single change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It is in SQL; Redis follows.
+    Done,
+    /// It was so already.
+    Known,
+    /// There is no such SKU.
+    NoSku,
+    /// There is no such vehicle.
+    NoVehicle,
+}
+
+/// A SKU's row.
+#[derive(Clone, Debug)]
+pub(crate) struct SkuRow {
+    pub number: u64,
+    pub sku: Sku,
+    pub product: Product,
+    pub is_deleted: bool,
+    pub version: u64,
+    /// `None`: nobody has said what it fits.
+    pub fits: Option<RoaringBitmap>,
+}
+
+impl Qualifiers {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Says which member will not do.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let at_most = |name, text: &str| match text.chars().count() <= 64 {
+            true => Ok(()),
+            false => Err((name, "has more than 64 characters".to_owned())),
+        };
+        at_most("engine", &self.engine)?;
+        at_most("position", &self.position)?;
+        if self.year_to != 0 && self.year_from > self.year_to {
+            return Err(("year_to", "is before year_from".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl FitmentStore {
+    /// Writes products, new or known. `place` tells where a product is in Redis: where one was is noted if it leaves there.
+    pub async fn put_products(
+        &self,
+        products: &[(Sku, Product)],
+        place: &(dyn Fn(&Product) -> Place + Sync),
+    ) -> Result<(), SqlError> {
+        Ok(retried(async || {
+            let (mut tx, version) = self.change().await?;
+            for (sku, product) in products {
+                self.put_product(&mut tx, version, sku, product, place)
+                    .await?;
+            }
+            tx.execute(sql(NEW_STAMP)).await?;
+            tx.commit().await
+        })
+        .await?)
+    }
+
+    pub(super) async fn put_product(
+        &self,
+        tx: &mut Tx,
+        version: u64,
+        sku: &Sku,
+        product: &Product,
+        place: &(dyn Fn(&Product) -> Place + Sync),
+    ) -> Result<(), Error> {
+        let with_values = |statement| {
+            sql(statement)
+                .text(product.spu.as_str())
+                .text(product.product_type.as_str())
+                .text(product.merchant.as_str())
+                .number(0)
+                .number(version)
+                .text(sku.as_str())
+        };
+        let Some(old) = row_in(tx, sku).await? else {
+            tx.execute(with_values(INSERT).bytes(&[])).await?;
+            return Ok(());
+        };
+        if old.product == *product && !old.is_deleted {
+            return Ok(());
+        }
+        tx.execute(with_values(UPDATE)).await?;
+        if place(&old.product) != place(product) {
+            mark_left(tx, old.number, &place(&old.product)).await?;
+        }
+        mark_dirty(tx, old.number, version, None, self.now_ms()).await
+    }
+
+    /// Deletes a product: it is unknown then. Whether there was one.
+    pub async fn delete_product(
+        &self,
+        sku: &Sku,
+        place: &(dyn Fn(&Product) -> Place + Sync),
+    ) -> Result<bool, SqlError> {
+        Ok(retried(async || {
+            let (mut tx, version) = self.change().await?;
+            let Some(old) = row_in(&mut tx, sku).await?.filter(|old| !old.is_deleted) else {
+                return Ok(false);
+            };
+            let mut inverse = Inverse::default();
+            inverse.note(
+                old.number,
+                &RoaringBitmap::new(),
+                &old.fits.unwrap_or_default(),
+            );
+            inverse.flush(&mut tx).await?;
+            let update = sql(UPDATE)
+                .text(old.product.spu.as_str())
+                .text(old.product.product_type.as_str())
+                .text(old.product.merchant.as_str())
+                .number(1)
+                .number(version)
+                .text(sku.as_str());
+            tx.execute(update).await?;
+            let forget = sql(UPDATE_FITS)
+                .bytes(&[])
+                .number(version)
+                .number(old.number);
+            tx.execute(forget).await?;
+            tx.execute(sql(DELETE_ALL_QUALIFIERS).number(old.number))
+                .await?;
+            mark_left(&mut tx, old.number, &place(&old.product)).await?;
+            mark_dirty(&mut tx, old.number, version, None, self.now_ms()).await?;
+            tx.execute(sql(NEW_STAMP)).await?;
+            tx.commit().await?;
+            Ok(true)
+        })
+        .await?)
+    }
+
+    /// Adds a relation, or changes what it holds for.
+    pub async fn add_relation(
+        &self,
+        sku: &Sku,
+        vehicle: VehicleId,
+        qualifiers: &Qualifiers,
+    ) -> Result<Changed, SqlError> {
+        Ok(retried(async || self.try_relation(sku, vehicle, Some(qualifiers)).await).await?)
+    }
+
+    /// Takes a relation away.
+    pub async fn remove_relation(
+        &self,
+        sku: &Sku,
+        vehicle: VehicleId,
+    ) -> Result<Changed, SqlError> {
+        Ok(retried(async || self.try_relation(sku, vehicle, None).await).await?)
+    }
+
+    async fn try_relation(
+        &self,
+        sku: &Sku,
+        vehicle: VehicleId,
+        qualifiers: Option<&Qualifiers>,
+    ) -> Result<Changed, Error> {
+        let (mut tx, version) = self.change().await?;
+        let Some(row) = row_in(&mut tx, sku).await?.filter(|row| !row.is_deleted) else {
+            return Ok(Changed::NoSku);
+        };
+        let Some(offset) = offset_in(&mut tx, vehicle).await? else {
+            return Ok(Changed::NoVehicle);
+        };
+        let one = RoaringBitmap::from_iter([offset.get()]);
+        let (added, removed) = match qualifiers {
+            Some(_) => (one, RoaringBitmap::new()),
+            None => (RoaringBitmap::new(), one),
+        };
+        let is_new = self
+            .change_fits(&mut tx, &row, version, added, removed)
+            .await?;
+        put_qualifiers(&mut tx, row.number, offset, qualifiers).await?;
+        tx.commit().await?;
+        // What it holds for may have changed, which Redis does not know of.
+        Ok(if is_new {
+            Changed::Done
+        } else {
+            Changed::Known
+        })
+    }
+
+    /// Changes what one SKU fits, in both directions, and notes that Redis must follow. False if it was so.
+    async fn change_fits(
+        &self,
+        tx: &mut Tx,
+        row: &SkuRow,
+        version: u64,
+        added: RoaringBitmap,
+        removed: RoaringBitmap,
+    ) -> Result<bool, Error> {
+        let old = row.fits.clone().unwrap_or_default();
+        let (added, removed) = (added - &old, removed & &old);
+        if added.is_empty() && removed.is_empty() && row.fits.is_some() {
+            return Ok(false);
+        }
+        let fits = (old - &removed) | &added;
+        let bytes = write_set(&fits);
+        tx.execute(
+            sql(UPDATE_FITS)
+                .bytes(&bytes)
+                .number(version)
+                .number(row.number),
+        )
+        .await?;
+        let mut inverse = Inverse::default();
+        inverse.note(row.number, &added, &removed);
+        inverse.flush(tx).await?;
+        let delta = row
+            .fits
+            .is_some()
+            .then(|| delta(row.version, &added, &removed));
+        mark_dirty(tx, row.number, version, delta.as_deref(), self.now_ms()).await?;
+        Ok(true)
+    }
+
+    /// Writes what an import says of one SKU: `inverse` is flushed by the caller.
+    pub(crate) async fn apply_fits(
+        &self,
+        tx: &mut Tx,
+        inverse: &mut Inverse,
+        version: u64,
+        row: &SkuRow,
+        fits: &RoaringBitmap,
+    ) -> Result<(), Error> {
+        let old = row.fits.clone().unwrap_or_default();
+        inverse.note(row.number, &(fits - &old), &(&old - fits));
+        let bytes = write_set(fits);
+        tx.execute(
+            sql(UPDATE_FITS)
+                .bytes(&bytes)
+                .number(version)
+                .number(row.number),
+        )
+        .await?;
+        mark_dirty(tx, row.number, version, None, self.now_ms()).await
+    }
+
+    /// One SKU, also one that was deleted.
+    pub(crate) async fn sku(&self, sku: &Sku) -> Result<Option<SkuRow>, SqlError> {
+        let row = self.db.one(sql(SELECT).text(sku.as_str())).await?;
+        Ok(row.as_ref().map(read).transpose()?)
+    }
+
+    /// What SQL knows of these SKUs, in any order.
+    pub(crate) async fn skus(&self, skus: &[&Sku]) -> Result<Vec<SkuRow>, SqlError> {
+        self.many(SELECT_MANY, skus, read).await
+    }
+
+    /// Which of these SKUs SQL knows, also as deleted; in any order.
+    pub(crate) async fn known(&self, skus: &[&Sku]) -> Result<Vec<Sku>, SqlError> {
+        let name = |row: &Row| {
+            let name = row.text("sku")?;
+            Sku::new(name).map_err(|error| damaged("sku", error))
+        };
+        self.many(SELECT_NAMES, skus, name).await
+    }
+
+    async fn many<T>(
+        &self,
+        select: &'static str,
+        skus: &[&Sku],
+        read: impl Fn(&Row) -> Result<T, Error>,
+    ) -> Result<Vec<T>, SqlError> {
+        let mut found = Vec::with_capacity(skus.len());
+        for chunk in skus.chunks(MANY) {
+            let select = filled(chunk).fold(sql(select), |select, sku| select.text(sku.as_str()));
+            for row in self.db.all(select).await? {
+                found.push(read(&row)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Up to `limit` SKUs behind a number, of all products or of one.
+    pub(crate) async fn skus_behind(
+        &self,
+        spu: Option<&Spu>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<SkuRow>, SqlError> {
+        let select = match spu {
+            None => sql(SELECT_BEHIND).number(after).number(limit),
+            Some(spu) => sql(SELECT_SPU)
+                .text(spu.as_str())
+                .number(after)
+                .number(limit),
+        };
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    /// What a relation holds for.
+    pub async fn qualifiers(&self, sku: &Sku, offset: Offset) -> Result<Qualifiers, SqlError> {
+        let Some(row) = self.sku(sku).await? else {
+            return Ok(Qualifiers::default());
+        };
+        let select = sql(SELECT_QUALIFIERS)
+            .number(row.number)
+            .number(offset.get());
+        let Some(row) = self.db.one(select).await? else {
+            return Ok(Qualifiers::default());
+        };
+        Ok(Qualifiers {
+            year_from: row.number("year_from")?,
+            year_to: row.number("year_to")?,
+            engine: row.text("engine")?,
+            position: row.text("position")?,
+        })
+    }
+
+    /// The number of a SKU that was not deleted.
+    pub(crate) async fn sku_number(&self, sku: &Sku) -> Result<Option<u64>, SqlError> {
+        let row = self.db.one(sql(NUMBER).text(sku.as_str())).await?;
+        Ok(row.map(|row| row.number("number")).transpose()?)
+    }
+}
+
+/// One SKU by its number, as a transaction sees it.
+pub(super) async fn numbered_in(tx: &mut Tx, number: u64) -> Result<Option<SkuRow>, Error> {
+    let row = tx.one(sql(SELECT_NUMBER).number(number)).await?;
+    row.as_ref().map(read).transpose()
+}
+
+async fn row_in(tx: &mut Tx, sku: &Sku) -> Result<Option<SkuRow>, Error> {
+    let row = tx.one(sql(SELECT).text(sku.as_str())).await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// Writes what a relation holds for; `None` takes it away.
+pub(super) async fn put_qualifiers(
+    tx: &mut Tx,
+    number: u64,
+    offset: Offset,
+    qualifiers: Option<&Qualifiers>,
+) -> Result<(), Error> {
+    let statement = match qualifiers.filter(|qualifiers| !qualifiers.is_empty()) {
+        None => sql(DELETE_QUALIFIERS).number(number).number(offset.get()),
+        Some(of) => sql(REPLACE_QUALIFIERS)
+            .number(number)
+            .number(offset.get())
+            .number(of.year_from)
+            .number(of.year_to)
+            .text(&of.engine)
+            .text(&of.position),
+    };
+    tx.execute(statement).await.map(drop)
+}
+
+/// All of one SKU's go.
+pub(super) async fn clear_qualifiers(tx: &mut Tx, number: u64) -> Result<(), Error> {
+    tx.execute(sql(DELETE_ALL_QUALIFIERS).number(number))
+        .await
+        .map(drop)
+}
+
+fn delta(version: u64, added: &RoaringBitmap, removed: &RoaringBitmap) -> String {
+    let mut text = version.to_string();
+    for (sign, offsets) in [('+', added), ('-', removed)] {
+        for offset in offsets {
+            text.push(' ');
+            text.push(sign);
+            text.push_str(&offset.to_string());
+        }
+    }
+    text
+}
+
+pub(super) fn read(row: &Row) -> Result<SkuRow, Error> {
+    fn name<T>(
+        row: &Row,
+        column: &str,
+        read: fn(String) -> Result<T, IdError>,
+    ) -> Result<T, Error> {
+        read(row.text(column)?).map_err(|error| damaged(column, error))
+    }
+    Ok(SkuRow {
+        number: row.number("number")?,
+        sku: name(row, "sku", Sku::new)?,
+        product: Product {
+            spu: name(row, "spu", Spu::new)?,
+            product_type: name(row, "product_type", ProductType::new)?,
+            merchant: name(row, "merchant", Merchant::new)?,
+        },
+        is_deleted: row.flag("is_deleted")?,
+        version: row.number("version")?,
+        fits: read_fits(&row.bytes("fits")?)?,
+    })
+}

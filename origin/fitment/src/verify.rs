@@ -1,0 +1,205 @@
+//! Compares Redis with SQL in bounded steps, and mends what differs.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use weir_fitment::{Cluster, Place};
+use weir_scripts::fit_put::Newer;
+use weir_scripts::fit_verify::{self, Kept};
+use weir_scripts::keys::FitmentKeys;
+use weir_scripts::{Call, fit_route};
+
+use super::Fitment;
+use super::store::{SkuRow, offsets};
+use weir_origin_core::background::Rounds;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::unavailable::Unavailable;
+
+/// Between two steps in the background.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The most SKUs of one step.
+pub const STEP_MAX: usize = 200;
+
+/// What a step has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// SKUs that were compared.
+    pub checked: usize,
+    /// Those that were otherwise and are written again.
+    pub mended: usize,
+    /// Behind which number the next step begins; absent: all were compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// What Redis has of a SKU, compared with SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    Same,
+    /// It is missing, older or damaged.
+    Differs,
+    /// Its version is higher than any that SQL has given: SQL was set back.
+    IsAhead,
+}
+
+impl Fitment {
+    /// Walks around all SKUs, a step a second, until `stop`.
+    pub(super) async fn run_verifying(self, stop: CancellationToken) {
+        let limit = (self.0.settings.verify_per_s as usize).min(STEP_MAX);
+        if limit == 0 {
+            return;
+        }
+        let mut rounds = Rounds::every(PERIOD, "comparing fitment with Redis", stop);
+        let mut after = 0;
+        while rounds.next().await {
+            let outcome = self.verify(None, after, limit).await;
+            rounds.ended(&outcome);
+            if let Ok(verified) = outcome {
+                after = verified.next.unwrap_or(0);
+            }
+        }
+    }
+
+    /// Compares up to `limit` SKUs behind a number, of all products or of one.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn verify(
+        &self,
+        spu: Option<&weir_fitment::Spu>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Verified, Unavailable> {
+        let rows = self
+            .store()
+            .skus_behind(spu, after, limit.min(STEP_MAX))
+            .await?;
+        let mut findings = self.compare(&rows).await?;
+        self.compare_routes(&rows, &mut findings).await?;
+        let mended = self.mend(&rows, &findings).await?;
+        let metrics = &self.0.metrics;
+        metrics.verified.inc_by(rows.len() as u64);
+        metrics.mended.inc_by(mended as u64);
+        Ok(Verified {
+            checked: rows.len(),
+            mended,
+            next: rows
+                .last()
+                .map(|row| row.number)
+                .filter(|_| rows.len() >= limit.min(STEP_MAX)),
+        })
+    }
+
+    async fn compare(&self, rows: &[SkuRow]) -> Result<Vec<Finding>, Unavailable> {
+        let mut by_place = HashMap::<Place, Vec<usize>>::new();
+        for (index, row) in rows.iter().enumerate() {
+            by_place
+                .entry(self.place(&row.product))
+                .or_default()
+                .push(index);
+        }
+        let mut findings = vec![Finding::Same; rows.len()];
+        for (place, indices) in by_place {
+            let redis = self.redis(&place.cluster);
+            let keys = FitmentKeys::new(redis.prefix(), &place.spu);
+            for some in indices.chunks(fit_verify::SKUS_MAX) {
+                let of: Vec<&SkuRow> = some.iter().filter_map(|index| rows.get(*index)).collect();
+                let call = fit_verify::call(&keys, of.iter().map(|row| &row.sku));
+                let kept = fit_verify::parse(&redis.run(&call).await?, of.len())
+                    .map_err(CallError::from)?;
+                for ((index, row), kept) in some.iter().zip(of).zip(kept) {
+                    if let Some(finding) = findings.get_mut(*index) {
+                        *finding = compared(row, &kept);
+                    }
+                }
+            }
+        }
+        Ok(findings)
+    }
+
+    async fn compare_routes(
+        &self,
+        rows: &[SkuRow],
+        findings: &mut [Finding],
+    ) -> Result<(), Unavailable> {
+        let home = self.redis(&Cluster::home());
+        let (calls, indices): (Vec<Call>, Vec<Vec<usize>>) =
+            fit_route::calls(home.prefix(), rows.iter().map(|row| &row.sku))
+                .into_iter()
+                .unzip();
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let replies = home.run_all(&calls).await?;
+        for (indices, reply) in indices.into_iter().zip(&replies) {
+            let routes = fit_route::parse(reply, indices.len()).map_err(CallError::from)?;
+            for (index, route) in indices.into_iter().zip(routes) {
+                let (Some(row), Some(finding)) = (rows.get(index), findings.get_mut(index)) else {
+                    continue;
+                };
+                if row.fits.is_none() && !row.is_deleted {
+                    continue;
+                }
+                let place = (!row.is_deleted).then(|| self.place(&row.product));
+                let is_same = route.as_ref().is_some_and(|route| route.place == place);
+                if route.is_some_and(|route| route.version > row.version) {
+                    *finding = Finding::IsAhead;
+                } else if !is_same && *finding == Finding::Same {
+                    *finding = Finding::Differs;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes again what differs. Redis was read before SQL is read again here, so a version that is still higher there was
+    /// never given: SQL is the truth, and it replaces it.
+    async fn mend(&self, rows: &[SkuRow], findings: &[Finding]) -> Result<usize, Unavailable> {
+        let mut mended = 0;
+        for (row, finding) in rows.iter().zip(findings) {
+            let newer = match finding {
+                Finding::Same => continue,
+                Finding::Differs => Newer::Stays,
+                Finding::IsAhead => Newer::IsReplaced,
+            };
+            let Some(now) = self.store().sku(&row.sku).await? else {
+                continue;
+            };
+            if now.version != row.version {
+                // It changed meanwhile: who changed it has Redis follow.
+                continue;
+            }
+            warn!(sku = %row.sku, ?finding, "Redis has it otherwise than SQL: it is written again");
+            self.put(&[&now], newer).await?;
+            self.route(&[&now], newer).await?;
+            mended += 1;
+        }
+        Ok(mended)
+    }
+}
+
+fn compared(row: &SkuRow, kept: &Kept) -> Finding {
+    match kept {
+        Kept::Nothing | Kept::Dropped { .. } if row.is_deleted || row.fits.is_none() => {
+            Finding::Same
+        }
+        Kept::Dropped { version } | Kept::Relations { version, .. } if *version > row.version => {
+            Finding::IsAhead
+        }
+        Kept::Relations { version, parts } if *version == row.version && !row.is_deleted => {
+            match row
+                .fits
+                .as_ref()
+                .is_some_and(|fits| parts.are(&offsets(fits)))
+            {
+                true => Finding::Same,
+                false => Finding::Differs,
+            }
+        }
+        _ => Finding::Differs,
+    }
+}

@@ -1,0 +1,168 @@
+//! What can be configured of browse history.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{ArgAction, Args};
+use weir_history::{HOT_MS, VIEWS_MAX};
+
+use super::cold::ColdStore;
+use super::products::{ProductLimits, ProductService, ProductSource};
+use weir_origin_core::clock::now_ms;
+
+/// Reads the clock, in milliseconds since the Unix epoch.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The flags of browse history.
+#[derive(Clone, Args)]
+pub struct HistoryConfig {
+    /// Whether there is browse history: lists of the products that users have seen last
+    #[arg(long, env = "WEIR_HISTORY")]
+    pub history: bool,
+
+    /// Whether lists that are not full in Redis are filled from the cold store
+    #[arg(long, env = "WEIR_HISTORY_COLD_READS", default_value_t = true, action = ArgAction::Set)]
+    pub history_cold_reads: bool,
+
+    /// Where lists are kept that Redis has no longer: cql://HOST:PORT,HOST:PORT/KEYSPACE. Without it they are in the
+    /// origin's database
+    #[arg(
+        long,
+        env = "WEIR_HISTORY_COLD",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub history_cold: Option<String>,
+
+    /// Whether counts are kept in Redis until a list changes
+    #[arg(long, env = "WEIR_HISTORY_COUNT_CACHE", default_value_t = true, action = ArgAction::Set)]
+    pub history_count_cache: bool,
+
+    /// The product service: POST {skus} there answers {products}; https:// or http://. Without it products come from the
+    /// origin's own table
+    #[arg(long, env = "WEIR_PRODUCTS_URL")]
+    pub products_url: Option<String>,
+
+    /// The authority that signed the product service's certificate, in PEM, if it is not one of the system's
+    #[arg(long, env = "WEIR_PRODUCTS_CA", requires = "products_url")]
+    pub products_ca: Option<PathBuf>,
+
+    /// How many products are asked for at once
+    #[arg(long, env = "WEIR_PRODUCTS_BATCH", default_value_t = ProductLimits::default().batch)]
+    pub products_batch: usize,
+
+    /// How many products an origin remembers
+    #[arg(long, env = "WEIR_PRODUCTS_CACHE", default_value_t = ProductLimits::default().cached_max)]
+    pub products_cache: usize,
+
+    /// For how long, in seconds
+    #[arg(long, env = "WEIR_PRODUCTS_CACHE_S", default_value_t = ProductLimits::default().life.as_secs())]
+    pub products_cache_s: u64,
+}
+
+impl HistoryConfig {
+    /// How history is kept; `None` if there is to be none.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn settings(&self) -> Result<Option<Settings>> {
+        if !self.history {
+            return Ok(None);
+        }
+        let mut settings = Settings {
+            has_cold_reads: self.history_cold_reads,
+            has_count_cache: self.history_count_cache,
+            products: ProductLimits {
+                batch: self.products_batch.max(1),
+                cached_max: self.products_cache,
+                life: Duration::from_secs(self.products_cache_s),
+            },
+            ..Settings::default()
+        };
+        if let Some(url) = &self.history_cold {
+            settings.cold = Some(cold_store(url).context("--history-cold")?);
+        }
+        if let Some(url) = &self.products_url {
+            let service = ProductService::new(url, self.products_ca.as_deref());
+            let service = service.context("--products-url, --products-ca")?;
+            settings.product_service = Some(Arc::new(service));
+        }
+        Ok(Some(settings))
+    }
+}
+
+#[cfg(feature = "cql")]
+fn cold_store(url: &str) -> Result<Arc<dyn ColdStore>> {
+    let store = super::cql::CqlStore::open(url, Arc::new(now_ms))?;
+    Ok(Arc::new(store))
+}
+
+/// The URL is not shown: it may hold a password.
+#[cfg(not(feature = "cql"))]
+fn cold_store(_: &str) -> Result<Arc<dyn ColdStore>> {
+    anyhow::bail!("this weir-origin was built without CQL; cargo build --features cql has it")
+}
+
+/// How large lists are, and how long they stay in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The most views of a list: at most [`VIEWS_MAX`].
+    pub views_max: usize,
+    /// How long a list lives in Redis after its last change, in milliseconds.
+    pub hot_ms: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            views_max: VIEWS_MAX,
+            hot_ms: HOT_MS,
+        }
+    }
+}
+
+/// How history is kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// How large lists are.
+    pub bounds: Bounds,
+    /// Whether lists are filled from the cold store.
+    pub has_cold_reads: bool,
+    /// Whether counts are kept in Redis.
+    pub has_count_cache: bool,
+    /// The cold store; `None`: the origin's database.
+    pub cold: Option<Arc<dyn ColdStore>>,
+    /// Where products are asked for; `None`: in the origin's own table.
+    pub product_service: Option<Arc<dyn ProductSource>>,
+    /// How many products are asked for at once, and remembered.
+    pub products: ProductLimits,
+    /// Reads the clock.
+    pub clock: Clock,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("bounds", &self.bounds)
+            .field("has_cold_reads", &self.has_cold_reads)
+            .field("has_count_cache", &self.has_count_cache)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            bounds: Bounds::default(),
+            has_cold_reads: true,
+            has_count_cache: true,
+            cold: None,
+            product_service: None,
+            products: ProductLimits::default(),
+            clock: Arc::new(now_ms),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The fold: lists of Redis that changed on a day are copied to the cold store on the next. Redis keeps a list for four days
+//! after its last change, so three folds may fail before anything is lost; the metric tells after two.
+//!
+//! A list is merged into what the cold store has, by the latest time of each product, less what was removed. So a fold that
+//! is done twice, or by two origins at once, does the same as one.
+
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use weir_history::list::merge;
+use weir_history::{DAY_MS, Owner, Seen, oldest_ms};
+
+use super::History;
+use super::cold::ColdStoreError;
+use super::hot::ActivePage;
+use super::store::Part;
+use weir_origin_core::background::Rounds;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::sql::SqlError;
+
+/// How often it is looked for what to fold.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// A day's fold begins so long after its end: views of that day may be on their way, and clocks differ.
+const MARGIN_MS: u64 = 10 * 60_000;
+
+/// How long a part is held without word.
+const LEASE_MS: u64 = 60_000;
+
+/// Slots of one step.
+const STEP: u16 = 128;
+
+/// Lists that are copied at the same time.
+const TOGETHER: usize = 8;
+
+/// How often a list is tried that others keep writing.
+const ATTEMPTS: usize = 5;
+
+/// Lists and removals of one step that have become too old.
+const OLD: usize = 500;
+
+/// From so many days on lists may be lost soon.
+const LAG_ALARM_DAYS: u64 = 2;
+
+/// Why a list was not folded.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// Redis did not answer.
+    #[error(transparent)]
+    Redis(#[from] CallError),
+    /// SQL did not answer.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    /// The cold store did not answer, or has what cannot be read.
+    #[error(transparent)]
+    Cold(#[from] ColdStoreError),
+    /// Others keep writing it.
+    #[error("a cold list is being written by others")]
+    Busy,
+}
+
+/// What a fold did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Folded {
+    /// Lists that were copied.
+    pub lists: u64,
+    /// Lists that the cold store has in a form that cannot be read.
+    pub failures: u64,
+}
+
+impl History {
+    /// Copies one owner's list to the cold store.
+    ///
+    /// # Errors
+    /// See [`FoldError`].
+    pub async fn fold_owner(&self, owner: &Owner) -> Result<(), FoldError> {
+        self.fold_with(owner, &[]).await
+    }
+
+    /// Copies one owner's list to the cold store, and these views with it.
+    ///
+    /// # Errors
+    /// See [`FoldError`].
+    pub async fn fold_with(&self, owner: &Owner, more: &[Seen]) -> Result<(), FoldError> {
+        for _ in 0..ATTEMPTS {
+            let hot = self.0.hot.read(owner).await?.views;
+            // After the views: what was removed before they were read is known now.
+            let removals = self.0.store.removals(owner).await?;
+            let stored = self.0.cold.read(owner).await?;
+            let stored_views = stored.views.iter().chain(more).cloned();
+            let views = hot.into_iter().chain(stored_views);
+            let max = self.0.settings.bounds.views_max;
+            let merged = merge(views, &removals, oldest_ms(self.now_ms()), max);
+            let is_same = merged == stored.views;
+            if is_same || self.0.cold.write(owner, stored.version, &merged).await? {
+                return Ok(());
+            }
+        }
+        Err(FoldError::Busy)
+    }
+
+    /// Folds all days that have ended, as far as no other origin is at it.
+    ///
+    /// # Errors
+    /// See [`FoldError`]: the next fold goes on where this one ended.
+    pub async fn fold(&self, stop: &CancellationToken) -> Result<Folded, FoldError> {
+        let now_ms = self.now_ms();
+        self.0.store.note_days(now_ms).await?;
+        let mut folded = Folded::default();
+        let Some(last) = (now_ms.saturating_sub(MARGIN_MS) / DAY_MS).checked_sub(1) else {
+            return Ok(folded);
+        };
+        let holder = holder_name();
+        for part in self.0.store.open_parts(last, &holder, now_ms).await? {
+            if stop.is_cancelled() {
+                break;
+            }
+            self.fold_part(part, &holder, stop, &mut folded).await?;
+        }
+        self.note_lag().await?;
+        Ok(folded)
+    }
+
+    async fn fold_part(
+        &self,
+        mut part: Part,
+        holder: &str,
+        stop: &CancellationToken,
+        folded: &mut Folded,
+    ) -> Result<(), FoldError> {
+        let now_ms = self.now_ms();
+        let until_ms = now_ms + LEASE_MS;
+        let store = &self.0.store;
+        if !store.take_part(part, holder, now_ms, until_ms).await? {
+            return Ok(());
+        }
+        while part.next_slot < part.end() && !stop.is_cancelled() {
+            let end = part.next_slot.saturating_add(STEP).min(part.end());
+            let slots = part.next_slot..end;
+            for slot in self.0.hot.active_slots(part.day, slots).await? {
+                self.fold_slot(part.day, slot, folded).await?;
+            }
+            part.next_slot = end;
+            let until_ms = self.now_ms() + LEASE_MS;
+            if !store.advance_part(part, holder, until_ms).await? {
+                // Another has taken it over.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fold_slot(&self, day: u64, slot: u16, folded: &mut Folded) -> Result<(), FoldError> {
+        let mut from = 0;
+        loop {
+            let ActivePage { owners, next } = self.0.hot.active_page(day, slot, from).await?;
+            for some in owners.chunks(TOGETHER) {
+                let failures = self.fold_owners(some).await?;
+                folded.lists += some.len() as u64 - failures;
+                folded.failures += failures;
+                self.0.metrics.folded.inc_by(some.len() as u64 - failures);
+                self.0.metrics.fold_failures.inc_by(failures);
+                self.0.hot.forget_active(day, slot, some).await?;
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            from = next;
+        }
+    }
+
+    /// Folds some lists at once; tells how many cannot be read.
+    async fn fold_owners(&self, owners: &[Vec<u8>]) -> Result<u64, FoldError> {
+        let mut tasks = JoinSet::new();
+        for owner in owners {
+            let text = String::from_utf8_lossy(owner);
+            // What is no owner was not written by a Weir.
+            if let Ok(owner) = Owner::from_text(&text) {
+                let history = self.clone();
+                tasks.spawn(async move { history.fold_owner(&owner).await });
+            }
+        }
+        let (mut failures, mut failed) = (0, None);
+        while let Some(ended) = tasks.join_next().await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(FoldError::Cold(ColdStoreError::Value(error)))) => {
+                    warn!(%error, "a cold list cannot be read, and stays as it is");
+                    failures += 1;
+                }
+                Ok(Err(error)) => failed = Some(error),
+                Err(error) => failed = Some(CallError::from(error).into()),
+            }
+        }
+        failed.map_or(Ok(failures), Err)
+    }
+
+    /// Notes how many days ago the day was that waits longest.
+    async fn note_lag(&self) -> Result<(), SqlError> {
+        let today = self.now_ms() / DAY_MS;
+        let oldest = self.0.store.oldest_open_day(today).await?;
+        let lag = oldest.map_or(0, |oldest| today.saturating_sub(oldest));
+        let days = i64::try_from(lag).unwrap_or(i64::MAX);
+        self.0.metrics.fold_lag_days.set(days);
+        if lag >= LAG_ALARM_DAYS {
+            error!(
+                lag,
+                "lists of so many days ago are not in the cold store: Redis forgets them after 4"
+            );
+        }
+        Ok(())
+    }
+
+    /// Forgets a step of what has become too old; tells how much.
+    ///
+    /// # Errors
+    /// When SQL or the cold store does not answer.
+    pub async fn forget_old(&self) -> Result<u64, FoldError> {
+        let now_ms = self.now_ms();
+        let lists = self.0.cold.forget_older(oldest_ms(now_ms), OLD).await?;
+        let removals = self.0.store.forget_removals(now_ms, OLD).await?;
+        let before = (now_ms / DAY_MS).saturating_sub(weir_history::COLD_MS / DAY_MS);
+        self.0.store.forget_days(before).await?;
+        self.0.store.forget_begins(before).await?;
+        Ok(lists + removals)
+    }
+
+    async fn round(&self, stop: &CancellationToken) -> Result<(), FoldError> {
+        let folded = self.fold(stop).await;
+        if let Err(error) = self.note_lag().await {
+            warn!(%error, "how far folds are is not known");
+        }
+        let Folded { lists, failures } = folded?;
+        if lists + failures > 0 {
+            info!(lists, failures, "lists of history are in the cold store");
+        }
+        let full_step = OLD as u64;
+        while !stop.is_cancelled() && self.forget_old().await? >= full_step {}
+        Ok(())
+    }
+
+    pub(super) async fn run_folding(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "folding lists of history", stop.clone());
+        while rounds.next().await {
+            let outcome = self.round(&stop).await;
+            rounds.ended(&outcome);
+        }
+    }
+}
+
+/// A name that no other fold has; if the system gives no random numbers, one that others may have, too: then two may do the
+/// same.
+fn holder_name() -> String {
+    let mut name = [0; 16];
+    let _ = SystemRandom::new().fill(&mut name);
+    hex::encode(name)
+}

@@ -1,0 +1,364 @@
+//! Lists in Redis: one script call for each change.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use weir_history::slot::{SLOTS, Tags};
+use weir_history::{DAY_MS, Owner, Removals, Seen, Viewed};
+use weir_scripts::history::{Active, Change, List};
+use weir_scripts::history_fill::NO_GENERATION;
+use weir_scripts::history_read::{Counted, NewGeneration, Promise};
+use weir_scripts::keys::{HistoryKeys, history_active, history_active_of, history_mark};
+use weir_scripts::{
+    Call, history_clear, history_count, history_delete, history_fill, history_read, history_view,
+};
+
+use super::config::Bounds;
+use weir_origin_core::background::Rounds;
+use weir_origin_core::redis::{CallError, Redis};
+
+/// Commands of one pipeline: each side holds that many replies.
+const PIPELINE: usize = 250;
+
+/// How long it is remembered who was active on a day: longer than any list of that day lives.
+const ACTIVE_MORE_MS: u64 = 2 * DAY_MS;
+
+/// How long a promise to count holds.
+const PROMISE_MS: u64 = 10_000;
+
+/// How long the marker of a list lives that nobody has loaded: longer than loading takes.
+const LOADING_MS: u64 = 60_000;
+
+/// How long a count is kept if the list does not change: products may, and views become too old.
+const COUNT_MS: u64 = 10 * 60_000;
+
+/// Owners of one step through a set.
+const SCAN: usize = 200;
+
+/// Into how many parts the slots of a cluster are cut, each with a mark.
+const MARKS: u16 = 64;
+
+/// How often settings of Redis are looked at: they change while it runs.
+const WATCH_PERIOD: Duration = Duration::from_secs(60);
+
+/// The views that a list of Redis should hold packed.
+const PACKED_MIN: u64 = 256;
+
+/// Lists in Redis. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct HotLists {
+    redis: Redis,
+    bounds: Bounds,
+    tags: std::sync::Arc<Tags>,
+}
+
+/// Some owners of a set, and where the next ones begin; 0: that were all.
+#[derive(Debug)]
+pub struct ActivePage {
+    /// Their texts.
+    pub owners: Vec<Vec<u8>>,
+    /// Where to go on.
+    pub next: u64,
+}
+
+impl HotLists {
+    /// The lists in this Redis.
+    pub fn new(redis: Redis, bounds: Bounds) -> Self {
+        let tags = Tags::new().into();
+        Self {
+            redis,
+            bounds,
+            tags,
+        }
+    }
+
+    fn keys(&self, owner: &Owner) -> HistoryKeys {
+        HistoryKeys::new(self.redis.prefix(), owner)
+    }
+
+    fn change<'a>(&self, owner: &'a Owner) -> Change<'a> {
+        Change {
+            owner,
+            max: self.bounds.views_max,
+            life_ms: self.bounds.hot_ms,
+        }
+    }
+
+    fn active_of(&self, owner: &Owner, now_ms: u64) -> Vec<u8> {
+        history_active_of(self.redis.prefix(), &self.tags, now_ms / DAY_MS, owner)
+    }
+
+    fn active<'a>(&self, key: &'a [u8]) -> Active<'a> {
+        Active {
+            key,
+            life_ms: self.bounds.hot_ms + ACTIVE_MORE_MS,
+        }
+    }
+
+    /// Notes views, of each owner in one call; tells what became of each.
+    ///
+    /// # Errors
+    /// When Redis does not answer, so for all that follow. Whatever was done may be done again.
+    pub async fn view(
+        &self,
+        views: &[(Owner, Vec<Seen>)],
+        now_ms: u64,
+    ) -> Result<Vec<Vec<Viewed>>, CallError> {
+        let mut outcomes = Vec::with_capacity(views.len());
+        for chunk in views.chunks(PIPELINE) {
+            let call = |(owner, views): &(Owner, Vec<Seen>)| {
+                let active = self.active_of(owner, now_ms);
+                let active = self.active(&active);
+                history_view::call(&self.keys(owner), &active, &self.change(owner), views)
+            };
+            let calls: Vec<Call> = chunk.iter().map(call).collect();
+            let replies = self.redis.run_all(&calls).await?;
+            for ((_, views), reply) in chunk.iter().zip(replies) {
+                outcomes.push(history_view::parse(&reply, views.len())?);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// The marks of this Redis: one, or some in all nodes of a cluster.
+    fn marks(&self) -> Vec<Vec<u8>> {
+        let count = if self.redis.is_cluster() { MARKS } else { 1 };
+        let slots = (0..count).map(|n| n * (SLOTS / MARKS));
+        let key = |slot| history_mark(self.redis.prefix(), &self.tags, slot);
+        slots.map(key).collect()
+    }
+
+    /// Moves the marks of a log, if all are at `from` or behind it; tells whether they were.
+    pub async fn advance_mark(&self, source: &str, from: u64, to: u64) -> Result<bool, CallError> {
+        let marks = self.marks();
+        let calls: Vec<Call> = marks
+            .iter()
+            .map(|key| weir_scripts::history_mark::call(key, source, from, to))
+            .collect();
+        let mut all = true;
+        for reply in self.redis.run_all(&calls).await? {
+            all &= weir_scripts::history_mark::parse(&reply)?;
+        }
+        Ok(all)
+    }
+
+    /// The least mark of a log; `None`: one is not there.
+    pub async fn mark(&self, source: &str) -> Result<Option<u64>, CallError> {
+        let marks = self.marks();
+        let ask = |key: &Vec<u8>| cmd("HGET").arg(key).arg(source).to_owned();
+        let replies = self.redis.send_all(marks.iter().map(ask).collect()).await?;
+        let number = |reply: Value| redis::from_redis_value::<Option<u64>>(reply).ok().flatten();
+        let marks: Option<Vec<u64>> = replies.into_iter().map(number).collect();
+        Ok(marks.and_then(|marks| marks.into_iter().min()))
+    }
+
+    /// Puts the marks of a log there.
+    pub async fn set_mark(&self, source: &str, to: u64) -> Result<(), CallError> {
+        let (marks, position) = (self.marks(), weir_scripts::history_mark::position(to));
+        let set = |key: &Vec<u8>| cmd("HSET").arg(key).arg(source).arg(&position).to_owned();
+        self.redis.send_all(marks.iter().map(set).collect()).await?;
+        Ok(())
+    }
+
+    /// One owner's list.
+    pub async fn read(&self, owner: &Owner) -> Result<List, CallError> {
+        let name = new_generation();
+        let call = history_read::call(&self.keys(owner), named(&name), None);
+        Ok(history_read::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// The count, if one is known; else the list, and `promise` is noted if there is no other.
+    pub async fn read_count(&self, owner: &Owner, promise: &str) -> Result<Counted, CallError> {
+        let promise = Promise {
+            name: promise,
+            life_ms: PROMISE_MS,
+        };
+        let name = new_generation();
+        let call = history_read::call(&self.keys(owner), named(&name), Some(promise));
+        Ok(history_read::parse_count(&self.redis.run(&call).await?)?)
+    }
+
+    /// Keeps the count that was promised, unless the list has changed since.
+    pub async fn put_count(
+        &self,
+        owner: &Owner,
+        promise: &str,
+        count: u64,
+    ) -> Result<bool, CallError> {
+        let call = history_count::call(&self.keys(owner), promise, count, COUNT_MS);
+        Ok(history_count::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Brings removals, and the cold list if there is one; the list as it is then. `generation`: that of the list as it was
+    /// read before them. Without it, or if the list has another by now, the removals are followed and nothing counts as
+    /// loaded.
+    pub async fn fill(
+        &self,
+        owner: &Owner,
+        generation: Option<&str>,
+        removals: &Removals,
+        cold: Option<&[Seen]>,
+    ) -> Result<List, CallError> {
+        let (keys, change) = (self.keys(owner), self.change(owner));
+        let generation = generation.unwrap_or(NO_GENERATION);
+        let call = history_fill::call(&keys, &change, generation, removals, cold);
+        Ok(history_fill::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Deletes of each product views up to that time; tells how many went.
+    pub async fn delete(
+        &self,
+        owner: &Owner,
+        deleted: &[Seen],
+        forget_ms: u64,
+        now_ms: u64,
+    ) -> Result<usize, CallError> {
+        let active = self.active_of(owner, now_ms);
+        let (active, change) = (self.active(&active), self.change(owner));
+        let call = history_delete::call(&self.keys(owner), &active, &change, forget_ms, deleted);
+        Ok(history_delete::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Clears views up to `at_ms`; tells how many went.
+    pub async fn clear(&self, owner: &Owner, at_ms: u64, now_ms: u64) -> Result<usize, CallError> {
+        let active = self.active_of(owner, now_ms);
+        let (active, change) = (self.active(&active), self.change(owner));
+        let call = history_clear::call(&self.keys(owner), &active, &change, at_ms);
+        Ok(history_clear::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Which of these slots have owners who were active on that day.
+    pub async fn active_slots(
+        &self,
+        day: u64,
+        slots: impl Iterator<Item = u16>,
+    ) -> Result<Vec<u16>, CallError> {
+        let slots: Vec<u16> = slots.collect();
+        let mut found = Vec::new();
+        for chunk in slots.chunks(PIPELINE) {
+            let ask = |slot: &u16| {
+                let key = history_active(self.redis.prefix(), &self.tags, day, *slot);
+                cmd("EXISTS").arg(key).to_owned()
+            };
+            let replies = self.redis.send_all(chunk.iter().map(ask).collect()).await?;
+            let is_there = |reply: &Value| *reply != Value::Int(0);
+            let there = chunk.iter().zip(&replies).filter(|(_, r)| is_there(r));
+            found.extend(there.map(|(slot, _)| *slot));
+        }
+        Ok(found)
+    }
+
+    /// Some owners of a slot who were active on that day.
+    pub async fn active_page(
+        &self,
+        day: u64,
+        slot: u16,
+        from: u64,
+    ) -> Result<ActivePage, CallError> {
+        let key = history_active(self.redis.prefix(), &self.tags, day, slot);
+        let mut scan = cmd("SSCAN");
+        scan.arg(key).arg(from).arg("COUNT").arg(SCAN);
+        let reply = self.redis.send(&scan).await?;
+        let page: (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
+            .map_err(|error| CallError::unexpected("a set's members", error.to_string()))?;
+        let (next, owners) = page;
+        Ok(ActivePage { owners, next })
+    }
+
+    /// These are done: they leave the set.
+    pub async fn forget_active(
+        &self,
+        day: u64,
+        slot: u16,
+        owners: &[Vec<u8>],
+    ) -> Result<(), CallError> {
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let key = history_active(self.redis.prefix(), &self.tags, day, slot);
+        self.redis
+            .send(cmd("SREM").arg(key).arg(owners))
+            .await
+            .map(drop)
+    }
+
+    /// How many views Redis keeps packed in a list, if it says so.
+    async fn packed_max(&self) -> Result<Option<u64>, CallError> {
+        let mut get = Cmd::new();
+        get.arg("CONFIG")
+            .arg("GET")
+            .arg("zset-max-listpack-entries");
+        Ok(least_number(&self.redis.send(&get).await?))
+    }
+}
+
+/// A name that no other has. If the system gives no random numbers, nothing counts as loaded.
+fn new_generation() -> String {
+    let mut name = [0; 8];
+    match SystemRandom::new().fill(&mut name) {
+        Ok(()) => hex::encode(name),
+        Err(_) => NO_GENERATION.to_owned(),
+    }
+}
+
+fn named(name: &str) -> NewGeneration<'_> {
+    NewGeneration {
+        name,
+        life_ms: LOADING_MS,
+    }
+}
+
+/// Says in the log, as long as it is so, that lists take five times the memory that they need: once when it is seen, and
+/// again when it has changed. Ends with `stop`.
+pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
+    let mut rounds = Rounds::every(WATCH_PERIOD, "looking at how Redis keeps lists", stop);
+    let mut said = None;
+    while rounds.next().await {
+        // A Redis that does not let us ask is left alone.
+        let packed_max = hot.packed_max().await.ok().flatten();
+        if packed_max != said
+            && let Some(entries) = packed_max.filter(|max| *max < PACKED_MIN)
+        {
+            warn!(
+                entries,
+                "a list of browse history takes five times the memory: set zset-max-listpack-entries {PACKED_MIN} in Redis"
+            );
+        }
+        said = packed_max;
+        rounds.ended(&Ok::<(), CallError>(()));
+    }
+}
+
+/// The least number in a reply: the answer of one server, or of several.
+fn least_number(reply: &Value) -> Option<u64> {
+    match reply {
+        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        Value::SimpleString(text) => text.parse().ok(),
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::Array(values) => values.iter().filter_map(least_number).min(),
+        Value::Map(pairs) => pairs
+            .iter()
+            .filter_map(|(_, value)| least_number(value))
+            .min(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_of_several_servers_counts() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let one = Value::Array(vec![text("zset-max-listpack-entries"), text("256")]);
+        assert_eq!(least_number(&one), Some(256));
+        let other = Value::Array(vec![text("zset-max-listpack-entries"), text("128")]);
+        let nodes = Value::Map(vec![(text("a:1"), one), (text("b:2"), other)]);
+        assert_eq!(least_number(&nodes), Some(128));
+        assert_eq!(least_number(&Value::Nil), None);
+    }
+}

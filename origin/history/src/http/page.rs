@@ -1,0 +1,25 @@
+//! The page of products that were seen last, at `/history/page`: plain files, part of the program. The files are everybody's;
+//! what the page shows comes from the other routes, for whoever the gateway says has signed in.
+
+use axum::Router;
+
+use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+
+static PAGE: Page = Page {
+    path: "/history/page",
+    // Products' pictures may be anywhere.
+    policy: policy!("'self' https: http:"),
+    index: &files! {
+        "index.html": HTML,
+    },
+    files: &files! {
+        "page.css": CSS,
+        "icon.svg": SVG,
+        "main.js": JS,
+    },
+};
+
+/// `GET /history/page` and the files that it names.
+pub(super) fn routes() -> Router {
+    PAGE.routes()
+}

@@ -1,0 +1,154 @@
+//! The routes of the table of products.
+
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use weir_history::Sku;
+
+use super::invalid_sku;
+use crate::History;
+use crate::products::{Found, Product};
+use weir_origin_core::http::{JsonBody, Problem};
+
+/// The longest body of many products.
+pub(super) const BODY_LEN_MAX: usize = 4 << 20;
+
+/// The most products of one request.
+const PUT_MAX: usize = 1_000;
+
+/// The longest texts, in characters: as many as the table takes.
+const SPU_LEN_MAX: usize = 64;
+const TITLE_LEN_MAX: usize = 512;
+const PICTURE_LEN_MAX: usize = 2_048;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PutBody {
+    products: Vec<NewProduct>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewProduct {
+    sku: String,
+    spu: Option<String>,
+    title: Option<String>,
+    picture: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ProductView {
+    sku: String,
+    #[serde(flatten)]
+    product: Product,
+}
+
+/// `PUT /products`: writes many.
+pub(super) async fn put_all(
+    history: History,
+    JsonBody(body): JsonBody<PutBody>,
+) -> Result<StatusCode, Problem> {
+    if body.products.len() > PUT_MAX {
+        return Err(invalid(format!("products: must be at most {PUT_MAX}")));
+    }
+    let mut all = Vec::with_capacity(body.products.len());
+    for (index, new) in body.products.into_iter().enumerate() {
+        let at = |error: String| invalid(format!("products[{index}].{error}"));
+        let sku = Sku::new(&new.sku).map_err(|error| at(format!("sku: {error}")))?;
+        let product = Product {
+            spu: new.spu,
+            title: new.title,
+            picture: new.picture,
+        };
+        check(&product).map_err(at)?;
+        all.push((sku, product));
+    }
+    write(&history, &all).await
+}
+
+/// `PUT /products/{sku}`.
+pub(super) async fn put(
+    history: History,
+    Path(sku): Path<String>,
+    JsonBody(product): JsonBody<Product>,
+) -> Result<StatusCode, Problem> {
+    let sku = Sku::new(sku).map_err(invalid_sku)?;
+    check(&product).map_err(invalid)?;
+    write(&history, &[(sku, product)]).await
+}
+
+/// This origin sees them at once, others when they have forgotten what they remember.
+async fn write(history: &History, products: &[Found]) -> Result<StatusCode, Problem> {
+    history.store().put_products(products).await?;
+    let skus: Vec<Sku> = products.iter().map(|(sku, _)| sku.clone()).collect();
+    history.products().forget(&skus);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /products/{sku}`.
+pub(super) async fn get(
+    history: History,
+    Path(sku): Path<String>,
+) -> Result<Json<ProductView>, Problem> {
+    let sku = Sku::new(sku).map_err(invalid_sku)?;
+    let found = history.store().products(std::slice::from_ref(&sku)).await?;
+    let (sku, product) = found.into_iter().next().ok_or_else(unknown)?;
+    let sku = sku.to_string();
+    Ok(Json(ProductView { sku, product }))
+}
+
+/// `DELETE /products/{sku}`.
+pub(super) async fn delete(
+    history: History,
+    Path(sku): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let sku = Sku::new(sku).map_err(invalid_sku)?;
+    let was_there = history.store().delete_product(&sku).await?;
+    history.products().forget(std::slice::from_ref(&sku));
+    match was_there {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(unknown()),
+    }
+}
+
+/// Says which member will not do.
+fn check(product: &Product) -> Result<(), String> {
+    let is_ascii = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    let at_most = |text: &Option<String>, max, name: &str| match text {
+        Some(text) if text.is_empty() || text.chars().count() > max => {
+            Err(format!("{name}: must have 1 to {max} characters"))
+        }
+        _ => Ok(()),
+    };
+    at_most(&product.spu, SPU_LEN_MAX, "spu")?;
+    at_most(&product.title, TITLE_LEN_MAX, "title")?;
+    at_most(&product.picture, PICTURE_LEN_MAX, "picture")?;
+    if product.spu.as_deref().is_some_and(|spu| !is_ascii(spu)) {
+        return Err("spu: must be visible ASCII".to_owned());
+    }
+    let is_url = |picture: &str| {
+        let is_web = ["https://", "http://", "/"]
+            .iter()
+            .any(|start| picture.starts_with(start));
+        is_web && is_ascii(picture)
+    };
+    match product.picture.as_deref() {
+        Some(picture) if !is_url(picture) => {
+            Err("picture: must be a URL of http, https, or a path".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::unprocessable("invalid_product", "Invalid product", detail)
+}
+
+fn unknown() -> Problem {
+    Problem::not_found(
+        "unknown_product",
+        "Unknown product",
+        "the table has no such product",
+    )
+}

@@ -1,0 +1,296 @@
+//! Lists and counts.
+//!
+//! Redis has the list of whoever came within four days. What it does not have is loaded: what was removed from SQL, older
+//! views from the cold store; then Redis has it. Whatever does not answer is left out, and the answer says so
+//! (`complete: false`); nothing is shown of which it is not known that it was not removed.
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tracing::warn;
+use weir_history::list::{self, Place, merge};
+use weir_history::{Loaded, Owner, Removals, Seen, VIEWS_MAX, oldest_ms};
+use weir_scripts::history::List;
+use weir_scripts::history_read::Counted;
+
+use super::History;
+use super::products::Product;
+use weir_origin_core::unavailable::Unavailable;
+
+/// How often a list is loaded that Redis loses meanwhile.
+const ATTEMPTS: usize = 3;
+
+/// An owner's views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Views {
+    /// They, the newest first.
+    pub views: Vec<Seen>,
+    /// Whether that are all.
+    pub is_complete: bool,
+}
+
+/// An item of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What, and when.
+    pub seen: Seen,
+    /// What is known of the product.
+    pub product: Product,
+}
+
+/// A part of an owner's list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Its items, the newest first.
+    pub items: Vec<Item>,
+    /// Whether the whole list was known.
+    pub is_complete: bool,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+/// How long a list is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// So many products.
+    pub count: u64,
+    /// Whether the whole list was known.
+    pub is_complete: bool,
+}
+
+impl History {
+    /// An owner's views, from wherever they are.
+    ///
+    /// # Errors
+    /// When neither Redis nor SQL answers.
+    pub async fn views(&self, owner: &Owner) -> Result<Views, Unavailable> {
+        match self.0.hot.read(owner).await {
+            Ok(list) => self.loaded(owner, list).await,
+            Err(error) => {
+                warn!(%error, "Redis has no history to tell: the cold store has the rest");
+                self.views_without_redis(owner).await
+            }
+        }
+    }
+
+    /// Whether Redis lacks nothing of a list.
+    fn is_loaded(&self, list: &List) -> bool {
+        let is_full = list.views.len() >= self.0.settings.bounds.views_max;
+        match list.loaded {
+            Loaded::Nothing => false,
+            Loaded::Removals => is_full || !self.0.settings.has_cold_reads,
+            Loaded::All => true,
+        }
+    }
+
+    /// What Redis has told, with what it lacks.
+    async fn loaded(&self, owner: &Owner, list: List) -> Result<Views, Unavailable> {
+        match self.is_loaded(&list) {
+            true => Ok(self.kept(list.views, true)),
+            false => self.load(owner, list).await,
+        }
+    }
+
+    /// Loads what Redis lacks of a list. If Redis loses the list meanwhile, from the beginning.
+    async fn load(&self, owner: &Owner, mut list: List) -> Result<Views, Unavailable> {
+        for _ in 1..ATTEMPTS {
+            match self.try_load(owner, list).await? {
+                Ok(views) => return Ok(views),
+                Err(lost) => list = lost,
+            }
+        }
+        let views = self.try_load(owner, list).await?;
+        // Redis keeps losing it: what the stores have is all that can be told.
+        views.or_else(|_| Ok(self.kept(Vec::new(), false)))
+    }
+
+    /// The list as it is loaded; or as it is in Redis, if that has lost it while it was loaded.
+    async fn try_load(
+        &self,
+        owner: &Owner,
+        list: List,
+    ) -> Result<Result<Views, List>, Unavailable> {
+        let removals = match self.0.store.removals(owner).await {
+            Ok(removals) => removals,
+            Err(error) => {
+                warn!(%error, "a list cannot be loaded");
+                // Without removals nothing may be shown; with them, what is there.
+                let views = match list.loaded {
+                    Loaded::Nothing => Vec::new(),
+                    Loaded::Removals | Loaded::All => list.views,
+                };
+                return Ok(Ok(self.kept(views, false)));
+            }
+        };
+        let (cold, is_complete) = self.cold_views(owner).await;
+        let generation = Some(list.generation.as_str());
+        let (hot, cold_views) = (&self.0.hot, cold.as_deref());
+        let filled = hot.fill(owner, generation, &removals, cold_views).await;
+        self.0.metrics.loaded.inc();
+        match filled {
+            Ok(list) if list.loaded == Loaded::Nothing => Ok(Err(hot.read(owner).await?)),
+            Ok(list) => Ok(Ok(self.kept(list.views, is_complete))),
+            Err(error) => {
+                warn!(%error, "Redis has not taken a list that was loaded");
+                let views = list.views.into_iter().chain(cold.unwrap_or_default());
+                Ok(Ok(self.merged(views, &removals, is_complete)))
+            }
+        }
+    }
+
+    /// What the cold store has; `None` if it is not asked or does not answer. And whether that is all.
+    async fn cold_views(&self, owner: &Owner) -> (Option<Vec<Seen>>, bool) {
+        if !self.0.settings.has_cold_reads {
+            return (None, true);
+        }
+        match self.0.cold.read(owner).await {
+            Ok(stored) => (Some(stored.views), true),
+            Err(error) => {
+                warn!(%error, "a list is shown without its cold part");
+                (None, false)
+            }
+        }
+    }
+
+    async fn views_without_redis(&self, owner: &Owner) -> Result<Views, Unavailable> {
+        let removals = self.0.store.removals(owner).await?;
+        let (cold, _) = self.cold_views(owner).await;
+        Ok(self.merged(cold.unwrap_or_default(), &removals, false))
+    }
+
+    fn merged(
+        &self,
+        views: impl IntoIterator<Item = Seen>,
+        removals: &Removals,
+        is_complete: bool,
+    ) -> Views {
+        let oldest_ms = oldest_ms(self.now_ms());
+        let views = merge(views, removals, oldest_ms, self.0.settings.bounds.views_max);
+        Views { views, is_complete }
+    }
+
+    /// Without those that have become too old.
+    fn kept(&self, mut views: Vec<Seen>, is_complete: bool) -> Views {
+        let oldest_ms = oldest_ms(self.now_ms());
+        views.retain(|seen| seen.at_ms > oldest_ms);
+        Views { views, is_complete }
+    }
+
+    /// A page of an owner's list: at most `limit` items after `place`, or from the newest on.
+    ///
+    /// # Errors
+    /// When neither Redis nor SQL answers.
+    pub async fn list(
+        &self,
+        owner: &Owner,
+        limit: usize,
+        place: Option<&Place>,
+    ) -> Result<Page, Unavailable> {
+        let views = self.views(owner).await?;
+        let (items, is_complete) = self.items(views).await;
+        let is_after = |item: &Item| place.is_none_or(|place| place.is_before(&item.seen));
+        let mut items: Vec<Item> = items.into_iter().filter(is_after).collect();
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        self.note_completeness(is_complete);
+        Ok(Page {
+            items,
+            is_complete,
+            has_more,
+        })
+    }
+
+    /// The views with their products, each product once: of its variants the one that was seen last. Without the products,
+    /// as they are.
+    async fn items(&self, views: Views) -> (Vec<Item>, bool) {
+        let skus: Vec<_> = views.views.iter().map(|seen| seen.sku.clone()).collect();
+        let found = self.0.products.find(&skus).await;
+        let item = |(seen, product): (Seen, Option<Product>)| Item {
+            seen,
+            product: product.unwrap_or_default(),
+        };
+        let items = views.views.into_iter().zip(found.products);
+        let items: Vec<Item> = items.map(item).collect();
+        let unique = list::unique_by(items, |item| item.product.spu.clone());
+        (unique, views.is_complete && found.is_complete)
+    }
+
+    /// How many products an owner's list has.
+    ///
+    /// # Errors
+    /// When neither Redis nor SQL answers.
+    pub async fn count(&self, owner: &Owner) -> Result<Count, Unavailable> {
+        let promise = match self.0.settings.has_count_cache {
+            true => random_name(),
+            false => None,
+        };
+        let Some(promise) = promise else {
+            let views = self.views(owner).await?;
+            return Ok(self.counted(views).await);
+        };
+        let views = match self.0.hot.read_count(owner, &promise).await {
+            Ok(Counted::Known(count)) => {
+                self.0.metrics.counted(true);
+                let is_complete = true;
+                return Ok(Count { count, is_complete });
+            }
+            Ok(Counted::Unknown(list)) => self.count_views(owner, list, &promise).await?,
+            Err(_) => self.views_without_redis(owner).await?,
+        };
+        let counted = self.counted(views).await;
+        if counted.is_complete {
+            self.keep_count(owner.clone(), promise, counted.count);
+        }
+        Ok(counted)
+    }
+
+    /// As [`History::loaded`]. What is loaded changes the list, which ends the promise: so it is made again.
+    async fn count_views(
+        &self,
+        owner: &Owner,
+        list: List,
+        promise: &str,
+    ) -> Result<Views, Unavailable> {
+        let was_loaded = self.is_loaded(&list);
+        let views = self.loaded(owner, list).await?;
+        if views.is_complete && !was_loaded {
+            return match self.0.hot.read_count(owner, promise).await {
+                Ok(Counted::Unknown(list)) => Ok(self.kept(list.views, true)),
+                // Another has counted meanwhile, or Redis has gone.
+                Ok(Counted::Known(_)) | Err(_) => Ok(views),
+            };
+        }
+        Ok(views)
+    }
+
+    async fn counted(&self, views: Views) -> Count {
+        let (items, is_complete) = self.items(views).await;
+        self.0.metrics.counted(false);
+        self.note_completeness(is_complete);
+        Count {
+            count: list::count(items.len(), VIEWS_MAX) as u64,
+            is_complete,
+        }
+    }
+
+    /// Behind the answer's back: nobody waits for it.
+    fn keep_count(&self, owner: Owner, promise: String, count: u64) {
+        let hot = self.0.hot.clone();
+        tokio::spawn(async move {
+            if let Err(error) = hot.put_count(&owner, &promise, count).await {
+                warn!(%error, "a count was not kept");
+            }
+        });
+    }
+
+    fn note_completeness(&self, is_complete: bool) {
+        if !is_complete {
+            self.0.metrics.incomplete.inc();
+        }
+    }
+}
+
+/// None: the system gives no random numbers. Then a count is not kept.
+fn random_name() -> Option<String> {
+    let mut name = [0; 8];
+    SystemRandom::new().fill(&mut name).ok()?;
+    Some(hex::encode(name))
+}

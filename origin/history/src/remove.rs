@@ -1,0 +1,183 @@
+//! Deletes and clears: first in SQL, then in Redis. If Redis does not follow at once, it does so within seconds: what was
+//! removed is noted in the transaction that removes it.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use weir_history::{Owner, REMOVALS_MS, Seen, Sku};
+
+use super::History;
+use super::cold::ColdStoreError;
+use super::fold::FoldError;
+use super::store::{Noted, Op};
+use weir_origin_core::background::Rounds;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::sql::SqlError;
+use weir_origin_core::unavailable::Unavailable;
+
+/// The most products of one deletion.
+pub const DELETED_MAX: usize = 200;
+
+/// How often it is looked for removals that Redis has not followed, and how old they are: a request that is still at it
+/// takes less.
+const PERIOD: Duration = Duration::from_secs(5);
+const AGE_MS: u64 = 5_000;
+
+/// Removals of one step.
+const STEP: usize = 100;
+
+/// What became of a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// It is done.
+    Now,
+    /// SQL has it: it is done for good. Redis follows when it answers.
+    Soon,
+}
+
+/// Why nothing was removed.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    /// As many deletions are remembered as may be.
+    #[error("too many products are deleted already: clear the history instead")]
+    TooMany,
+    /// SQL or Redis did not answer.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+impl From<SqlError> for RemoveError {
+    fn from(error: SqlError) -> Self {
+        Self::Unavailable(error.into())
+    }
+}
+
+impl From<CallError> for RemoveError {
+    fn from(error: CallError) -> Self {
+        Self::Unavailable(error.into())
+    }
+}
+
+impl History {
+    /// Deletes products from an owner's list. They stay away until they are seen again.
+    ///
+    /// # Errors
+    /// See [`RemoveError`].
+    pub async fn delete(&self, owner: &Owner, skus: &[Sku]) -> Result<Removed, RemoveError> {
+        let now_ms = self.now_ms();
+        // A view's clock may be ahead of ours: what is in the list goes, whatever its time.
+        let views = self.views(owner).await?.views;
+        let deletion = |sku: &Sku| {
+            let seen = views.iter().find(|seen| seen.sku == *sku);
+            Seen {
+                sku: sku.clone(),
+                at_ms: seen.map_or(now_ms, |seen| seen.at_ms.max(now_ms)),
+            }
+        };
+        let deleted: Vec<Seen> = skus.iter().map(deletion).collect();
+        self.delete_views(owner, &deleted).await
+    }
+
+    /// Deletes of each product views up to that time.
+    ///
+    /// # Errors
+    /// See [`RemoveError`].
+    pub async fn delete_views(
+        &self,
+        owner: &Owner,
+        deleted: &[Seen],
+    ) -> Result<Removed, RemoveError> {
+        let op = match self.0.store.delete(owner, deleted).await? {
+            Noted::Done(op) => op,
+            Noted::TooMany => return Err(RemoveError::TooMany),
+        };
+        let now_ms = self.now_ms();
+        let forget_ms = now_ms.saturating_sub(REMOVALS_MS);
+        let followed = self.0.hot.delete(owner, deleted, forget_ms, now_ms).await;
+        Ok(self.followed(&op, followed).await)
+    }
+
+    /// Clears an owner's list.
+    ///
+    /// # Errors
+    /// See [`RemoveError`].
+    pub async fn clear(&self, owner: &Owner) -> Result<Removed, RemoveError> {
+        let views = self.views(owner).await?.views;
+        let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
+        self.clear_views(owner, newest_ms.max(self.now_ms())).await
+    }
+
+    /// Clears an owner's views up to `at_ms`.
+    ///
+    /// # Errors
+    /// See [`RemoveError`].
+    pub async fn clear_views(&self, owner: &Owner, at_ms: u64) -> Result<Removed, RemoveError> {
+        let op = self.0.store.clear(owner, at_ms).await?;
+        let followed = self.0.hot.clear(owner, at_ms, self.now_ms()).await;
+        let removed = self.followed(&op, followed).await;
+        // Its bytes go, too. If not now, then when the list is folded: it counts as active.
+        if let Err(error) = self.rewrite(owner).await {
+            warn!(%error, "the cold store still has a cleared list, which is not shown");
+        }
+        Ok(removed)
+    }
+
+    async fn rewrite(&self, owner: &Owner) -> Result<(), ColdStoreError> {
+        let stored = self.0.cold.read(owner).await?;
+        let removals = self.0.store.removals(owner).await?;
+        let is_kept = |seen: &&Seen| !removals.cover(seen);
+        let kept: Vec<Seen> = stored.views.iter().filter(is_kept).cloned().collect();
+        if kept.len() < stored.views.len() {
+            // Whoever has written meanwhile has read these removals, or the next fold has.
+            self.0.cold.write(owner, stored.version, &kept).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that Redis has followed, if it has.
+    async fn followed<T>(&self, op: &Op, followed: Result<T, CallError>) -> Removed {
+        if let Err(error) = followed {
+            warn!(%error, "Redis has not followed a removal; it will");
+            return Removed::Soon;
+        }
+        if let Err(error) = self.0.store.applied(op).await {
+            // It is applied once more, which changes nothing.
+            warn!(%error, "a removal is not noted as applied");
+        }
+        Removed::Now
+    }
+
+    /// Has Redis and the cold store follow removals that they may not have followed, those made until `until_ms`; tells how
+    /// many there were, at most a step's.
+    ///
+    /// # Errors
+    /// When SQL, Redis or the cold store does not answer. What was applied stays so.
+    pub async fn apply_removals(&self, until_ms: u64) -> Result<usize, FoldError> {
+        let ops = self.0.store.unapplied(until_ms, STEP).await?;
+        for op in &ops {
+            let removals = self.0.store.removals(&op.owner).await?;
+            self.0.hot.fill(&op.owner, None, &removals, None).await?;
+            match self.fold_owner(&op.owner).await {
+                // It cannot be read by us, and is not shown by us.
+                Ok(()) | Err(FoldError::Cold(ColdStoreError::Value(_))) => {}
+                Err(error) => return Err(error),
+            }
+            self.0.store.applied(op).await?;
+            self.0.metrics.reapplied.inc();
+        }
+        Ok(ops.len())
+    }
+
+    pub(super) async fn run_applying(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "applying removals of history", stop);
+        while rounds.next().await {
+            let until_ms = self.now_ms().saturating_sub(AGE_MS);
+            let applied = self.apply_removals(until_ms).await;
+            rounds.ended(&applied);
+            if applied.is_ok_and(|applied| applied == STEP) {
+                rounds.next_at_once();
+            }
+        }
+    }
+}

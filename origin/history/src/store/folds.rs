@@ -1,0 +1,150 @@
+//! How far the lists that changed on a day are copied to the cold store. A day has parts, so that several origins may work on
+//! it; a part has a holder for a while. Two holders would do no harm: they would do the same twice.
+
+use sqlx::Error;
+use weir_history::DAY_MS;
+use weir_history::slot::SLOTS;
+
+use super::HistoryStore;
+use weir_origin_core::sql::{Row, SqlError, sql};
+
+/// Into how many parts a day is cut.
+pub const PARTS: u16 = 16;
+
+/// The most days that are noted at once, after no origin has run for long: no list lives as long.
+const DAYS_BACK_MAX: u64 = 7;
+
+const SELECT_LAST: &str = "SELECT MAX(day) AS day FROM history_folds";
+
+const INSERT: &str = "
+    INSERT INTO history_folds (day, part, next_slot, holder, lease_until_ms) VALUES (?, ?, ?, '', 0)";
+
+const SELECT_OPEN: &str = "
+    SELECT day, part, next_slot FROM history_folds
+    WHERE done_at_ms IS NULL AND day <= ? AND (lease_until_ms <= ? OR holder = ?)
+    ORDER BY day, part";
+
+const TAKE: &str = "
+    UPDATE history_folds SET holder = ?, lease_until_ms = ?
+    WHERE day = ? AND part = ? AND done_at_ms IS NULL AND (lease_until_ms <= ? OR holder = ?)";
+
+const ADVANCE: &str = "
+    UPDATE history_folds SET next_slot = ?, lease_until_ms = ?, done_at_ms = ?
+    WHERE day = ? AND part = ? AND holder = ?";
+
+const SELECT_OLDEST: &str =
+    "SELECT MIN(day) AS day FROM history_folds WHERE done_at_ms IS NULL AND day < ?";
+
+const DELETE_OLD: &str = "DELETE FROM history_folds WHERE done_at_ms IS NOT NULL AND day < ?";
+
+/// A part of a day that is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The day, counted from the epoch.
+    pub day: u64,
+    /// The part.
+    pub part: u16,
+    /// The next slot.
+    pub next_slot: u16,
+}
+
+impl Part {
+    /// The slot behind the part's last one.
+    pub fn end(&self) -> u16 {
+        (self.part + 1) * (SLOTS / PARTS)
+    }
+}
+
+impl HistoryStore {
+    /// Notes all days up to that of `now_ms`, also those on which no origin looked.
+    pub async fn note_days(&self, now_ms: u64) -> Result<(), SqlError> {
+        let today = now_ms / DAY_MS;
+        let last = self.db.one(sql(SELECT_LAST)).await?;
+        let last = last.map_or(Ok(None), |row| row.maybe("day"))?;
+        // All parts of the last one: who noted them may have stopped half way. At the first start, also yesterday: midnight
+        // may just have passed.
+        let from = last.unwrap_or(today.saturating_sub(1));
+        let from = from.max(today.saturating_sub(DAYS_BACK_MAX));
+        if last == Some(today) && self.has_all_parts(today).await? {
+            return Ok(());
+        }
+        for day in from..=today {
+            for part in 0..PARTS {
+                let first_slot = part * (SLOTS / PARTS);
+                let insert = sql(INSERT).number(day).number(part).number(first_slot);
+                self.db.insert(insert).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn has_all_parts(&self, day: u64) -> Result<bool, SqlError> {
+        const COUNT: &str = "SELECT COUNT(*) AS n FROM history_folds WHERE day = ?";
+        let row = self.db.one(sql(COUNT).number(day)).await?;
+        let count: u64 = row.map_or(Ok(0), |row| row.number("n"))?;
+        Ok(count == u64::from(PARTS))
+    }
+
+    /// The parts of days up to `day` that are not done and that nobody else works on.
+    pub async fn open_parts(
+        &self,
+        day: u64,
+        holder: &str,
+        now_ms: u64,
+    ) -> Result<Vec<Part>, SqlError> {
+        let select = sql(SELECT_OPEN).number(day).number(now_ms).text(holder);
+        let rows = self.db.all(select).await?;
+        let part = |row: &Row| {
+            Ok(Part {
+                day: row.number("day")?,
+                part: row.number("part")?,
+                next_slot: row.number("next_slot")?,
+            })
+        };
+        Ok(rows.iter().map(part).collect::<Result<_, Error>>()?)
+    }
+
+    /// Works on a part until `until_ms`. False if another does, or if it is done.
+    pub async fn take_part(
+        &self,
+        part: Part,
+        holder: &str,
+        now_ms: u64,
+        until_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let take = sql(TAKE).text(holder).number(until_ms);
+        let take = take.number(part.day).number(part.part);
+        let taken = self.db.execute(take.number(now_ms).text(holder)).await?;
+        Ok(taken > 0)
+    }
+
+    /// Notes how far a part is, and holds it until `until_ms`. False if another works on it by now.
+    pub async fn advance_part(
+        &self,
+        part: Part,
+        holder: &str,
+        until_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let is_done = part.next_slot >= part.end();
+        let done_at_ms = is_done.then(|| (self.clock)());
+        let advance = sql(ADVANCE).number(part.next_slot).number(until_ms);
+        let advance = advance.maybe(done_at_ms).number(part.day);
+        let advanced = self
+            .db
+            .execute(advance.number(part.part).text(holder))
+            .await?;
+        Ok(advanced > 0)
+    }
+
+    /// The first day before `day` that is not done.
+    pub async fn oldest_open_day(&self, day: u64) -> Result<Option<u64>, SqlError> {
+        let row = self.db.one(sql(SELECT_OLDEST).number(day)).await?;
+        Ok(row.map_or(Ok(None), |row| row.maybe("day"))?)
+    }
+
+    /// Forgets days that were done long ago.
+    pub async fn forget_days(&self, before: u64) -> Result<(), SqlError> {
+        self.db.execute(sql(DELETE_OLD).number(before)).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! Browse history in SQL: what was removed, how far folds are, what is known of products, and a cold store.
+//!
+//! | module | |
+//! |---|---|
+//! | `removals` | deletions and clearings, and those that Redis may not have followed |
+//! | `marks` | where a day's views begin in each log |
+//! | `folds` | how far the lists that changed on a day are copied |
+//! | `products` | the table of products |
+//! | `cold` | lists on disk |
+
+mod cold;
+mod folds;
+mod marks;
+mod products;
+mod removals;
+
+use crate::config::Clock;
+use weir_origin_core::sql::Database;
+
+pub use folds::{PARTS, Part};
+pub use removals::{Noted, Op};
+
+/// Browse history in SQL. Cloning it is cheap.
+///
+/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an error.
+#[derive(Clone)]
+pub struct HistoryStore {
+    db: Database,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for HistoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HistoryStore").finish_non_exhaustive()
+    }
+}
+
+impl HistoryStore {
+    /// The store in this database.
+    pub fn new(db: Database, clock: Clock) -> Self {
+        Self { db, clock }
+    }
+}

@@ -1,0 +1,91 @@
+//! The table of products: the source of who has no product service.
+
+use weir_history::Sku;
+
+use super::HistoryStore;
+use super::removals::sku;
+use crate::products::{Found, Product, ProductFuture, ProductSource, SourceError};
+use weir_origin_core::sql::{Row, SqlError, retried, sql};
+
+/// Products of one statement.
+const SELECTED: usize = 50;
+
+/// As many places as [`SELECTED`].
+const SELECT: &str = concat!(
+    "SELECT sku, spu, title, picture FROM history_products WHERE sku IN (",
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ",
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
+
+const UPDATE: &str = "
+    UPDATE history_products SET spu = ?, title = ?, picture = ?, changed_at_ms = ? WHERE sku = ?";
+
+const INSERT: &str = "
+    INSERT INTO history_products (spu, title, picture, changed_at_ms, sku) VALUES (?, ?, ?, ?, ?)";
+
+const DELETE: &str = "DELETE FROM history_products WHERE sku = ?";
+
+impl HistoryStore {
+    /// What the table has of these products.
+    pub async fn products(&self, skus: &[Sku]) -> Result<Vec<Found>, SqlError> {
+        let mut found = Vec::with_capacity(skus.len());
+        for chunk in skus.chunks(SELECTED) {
+            // The last one fills the places that are left.
+            let last = chunk.last().into_iter().cycle();
+            let places = chunk.iter().chain(last).take(SELECTED);
+            let select = places.fold(sql(SELECT), |select, sku| select.text(sku.as_str()));
+            for row in self.db.all(select).await? {
+                found.push((sku(&row)?, product(&row)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes products, new or known.
+    pub async fn put_products(&self, products: &[Found]) -> Result<(), SqlError> {
+        Ok(retried(|| self.try_put(products)).await?)
+    }
+
+    async fn try_put(&self, products: &[Found]) -> Result<(), sqlx::Error> {
+        let now_ms = (self.clock)();
+        let mut tx = self.db.begin().await?;
+        for (sku, product) in products {
+            let with_values = |statement| {
+                sql(statement)
+                    .maybe_text(product.spu.as_deref())
+                    .maybe_text(product.title.as_deref())
+                    .maybe_text(product.picture.as_deref())
+                    .number(now_ms)
+                    .text(sku.as_str())
+            };
+            if tx.execute(with_values(UPDATE)).await? == 0
+                && !tx.insert(with_values(INSERT)).await?
+            {
+                tx.execute(with_values(UPDATE)).await?;
+            }
+        }
+        tx.commit().await
+    }
+
+    /// Takes a product away. Whether there was one.
+    pub async fn delete_product(&self, sku: &Sku) -> Result<bool, SqlError> {
+        Ok(self.db.execute(sql(DELETE).text(sku.as_str())).await? > 0)
+    }
+}
+
+fn product(row: &Row) -> Result<Product, sqlx::Error> {
+    Ok(Product {
+        spu: row.maybe_text("spu")?,
+        title: row.maybe_text("title")?,
+        picture: row.maybe_text("picture")?,
+    })
+}
+
+impl ProductSource for HistoryStore {
+    fn find<'a>(&'a self, skus: &'a [Sku]) -> ProductFuture<'a> {
+        Box::pin(async move {
+            let found = self.products(skus).await;
+            found.map_err(|error| SourceError(error.to_string()))
+        })
+    }
+}

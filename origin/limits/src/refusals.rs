@@ -1,0 +1,170 @@
+//! What gateways have told of refusals: see [`weir_scripts::tally`].
+
+use std::collections::BTreeMap;
+
+use redis::from_redis_value;
+use serde::Serialize;
+use weir_scripts::keys;
+use weir_scripts::tally::{Subject, words};
+
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::redis::{CallError, Redis};
+
+/// The most keys that are told.
+const KEYS_MAX: usize = 100;
+
+/// What rules have refused in the last minutes.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Refusals {
+    minutes: u64,
+    /// Rules by name.
+    rules: Vec<OfRule>,
+    /// Whom they refused most, most often first.
+    keys: Vec<OfKey>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct OfRule {
+    rule: String,
+    #[serde(flatten)]
+    requests: Requests,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct OfKey {
+    rule: String,
+    /// Values of the rule's key, as gateways show them.
+    key: String,
+    #[serde(flatten)]
+    requests: Requests,
+}
+
+/// How many requests a rule has refused, and how many it would have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Requests {
+    limited: u64,
+    shadow_limited: u64,
+    denied: u64,
+}
+
+impl Requests {
+    fn count(&mut self, what: &str, count: u64) {
+        match what {
+            "limited" => self.limited += count,
+            "shadow_limited" => self.shadow_limited += count,
+            "denied" => self.denied += count,
+            // A later gateway may tell of more.
+            _ => {}
+        }
+    }
+
+    const fn total(self) -> u64 {
+        self.limited + self.shadow_limited + self.denied
+    }
+}
+
+impl Refusals {
+    /// Those of this minute and of those before, so many in all.
+    pub(super) async fn read(redis: &Redis, minutes: u64) -> Result<Self, CallError> {
+        let keys = keys::tallies(redis.prefix(), Subject::Limits, now_ms(), minutes);
+        let commands = keys.map(|key| {
+            let mut command = redis::cmd("HGETALL");
+            command.arg(key);
+            command
+        });
+        let replies = redis.send_all(commands.collect()).await?;
+        let mut counts = Vec::new();
+        for reply in replies {
+            let minute: Vec<(Vec<u8>, u64)> = from_redis_value(reply)
+                .map_err(|error| CallError::unexpected("HGETALL", error.to_string()))?;
+            counts.extend(minute);
+        }
+        Ok(Self::of(minutes, counts))
+    }
+
+    fn of(minutes: u64, counts: impl IntoIterator<Item = (Vec<u8>, u64)>) -> Self {
+        let mut rules = BTreeMap::<String, Requests>::new();
+        let mut keys = BTreeMap::<(String, String), Requests>::new();
+        for (name, count) in counts {
+            let name = String::from_utf8_lossy(&name);
+            match words(&name).as_slice() {
+                [what, rule] => {
+                    let requests = rules.entry((*rule).to_owned()).or_default();
+                    requests.count(what, count);
+                }
+                [what, rule, key] => {
+                    let of = ((*rule).to_owned(), (*key).to_owned());
+                    keys.entry(of).or_default().count(what, count);
+                }
+                _ => {}
+            }
+        }
+        let mut keys: Vec<_> = keys
+            .into_iter()
+            .map(|((rule, key), requests)| OfKey {
+                rule,
+                key,
+                requests,
+            })
+            .collect();
+        keys.sort_by_key(|of| std::cmp::Reverse(of.requests.total()));
+        keys.truncate(KEYS_MAX);
+        Self {
+            minutes,
+            rules: rules
+                .into_iter()
+                .map(|(rule, requests)| OfRule { rule, requests })
+                .collect(),
+            keys,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_scripts::tally::name;
+
+    fn named(words: &[&str], count: u64) -> (Vec<u8>, u64) {
+        (name(words).into_bytes(), count)
+    }
+
+    #[test]
+    fn counts_of_minutes_add_up_and_who_was_refused_most_comes_first() {
+        let refusals = Refusals::of(
+            2,
+            [
+                named(&["limited", "logins"], 3),
+                named(&["limited", "logins", "alice"], 1),
+                named(&["limited", "logins", "bob"], 2),
+                named(&["shadow_limited", "all"], 7),
+                named(&["denied", "logins"], 1),
+                named(&["limited", "logins", "alice"], 4),
+                named(&["limited", "logins"], 4),
+                named(&["rerouted", "logins"], 9),
+                named(&["of", "a", "later", "gateway"], 9),
+            ],
+        );
+        let seen = serde_json::to_value(&refusals).unwrap();
+        let expected = serde_json::json!({
+            "minutes": 2,
+            "rules": [
+                { "rule": "all", "limited": 0, "shadow_limited": 7, "denied": 0 },
+                { "rule": "logins", "limited": 7, "shadow_limited": 0, "denied": 1 },
+            ],
+            "keys": [
+                { "rule": "logins", "key": "alice", "limited": 5, "shadow_limited": 0, "denied": 0 },
+                { "rule": "logins", "key": "bob", "limited": 2, "shadow_limited": 0, "denied": 0 },
+            ],
+        });
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn of_many_keys_those_that_were_refused_most_are_told() {
+        let counts = (0..300).map(|n| named(&["limited", "r", &n.to_string()], n + 1));
+        let refusals = Refusals::of(1, counts);
+        assert_eq!(refusals.keys.len(), KEYS_MAX);
+        assert_eq!(refusals.keys[0].key, "299");
+    }
+}

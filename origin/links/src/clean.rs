@@ -1,0 +1,131 @@
+//! Removes links that have ended from the cold store; then their numbers may be handed out again.
+//!
+//! It walks through the ends in order, a slice of time per step, so that each step sees new rows and few of them. A
+//! link that Redis still has is alive, whatever the cold store says: gateways renew it there, and the cold store
+//! hears of clicks later.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::metrics::LinkMetrics;
+use super::numbers::{Allocator, Clock};
+use super::publish::Publisher;
+use super::records::{Life, LinkRecords};
+use super::store::{Ended, LinkStore};
+use weir_origin_core::background::Rounds;
+use weir_origin_core::unavailable::Unavailable;
+
+/// The pause between two runs.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Links of one step: creations wait for one step at most.
+const BATCH: usize = 500;
+
+/// The pause between two steps.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What one run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Links that were taken away.
+    pub removed: u64,
+    /// Links that Redis still has, and that got a later end.
+    pub alive: u64,
+}
+
+/// Removes links that have ended. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Cleaner {
+    pub(super) store: LinkStore,
+    pub(super) records: LinkRecords,
+    pub(super) publisher: Publisher,
+    pub(super) allocator: Allocator,
+    pub(super) metrics: LinkMetrics,
+    pub(super) quarantine_ms: u64,
+    pub(super) clock: Clock,
+}
+
+impl Cleaner {
+    /// Takes away what ended before the quarantine.
+    ///
+    /// # Errors
+    /// When the cold store or Redis does not answer: then nothing more is taken away.
+    pub async fn clean(&self) -> Result<Cleaned, Unavailable> {
+        let before_ms = (self.clock)().saturating_sub(self.quarantine_ms);
+        let (mut from_ms, mut cleaned) = (0, Cleaned::default());
+        loop {
+            let ended = self.store.ended(from_ms, before_ms, BATCH).await?;
+            let Some(last) = ended.last() else {
+                return Ok(cleaned);
+            };
+            from_ms = last.expires_at_ms;
+            let count = ended.len();
+            self.clean_batch(ended, &mut cleaned).await?;
+            if count < BATCH {
+                return Ok(cleaned);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn clean_batch(
+        &self,
+        ended: Vec<Ended>,
+        cleaned: &mut Cleaned,
+    ) -> Result<(), Unavailable> {
+        let ids: Vec<_> = ended.iter().map(|ended| &ended.id).collect();
+        let lives = self.records.lives(&ids).await?;
+        let (mut gone, mut alive) = (Vec::new(), Vec::new());
+        for (ended, life) in ended.into_iter().zip(lives) {
+            match life {
+                Life::Gone => gone.push(ended),
+                // Redis had not followed the deletion; gateways may have it until the quarantine is over.
+                _ if ended.is_deleted => drop(self.records.forget(&ended.id).await?),
+                Life::Ms(ms) => {
+                    let until_ms = (self.clock)().saturating_add(ms);
+                    alive.push((ended, until_ms));
+                }
+                Life::Ever => {
+                    // It was written for ever, and has an end now: Redis follows an edit.
+                    self.publisher.publish(&ended.id).await?;
+                }
+            }
+        }
+        self.free_numbers(&gone).await?;
+        self.store.prolong(&alive).await?;
+        let removed = self.store.remove(&gone).await?;
+        self.metrics.cleaned(removed, alive.len() as u64);
+        cleaned.removed += removed;
+        cleaned.alive += alive.len() as u64;
+        Ok(())
+    }
+
+    /// Lets the numbers of chosen codes be generated again. This comes before the links go: if the origin crashes in
+    /// between, the next run repeats it, and a segment with a link in it is not handed out.
+    async fn free_numbers(&self, gone: &[Ended]) -> Result<(), Unavailable> {
+        let customs: Vec<_> = gone
+            .iter()
+            .filter_map(|ended| {
+                let (length, index) = self.allocator.index(&ended.id.code)?;
+                Some((length, index, &ended.id.domain))
+            })
+            .collect();
+        Ok(self.store.remove_customs(&customs).await?)
+    }
+
+    /// Cleans up now and then, until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "removing links that have ended", stop).delayed();
+        while rounds.next().await {
+            let outcome = self.clean().await;
+            rounds.ended(&outcome);
+            if let Ok(Cleaned { removed, alive }) = outcome
+                && removed > 0
+            {
+                info!(removed, alive, "links that ended are gone");
+            }
+        }
+    }
+}

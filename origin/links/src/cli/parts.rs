@@ -1,0 +1,133 @@
+//! Cuts a file into parts of whole rows, each a file of its own with the names of the columns.
+
+use anyhow::{Context, Result};
+use hyper::body::Bytes;
+
+use crate::import::format::Format;
+use crate::import::rows::{place, without_mark};
+
+/// Rows of one part: some seconds of work for an origin.
+const ROWS: usize = 500;
+
+/// A part's bytes, unless one row has more.
+const BYTES: usize = 4 * 1024 * 1024;
+
+/// A part of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The line of its first row.
+    pub first_line: u64,
+    /// The names of the columns, and rows.
+    pub bytes: Bytes,
+    /// Bytes of the whole file up to its end.
+    pub end: u64,
+}
+
+/// A row's place: its line, and where it begins.
+type Place = (u64, usize);
+
+/// Cuts `file`.
+///
+/// # Errors
+/// When it is no table.
+pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<Part>> {
+    let file = without_mark(file);
+    let (head, places) = match format {
+        Format::Ndjson => (&b""[..], lines(file)),
+        _ => rows(file)?,
+    };
+    let end_of = |n: usize| places.get(n).map_or(file.len(), |(_, start)| *start);
+    let mut parts = Vec::new();
+    let mut n = 0;
+    while let Some((first_line, start)) = places.get(n).copied() {
+        let mut next = n + 1;
+        while next < places.len() && next - n < ROWS && end_of(next + 1) - start <= BYTES {
+            next += 1;
+        }
+        let end = end_of(next);
+        parts.push(Part {
+            first_line,
+            bytes: [head, &file[start..end]].concat().into(),
+            end: end as u64,
+        });
+        n = next;
+    }
+    Ok(parts)
+}
+
+/// The names of the columns with their line's end, and where rows begin.
+fn rows(file: &[u8]) -> Result<(&[u8], Vec<Place>)> {
+    // Separators do not matter here: only quotes and line ends do.
+    let mut table = csv::ReaderBuilder::new()
+        .flexible(true)
+        .has_headers(false)
+        .from_reader(file);
+    let mut places = Vec::new();
+    let mut row = csv::ByteRecord::new();
+    while table.read_byte_record(&mut row).context("the file")? {
+        let position = row.position().context("a row without a place")?;
+        places.push(place(file, position));
+    }
+    let first = places.get(1).map_or(file.len(), |(_, start)| *start);
+    let places = places.split_off(places.len().min(1));
+    Ok((&file[..first], places))
+}
+
+fn lines(file: &[u8]) -> Vec<Place> {
+    let mut start = 0;
+    let mut places = Vec::new();
+    for (n, line) in file.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        places.push((n as u64 + 1, start));
+        start += line.len();
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::rows::Rows;
+
+    /// What all parts have is what the whole has, with the same lines.
+    #[test]
+    fn parts_are_the_whole() {
+        let mut file = "keyword,url,title\r\n".to_owned();
+        for n in 0..1_234 {
+            let title = match n % 3 {
+                0 => "\"two\nlines, \"\"and\"\" more\"",
+                1 => "plain",
+                _ => "",
+            };
+            file += &format!("code{n},https://e.example/{n},{title}\r\n");
+            if n % 100 == 0 {
+                file += "\r\n";
+            }
+        }
+        let of = |bytes: &[u8], first_line| -> Vec<(u64, String)> {
+            let rows = Rows::read(Format::Yourls, bytes, first_line).unwrap();
+            rows.map(|row| (row.line, row.wishes.unwrap()[0].request.target.clone()))
+                .collect()
+        };
+        let parts = cut(Format::Yourls, file.as_bytes()).unwrap();
+        assert_eq!(parts.len(), 3);
+        let all: Vec<_> = parts
+            .iter()
+            .flat_map(|part| of(&part.bytes, part.first_line))
+            .collect();
+        assert!(all == of(file.as_bytes(), 2), "other rows or lines");
+        assert_eq!(parts.last().unwrap().end, file.len() as u64);
+    }
+
+    #[test]
+    fn lines_of_json_have_no_head() {
+        let file = "{}\n".repeat(501);
+        let parts = cut(Format::Ndjson, file.as_bytes()).unwrap();
+        let places: Vec<_> = parts
+            .iter()
+            .map(|part| (part.first_line, part.bytes.len(), part.end))
+            .collect();
+        assert_eq!(places, [(1, 1_500, 1_500), (501, 3, 1_503)]);
+        assert!(cut(Format::Csv, b"").unwrap().is_empty());
+        assert!(cut(Format::Csv, b"code,target\n").unwrap().is_empty());
+    }
+}

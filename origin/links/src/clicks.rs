@@ -1,0 +1,427 @@
+//! Reads batches of clicks from the stream that gateways fill, and counts each once.
+//!
+//! The stream has one consumer group; each origin is a consumer. A batch goes through these steps. If the origin
+//! crashes between them, this origin or another reads the batch again.
+//!
+//! 1. Redis counts visitors, see [`uniques`](super::uniques). Counting again changes nothing.
+//! 2. SQL counts the clicks in one transaction with the batch's id, so that it knows the batch the second time.
+//! 3. The cold store notes when links were last clicked, so that they live on there as they do in Redis.
+//! 4. The batch is acknowledged and deleted, and with it the last copy of the addresses.
+//!
+//! Malformed batches go to a dead-letter stream for a day, and are counted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+use weir_link::agent::Device;
+use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
+use weir_link::code::LinkId;
+use weir_scripts::{keys, link_clicks};
+
+use super::geo::Geo;
+use super::metrics::LinkMetrics;
+use super::stats::{Batch, Clicks, DAY_MS, Part};
+use super::store::LinkStore;
+use super::stream::{Entry, StreamError, claimed, consumers, read};
+use super::uniques::UniqueCounter;
+use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::redis::{CallError, Redis};
+use weir_origin_core::sql::SqlError;
+
+/// The group of all origins.
+const GROUP: &str = "stats";
+
+/// Batches of one round: what one transaction should count, since others wait for it.
+const BATCHES_MAX: usize = 4_096 / BATCH_ROWS_MAX;
+
+/// The pause after a round that found nothing.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The pause after a round that failed.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often batches of dead origins are looked for and waiting ones counted.
+const LOOK_PERIOD_MS: u64 = 10_000;
+
+/// How often expired counts are removed.
+const CLEAN_PERIOD_MS: u64 = 600_000;
+
+/// An origin that has held a batch for so long counts as dead, and the batch is taken over.
+const DEAD_AFTER: Duration = Duration::from_secs(60);
+
+/// A consumer that holds nothing and has been silent for so long is forgotten.
+const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
+
+/// How many malformed batches are kept for inspection.
+const REFUSED_MAX: usize = 100;
+
+/// For how long: they may hold addresses.
+const REFUSED_KEPT_MS: u64 = DAY_MS;
+
+/// The most bytes that are kept of one.
+const REFUSED_LEN_MAX: usize = 64 * 1024;
+
+/// There is no name for a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gives no random numbers")]
+pub struct NoName;
+
+/// A name that no other consumer has.
+pub(super) fn consumer_name() -> Result<String, NoName> {
+    let mut bytes = [0; 8];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| NoName)?;
+    Ok(format!("origin-{:016x}", u64::from_be_bytes(bytes)))
+}
+
+/// Counts clicks; to be [run](ClickCounter::run) once an origin.
+pub struct ClickCounter {
+    store: LinkStore,
+    redis: Redis,
+    uniques: UniqueCounter,
+    geo: Geo,
+    metrics: LinkMetrics,
+    name: String,
+    dead_after: Duration,
+    has_group: bool,
+    /// Batches were read and not finished: they are read again before others.
+    has_unfinished: bool,
+    looked_at_ms: u64,
+    cleaned_at_ms: u64,
+}
+
+/// Why a round broke off. What it has read is read again in the next.
+#[derive(Debug, thiserror::Error)]
+pub enum CountError {
+    /// Redis did not answer.
+    #[error(transparent)]
+    Redis(#[from] CallError),
+    /// SQL did not.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+    /// Redis sent an unexpected reply.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+}
+
+/// A batch as it was read.
+struct ReadBatch {
+    id: BatchId,
+    rows: Vec<Row>,
+}
+
+impl ClickCounter {
+    pub(super) fn new(
+        store: LinkStore,
+        redis: Redis,
+        geo: Geo,
+        metrics: LinkMetrics,
+        name: String,
+    ) -> Self {
+        Self {
+            uniques: UniqueCounter::new(redis.clone()),
+            store,
+            redis,
+            geo,
+            metrics,
+            name,
+            dead_after: DEAD_AFTER,
+            has_group: false,
+            has_unfinished: true,
+            looked_at_ms: 0,
+            cleaned_at_ms: 0,
+        }
+    }
+
+    /// Takes over what another one has held for `dead_after`, instead of a minute.
+    #[must_use]
+    pub fn dead_after(mut self, dead_after: Duration) -> Self {
+        self.dead_after = dead_after;
+        self
+    }
+
+    /// Works until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let rounds = Rounds::every(PAUSE, "counting clicks", stop);
+        let mut rounds = rounds.backing_off(Backoff::constant(FAILED_PAUSE));
+        while rounds.next().await {
+            let outcome = self.round().await;
+            rounds.ended(&outcome);
+            if outcome.is_ok_and(|batches| batches > 0) {
+                rounds.next_at_once();
+            }
+        }
+        self.leave().await;
+    }
+
+    /// Reads some batches and counts them; tells how many there were.
+    ///
+    /// # Errors
+    /// When Redis or SQL does not answer.
+    pub async fn round(&mut self) -> Result<usize, CountError> {
+        let counted = self.try_round().await;
+        if let Err(CountError::Redis(error)) = &counted
+            && error.code() == Some("NOGROUP")
+        {
+            // Redis has lost its data.
+            self.has_group = false;
+        }
+        counted
+    }
+
+    async fn try_round(&mut self) -> Result<usize, CountError> {
+        if !self.has_group {
+            self.make_group().await?;
+        }
+        let now_ms = now_ms();
+        if now_ms >= self.cleaned_at_ms + CLEAN_PERIOD_MS {
+            self.store.clean_clicks(now_ms).await?;
+            self.cleaned_at_ms = now_ms;
+        }
+        if now_ms >= self.looked_at_ms + LOOK_PERIOD_MS {
+            self.look().await?;
+            self.looked_at_ms = now_ms;
+            // What it holds of them if this fails is read with the unfinished ones.
+            let had_unfinished = std::mem::replace(&mut self.has_unfinished, true);
+            let taken = self.take_over().await?;
+            self.count(&taken, now_ms).await?;
+            self.has_unfinished = had_unfinished;
+        }
+        if self.has_unfinished {
+            let unfinished = self.read("0").await?;
+            if !unfinished.is_empty() {
+                self.count(&unfinished, now_ms).await?;
+                return Ok(unfinished.len());
+            }
+        }
+        // Until it is known that they are done: the reply may get lost on its way.
+        self.has_unfinished = true;
+        let entries = self.read(">").await?;
+        self.count(&entries, now_ms).await?;
+        self.has_unfinished = false;
+        Ok(entries.len())
+    }
+
+    async fn make_group(&mut self) -> Result<(), CallError> {
+        let mut create = cmd("XGROUP");
+        create.arg("CREATE").arg(self.stream()).arg(GROUP);
+        // From the first batch on, those from before the group included.
+        let made = self.redis.send(create.arg("0").arg("MKSTREAM")).await;
+        match made {
+            Err(error) if error.code() != Some("BUSYGROUP") => return Err(error),
+            _ => self.has_group = true,
+        }
+        Ok(())
+    }
+
+    /// Batches after `id`: `>` for new ones, `0` for those that were given to this origin before.
+    async fn read(&self, id: &str) -> Result<Vec<Entry>, CountError> {
+        let mut command = cmd("XREADGROUP");
+        command.arg("GROUP").arg(GROUP).arg(&self.name);
+        command.arg("COUNT").arg(BATCHES_MAX);
+        command.arg("STREAMS").arg(self.stream()).arg(id);
+        Ok(read(self.redis.send(&command).await?)?)
+    }
+
+    /// Batches that an origin holds which seems to be dead.
+    async fn take_over(&self) -> Result<Vec<Entry>, CountError> {
+        let idle_ms = u64::try_from(self.dead_after.as_millis()).unwrap_or(u64::MAX);
+        let mut command = cmd("XAUTOCLAIM");
+        command.arg(self.stream()).arg(GROUP).arg(&self.name);
+        command.arg(idle_ms).arg("0-0");
+        command.arg("COUNT").arg(BATCHES_MAX);
+        let entries = claimed(self.redis.send(&command).await?)?;
+        if !entries.is_empty() {
+            info!(
+                batches = entries.len(),
+                "taken over from an origin that has gone"
+            );
+        }
+        Ok(entries)
+    }
+
+    /// Notes how many batches wait, and forgets consumers that have gone.
+    async fn look(&self) -> Result<(), CountError> {
+        if let Value::Int(waiting) = self.redis.send(cmd("XLEN").arg(self.stream())).await? {
+            self.metrics.click_batches_waiting.set(waiting);
+        }
+        let mut list = cmd("XINFO");
+        list.arg("CONSUMERS").arg(self.stream()).arg(GROUP);
+        for consumer in consumers(self.redis.send(&list).await?)? {
+            let is_gone = consumer.pending == 0 && consumer.idle_ms >= FORGOTTEN_AFTER_MS;
+            if is_gone && consumer.name != self.name {
+                self.redis.send(&self.forget(&consumer.name)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes this origin off the list of consumers, unless it holds batches.
+    async fn leave(&self) {
+        if !self.has_unfinished && self.has_group {
+            // If it fails, it is forgotten later.
+            let _ = self.redis.send(&self.forget(&self.name)).await;
+        }
+    }
+
+    fn forget(&self, consumer: &str) -> Cmd {
+        let mut forget = cmd("XGROUP");
+        forget.arg("DELCONSUMER").arg(self.stream()).arg(GROUP);
+        forget.arg(consumer);
+        forget
+    }
+
+    async fn count(&self, entries: &[Entry], now_ms: u64) -> Result<(), CountError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut batches = Vec::new();
+        for entry in entries {
+            match read_batch(entry, now_ms) {
+                Ok(batch) => batches.extend(batch),
+                Err(error) => self.put_aside(entry, &error).await?,
+            }
+        }
+        self.count_read(&batches, now_ms).await?;
+        self.finish(entries).await
+    }
+
+    async fn count_read(&self, batches: &[ReadBatch], now_ms: u64) -> Result<(), CountError> {
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<Row> = batches
+            .iter()
+            .flat_map(|batch| batch.rows.clone())
+            .collect();
+        // Programs that come by themselves are nobody, and keep no link alive.
+        let people = rows.iter().filter(|row| !is_bot(row)).cloned();
+        let people: Vec<Row> = people.collect();
+        let uniques = self.uniques.count(&people, now_ms).await?;
+        let stored: Vec<Batch> = batches.iter().map(|batch| self.stored(batch)).collect();
+        let counted = self.store.count_clicks(&stored, &uniques, now_ms).await?;
+        // Each time: it may have failed the time before.
+        self.store.touch(&last_clicks(&people, now_ms)).await?;
+        for (batch, is_new) in stored.iter().zip(counted) {
+            let clicks = batch.clicks.iter().map(|clicks| u64::from(clicks.count));
+            self.metrics.click_batch(is_new, clicks.sum());
+        }
+        Ok(())
+    }
+
+    fn stored(&self, batch: &ReadBatch) -> Batch {
+        // Many clicks come from one address, and databases are slow beside a map.
+        let mut places = BTreeMap::new();
+        let clicks = batch.rows.iter().map(|row| {
+            let place = places.entry(row.address).or_insert_with(|| {
+                let address = row.address?;
+                Some((self.geo.region(address), self.geo.operator(address)))
+            });
+            let (region, operator) = place.clone().unwrap_or_default();
+            clicks(row, region.as_deref(), operator.as_deref())
+        });
+        Batch {
+            id: batch.id.to_string(),
+            clicks: clicks.collect(),
+        }
+    }
+
+    /// Puts a malformed batch into the dead-letter stream.
+    async fn put_aside(&self, entry: &Entry, error: &ClickError) -> Result<(), CallError> {
+        error!(entry = %entry.id, %error, "a batch of clicks cannot be read: put aside");
+        self.metrics.click_batches_refused();
+        let stream = keys::link_clicks_refused(self.redis.prefix());
+        let mut add = cmd("XADD");
+        add.arg(&stream).arg("MAXLEN").arg(REFUSED_MAX).arg("*");
+        add.arg("entry")
+            .arg(&entry.id)
+            .arg("error")
+            .arg(error.to_string());
+        for (name, value) in entry.fields.iter().flatten() {
+            let end = value.len().min(REFUSED_LEN_MAX);
+            add.arg(name).arg(value.get(..end));
+        }
+        self.redis.send(&add).await?;
+        let mut expire = cmd("PEXPIRE");
+        self.redis
+            .send(expire.arg(&stream).arg(REFUSED_KEPT_MS))
+            .await?;
+        Ok(())
+    }
+
+    /// Acknowledges and deletes: nobody needs them any more.
+    async fn finish(&self, entries: &[Entry]) -> Result<(), CountError> {
+        let (mut acknowledge, mut delete) = (cmd("XACK"), cmd("XDEL"));
+        acknowledge.arg(self.stream()).arg(GROUP);
+        delete.arg(self.stream());
+        for entry in entries {
+            acknowledge.arg(&entry.id);
+            delete.arg(&entry.id);
+        }
+        // Deleted first: an entry that is acknowledged but not deleted would stay for good.
+        self.redis.send(&delete).await?;
+        self.redis.send(&acknowledge).await?;
+        Ok(())
+    }
+
+    fn stream(&self) -> Vec<u8> {
+        keys::link_clicks(self.redis.prefix())
+    }
+}
+
+/// When each link was clicked last, as late as the minutes of `rows` allow: Redis has renewed its life then.
+fn last_clicks(rows: &[Row], now_ms: u64) -> Vec<(LinkId, u64)> {
+    let mut last: BTreeMap<&LinkId, u64> = BTreeMap::new();
+    for row in rows {
+        let end_ms = (row.minute_ms + MINUTE_MS).min(now_ms);
+        let known_ms = last.entry(&row.link).or_default();
+        *known_ms = end_ms.max(*known_ms);
+    }
+    let last = last.into_iter();
+    last.map(|(link, at_ms)| (link.clone(), at_ms)).collect()
+}
+
+/// The batch of an entry; `None` if the entry was deleted before it was read.
+fn read_batch(entry: &Entry, now_ms: u64) -> Result<Option<ReadBatch>, ClickError> {
+    let Some(fields) = &entry.fields else {
+        return Ok(None);
+    };
+    let field = |name: &[u8]| fields.get(name).map(Vec::as_slice);
+    let (id, mut rows) = link_clicks::read_entry(field)?;
+    for row in &mut rows {
+        // A gateway's clock may be ahead; nobody clicks in the future.
+        row.minute_ms = row.minute_ms.min(now_ms);
+    }
+    Ok(Some(ReadBatch { id, rows }))
+}
+
+fn is_bot(row: &Row) -> bool {
+    row.agent.device == Device::Bot
+}
+
+fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
+    let agent = row.agent;
+    let value = |part: Part| {
+        part.value(match part {
+            Part::Device => agent.device.word(),
+            Part::System => agent.os.word(),
+            Part::Browser => agent.browser.word(),
+            Part::Referrer => &row.referrer,
+            Part::Region => region.unwrap_or_default(),
+            Part::Operator => operator.unwrap_or_default(),
+            Part::Language => row.language.as_str(),
+        })
+    };
+    Clicks {
+        link: row.link.clone(),
+        at_ms: row.minute_ms,
+        count: row.clicks,
+        is_bot: is_bot(row),
+        values: Part::ALL.map(value),
+    }
+}

@@ -1,0 +1,260 @@
+//! What can be configured of short links.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use weir_base::duration::Duration;
+use weir_base::key::KeyRing;
+use weir_link::code::Length;
+use weir_link::domain::{Domains, DomainsConfig};
+use weir_link::scramble::{Numbering, Scramble};
+use weir_link::segment::{Plan, Times};
+
+use super::geo::{Geo, GeoError};
+use super::log::{LogLimits, Sync};
+use super::numbers::Clock;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::http::webhook::WebhookSender;
+use weir_origin_core::outbox::{ChangeWebhook, OutboxTimes, Sinks};
+use weir_origin_core::secret::{self, KeyNames, SecretError, Variables};
+
+/// Names the variable that holds the secret that scrambles the codes of links.
+pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
+
+const CLICKS: KeyNames = KeyNames {
+    secret: "WEIR_LINK_CLICK_SECRET",
+    id: "WEIR_LINK_CLICK_KEY_ID",
+    previous_secret: "WEIR_LINK_CLICK_SECRET_PREVIOUS",
+    previous_id: "WEIR_LINK_CLICK_PREVIOUS_KEY_ID",
+};
+
+/// Names the variable that holds the secret that signs changes of links.
+pub const LINKS_WEBHOOK_SECRET: &str = "WEIR_LINKS_WEBHOOK_SECRET";
+
+/// The flags of links.
+#[derive(Clone, Args)]
+pub struct LinkConfig {
+    /// Where clicks on links come from: a database of cities or countries in MaxMind's format
+    #[arg(long, env = "WEIR_GEO_CITY_DB")]
+    pub geo_city_db: Option<PathBuf>,
+
+    /// Whose networks they come from: a database of autonomous systems in MaxMind's format
+    #[arg(long, env = "WEIR_GEO_ASN_DB")]
+    pub geo_asn_db: Option<PathBuf>,
+
+    /// The domains of short links, a JSON file; without it there are no links
+    #[arg(long, env = "WEIR_LINKS")]
+    pub links: Option<PathBuf>,
+
+    /// The folder in which new links are kept until the database has them; each origin needs its own
+    #[arg(long, env = "WEIR_LINKS_LOG", default_value = "weir-links-log")]
+    pub links_log: PathBuf,
+
+    /// When a new link counts as kept: when the system has it, or when the disk has
+    #[arg(long, env = "WEIR_LINKS_LOG_SYNC", value_enum, default_value_t = Sync::Os)]
+    pub links_log_sync: Sync,
+
+    /// The request header in which a gateway that is trusted names the client's country, by two letters
+    #[arg(long, env = "WEIR_LINKS_COUNTRY_HEADER")]
+    pub links_country_header: Option<String>,
+
+    /// Clicks of links with a maximum are counted in objects of an edge, and --redis-url names the `shard-proxy` that reaches them
+    #[arg(long, env = "WEIR_MAXIMA_IN_OBJECTS")]
+    pub maxima_in_objects: bool,
+
+    /// Where each change of a link is sent by POST, signed with WEIR_LINKS_WEBHOOK_SECRET; the same for all origins
+    #[arg(long, env = "WEIR_LINKS_WEBHOOK_URL", hide_env_values = true)]
+    pub links_webhook_url: Option<String>,
+
+    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    #[arg(long, env = "WEIR_LINKS_WEBHOOK_CA", requires = "links_webhook_url")]
+    pub links_webhook_ca: Option<PathBuf>,
+
+    /// Appends each change of a link to the log of events, too; the same for all origins
+    #[arg(long, env = "WEIR_LINKS_EVENTS")]
+    pub links_events: bool,
+
+    /// For how long changes of links stay in SQL that every receiver has, such as 7d
+    #[arg(long, env = "WEIR_LINKS_CHANGES_RETENTION", default_value = "7d", value_parser = parse_duration)]
+    pub links_changes_retention: Duration,
+
+    /// The id of WEIR_LINK_CLICK_SECRET; the same as the gateways'
+    #[arg(long, env = "WEIR_LINK_CLICK_KEY_ID", default_value = "k1")]
+    pub link_click_key_id: String,
+
+    /// The id of the secret before it, if there is one
+    #[arg(long, env = "WEIR_LINK_CLICK_PREVIOUS_KEY_ID", default_value = "k0")]
+    pub link_click_previous_key_id: String,
+
+    /// How long after a click an order may come of it, such as 30d
+    #[arg(long, env = "WEIR_LINK_CLICK_WINDOW", default_value = "30d", value_parser = parse_duration)]
+    pub link_click_window: Duration,
+
+    /// How many seconds nobody may have the code of a link that has ended; longer than gateways
+    /// remember links
+    #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
+    pub links_quarantine_s: u64,
+}
+
+impl LinkConfig {
+    /// The databases that tell where clicks come from.
+    ///
+    /// # Errors
+    /// Names the flag and the file that cannot be used.
+    pub fn geo(&self) -> Result<Geo, GeoError> {
+        Geo::open(self.geo_city_db.as_deref(), self.geo_asn_db.as_deref())
+    }
+
+    /// How links are made and kept; `None` if there are to be none.
+    ///
+    /// # Errors
+    /// Names the file and the field that will not do.
+    pub fn settings(&self, scramble: Option<Scramble>) -> Result<Option<Settings>> {
+        let Some(path) = &self.links else {
+            return Ok(None);
+        };
+        let mut settings = Settings::new(read_domains(path)?, self.links_log.clone());
+        settings.sync = self.links_log_sync;
+        settings.country_header = self.links_country_header.clone();
+        settings.sinks = self.sinks();
+        settings.times.quarantine_ms = self.links_quarantine_s.saturating_mul(1_000);
+        settings.numbering = scramble.map_or_else(Numbering::plain, Numbering::scrambled);
+        Ok(Some(settings))
+    }
+}
+
+impl LinkConfig {
+    /// What clicks are named and signed with, if their secret is set.
+    ///
+    /// # Errors
+    /// See [`SecretError`].
+    pub fn click_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
+        if !secret::is_set(variables, CLICKS.secret) {
+            return Ok(None);
+        }
+        let (id, previous) = (&self.link_click_key_id, &self.link_click_previous_key_id);
+        CLICKS.read(variables, id, previous).map(Some)
+    }
+
+    fn sinks(&self) -> Sinks {
+        Sinks {
+            webhook: self.links_webhook_url.is_some(),
+            events: self.links_events,
+        }
+    }
+
+    /// How patient the outbox is.
+    pub fn outbox_times(&self) -> OutboxTimes {
+        OutboxTimes {
+            retention: std::time::Duration::from_millis(self.links_changes_retention.ms),
+            ..OutboxTimes::default()
+        }
+    }
+
+    /// The URL that is told of changes of links, if there is one; requests are signed with `secret`.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn webhook(&self, secret: Option<&str>) -> Result<Option<ChangeWebhook>> {
+        let Some(url) = &self.links_webhook_url else {
+            return Ok(None);
+        };
+        if self.links.is_none() {
+            bail!("--links-webhook-url needs --links");
+        }
+        let secret = secret.with_context(|| {
+            format!("--links-webhook-url: {LINKS_WEBHOOK_SECRET} is not set, and {LINKS_WEBHOOK_SECRET}_FILE is not either")
+        })?;
+        let ca = self.links_webhook_ca.as_deref();
+        let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
+        let sender = sender.context("--links-webhook-url")?;
+        Ok(Some(ChangeWebhook::new(sender)))
+    }
+}
+
+/// What changes of links are signed with, if it is set.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn links_webhook_secret(variables: Variables<'_>) -> Result<Option<String>, SecretError> {
+    match secret::is_set(variables, LINKS_WEBHOOK_SECRET) {
+        true => secret::read(variables, LINKS_WEBHOOK_SECRET).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// What scrambles the codes of links, if a secret is set.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn scramble(variables: Variables<'_>) -> Result<Option<Scramble>, SecretError> {
+    if !secret::is_set(variables, LINK_SECRET) {
+        return Ok(None);
+    }
+    let secret = secret::read(variables, LINK_SECRET)?;
+    let scramble = Scramble::new(secret.as_bytes());
+    let scramble = scramble.map_err(|error| SecretError::unfit(LINK_SECRET, error))?;
+    Ok(Some(scramble))
+}
+
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    Duration::read(text).ok_or("must be a duration such as 12h or 7d")
+}
+
+fn read_domains(path: &Path) -> Result<Domains> {
+    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut json = serde_json::Deserializer::from_slice(&json);
+    let domains: DomainsConfig = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    domains
+        .checked()
+        .with_context(|| path.display().to_string())
+}
+
+/// How links are made and kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// Under which domains.
+    pub domains: Domains,
+    /// How numbers become codes.
+    pub numbering: Numbering,
+    /// The folder of the log.
+    pub log: PathBuf,
+    /// When an entry of the log counts as written.
+    pub sync: Sync,
+    /// What the log may hold.
+    pub log_limits: LogLimits,
+    /// How the numbers of each length are parted.
+    pub plans: [Plan; Length::ALL.len()],
+    /// For how long numbers and names are kept from others.
+    pub times: Times,
+    /// The request header that names a client's country; `None`: no country is known.
+    pub country_header: Option<String>,
+    /// What clicks on tracked links are named and signed with; `None`: they have no names.
+    pub click_keys: Option<KeyRing>,
+    /// Which receivers changes are written for.
+    pub sinks: Sinks,
+    /// Reads the clock.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// The usual ones.
+    pub fn new(domains: Domains, log: PathBuf) -> Self {
+        Self {
+            domains,
+            numbering: Numbering::plain(),
+            log,
+            sync: Sync::default(),
+            log_limits: LogLimits::default(),
+            plans: Length::ALL.map(Plan::standard),
+            times: Times::default(),
+            country_header: None,
+            click_keys: None,
+            sinks: Sinks::default(),
+            clock: Arc::new(now_ms),
+        }
+    }
+}

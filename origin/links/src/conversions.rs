@@ -1,0 +1,36 @@
+//! What has come of a link's clicks. Who knows is found at start-up: links know nothing of orders.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use weir_link::code::LinkId;
+
+use weir_origin_core::sql::SqlError;
+
+/// Orders that came of a link's clicks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conversions {
+    /// Clicks that at least one order came of.
+    pub clicks: u64,
+    /// Orders that were made.
+    pub orders: u64,
+    /// Their units.
+    pub units: u64,
+    /// Those of them that are paid now.
+    pub paid_orders: u64,
+    /// Their units.
+    pub paid_units: u64,
+    /// What was paid for them, by currency, in its smallest unit; of orders without a price nothing.
+    pub revenue: BTreeMap<String, u64>,
+}
+
+/// Orders, when they are found.
+pub type Found<'a> = Pin<Box<dyn Future<Output = Result<Conversions, SqlError>> + Send + 'a>>;
+
+/// Knows which orders came of which clicks.
+pub trait Orders: fmt::Debug + Send + Sync {
+    /// Those that were made from `from_ms` until before `until_ms`.
+    fn of_link<'a>(&'a self, link: &'a LinkId, from_ms: u64, until_ms: u64) -> Found<'a>;
+}

@@ -1,0 +1,333 @@
+//! Makes links.
+//!
+//! A link with a generated code is written to Redis (with NX) and to the log at the same time, and acknowledged when
+//! both have it; the cold store follows. SQL is not asked. A link under a chosen code is rare and may collide, so it
+//! goes into the cold store first, whose primary key decides.
+
+use tokio::join;
+use tracing::{error, warn};
+use weir_link::code::{Code, Length, LinkId};
+
+use super::domains::SharedDomains;
+use super::log::{AppendError, LinkLog};
+use super::metrics::LinkMetrics;
+use super::numbers::{Allocator, Clock, NoNumber};
+use super::password::{Busy, Passwords};
+use super::records::{LinkRecords, Record};
+use super::request::{Draft, LinkRequest, Name, Refused};
+use super::state::Standing;
+use super::store::{Entry, LinkStore, NewLink, StoredLink, ends_at};
+use super::view::LinkView;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::sql::SqlError;
+
+/// How many codes are tried. Only the first should ever be needed: no other link has it.
+const ATTEMPTS: usize = 4;
+
+/// Why a link was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The request is invalid.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The chosen code is taken, or its number may be handed out.
+    #[error("the code is taken")]
+    Taken,
+    /// Its password cannot be hashed now. Nothing was done.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// There are no numbers. Nothing was done.
+    #[error(transparent)]
+    NoNumber(#[from] NoNumber),
+    /// The log did not take it. Redis may have it, but nobody was told of it.
+    #[error(transparent)]
+    Log(#[from] AppendError),
+    /// Redis did not take it, or it is unknown whether it did.
+    #[error(transparent)]
+    Redis(#[from] CallError),
+    /// The cold store did not take it, or it is unknown whether it did.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+}
+
+/// A link that is about to be written.
+#[derive(Clone, Debug)]
+struct Ready<'a> {
+    draft: Draft<'a>,
+    new: NewLink,
+    /// What gateways have of it.
+    shown: String,
+}
+
+impl<'a> Ready<'a> {
+    fn new(draft: Draft<'a>, code: Code, now_ms: u64) -> Self {
+        let domain = draft.domain.id.clone();
+        let link = &draft.link;
+        let new = NewLink {
+            id: LinkId { domain, code },
+            // JSON is UTF-8.
+            record: String::from_utf8(link.encode()).unwrap_or_default(),
+            tags: draft.tags.clone(),
+            life_ms: link.life_ms,
+            ends_at_ms: link.expires_at_ms,
+            created_at_ms: now_ms,
+        };
+        let shown = String::from_utf8(link.for_gateways()).unwrap_or_default();
+        Self { draft, new, shown }
+    }
+
+    fn ends_at_ms(&self) -> Option<u64> {
+        let new = &self.new;
+        ends_at(new.life_ms, new.ends_at_ms, new.created_at_ms)
+    }
+
+    fn record(&self) -> Record<'_> {
+        let now_ms = self.new.created_at_ms;
+        let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
+        Record {
+            id: &self.new.id,
+            record: &self.shown,
+            life_ms: self.ends_at_ms().map(left),
+        }
+    }
+
+    fn view(self) -> LinkView {
+        let expires_at_ms = self.ends_at_ms();
+        let Draft {
+            domain, link, tags, ..
+        } = self.draft;
+        let stored = StoredLink {
+            id: self.new.id,
+            link,
+            tags,
+            clicks: 0,
+            created_at_ms: self.new.created_at_ms,
+            changed_at_ms: self.new.created_at_ms,
+            expires_at_ms,
+        };
+        let standing = Standing::new(&stored.link);
+        LinkView::new(stored, Some(domain), standing)
+    }
+}
+
+/// Makes links. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Creator {
+    pub(super) store: LinkStore,
+    pub(super) records: LinkRecords,
+    pub(super) passwords: Passwords,
+    pub(super) log: LinkLog,
+    pub(super) allocator: Allocator,
+    pub(super) domains: SharedDomains,
+    pub(super) metrics: LinkMetrics,
+    pub(super) clock: Clock,
+}
+
+impl Creator {
+    /// Makes a link.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub async fn create(&self, request: LinkRequest) -> Result<LinkView, CreateError> {
+        let now_ms = (self.clock)();
+        let known = self.domains.get();
+        let mut draft = request.draft(&known.domains, now_ms)?;
+        self.guard(&mut draft).await?;
+        self.make(draft, now_ms).await
+    }
+
+    /// Hashes the password that is wanted, if any.
+    async fn guard(&self, draft: &mut Draft<'_>) -> Result<(), CreateError> {
+        if let Some(password) = draft.password.take() {
+            draft.link.guard = Some(self.passwords.guard(password).await?);
+        }
+        Ok(())
+    }
+
+    async fn make(&self, draft: Draft<'_>, now_ms: u64) -> Result<LinkView, CreateError> {
+        match draft.name.clone() {
+            Name::Generated(length) => self.make_generated(draft, length, now_ms).await,
+            Name::Custom(code) => self.make_custom(Ready::new(draft, code, now_ms)).await,
+        }
+    }
+
+    async fn make_generated(
+        &self,
+        draft: Draft<'_>,
+        length: Length,
+        now_ms: u64,
+    ) -> Result<LinkView, CreateError> {
+        for _ in 0..ATTEMPTS {
+            let code = self.allocator.next(length).await?;
+            let ready = Ready::new(draft.clone(), code, now_ms);
+            if let Some(link) = self.write(ready).await? {
+                return Ok(link);
+            }
+        }
+        Err(NoNumber.into())
+    }
+
+    /// Writes a link whose number is ours. `None`: its code is another link's.
+    async fn write(&self, ready: Ready<'_>) -> Result<Option<LinkView>, CreateError> {
+        let entry = Entry::Made(ready.new.clone());
+        let (logged, written) = join!(
+            self.log.append(std::iter::once(&entry)),
+            self.records.create(ready.record())
+        );
+        logged?;
+        if written? {
+            self.metrics.created.inc();
+            return Ok(Some(ready.view()));
+        }
+        self.leave(&[ready.new]).await?;
+        Ok(None)
+    }
+
+    /// Makes a link under a chosen code that was generated somewhere else, such as in another Weir. If its number is ready here,
+    /// it is taken from there, so that nobody else gets it.
+    pub(super) async fn make_imported(
+        &self,
+        draft: Draft<'_>,
+        code: Code,
+        now_ms: u64,
+    ) -> Result<(), CreateError> {
+        let custom = Ready::new(draft.clone(), code.clone(), now_ms);
+        match self.make_custom(custom).await {
+            Err(CreateError::Taken) if self.allocator.claim(&code) => {}
+            made => return made.map(drop),
+        }
+        let made = self.write(Ready::new(draft, code, now_ms)).await?;
+        made.map(drop).ok_or(CreateError::Taken)
+    }
+
+    /// Voids the log's entries of codes that turned out to be other links'.
+    async fn leave(&self, links: &[NewLink]) -> Result<(), CreateError> {
+        self.metrics.collisions.inc_by(links.len() as u64);
+        error!(link = ?links.first().map(|link| &link.id), "a generated code is another link's");
+        let voids: Vec<Entry> = links.iter().cloned().map(Entry::Void).collect();
+        self.log.append(&voids).await?;
+        Ok(())
+    }
+
+    /// Makes many links, those with generated codes in one write to the log and one pipeline to Redis. Answers come
+    /// in the order of the requests.
+    pub async fn create_all(
+        &self,
+        requests: Vec<LinkRequest>,
+    ) -> Vec<Result<LinkView, CreateError>> {
+        let now_ms = (self.clock)();
+        let known = self.domains.get();
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut generated = Vec::new();
+        for (n, request) in requests.into_iter().enumerate() {
+            let answer = match request.draft(&known.domains, now_ms) {
+                Ok(mut draft) => match self.guard(&mut draft).await {
+                    Ok(()) => self.begin(n, draft, now_ms, &mut generated).await,
+                    Err(error) => Some(Err(error)),
+                },
+                Err(refused) => Some(Err(refused.into())),
+            };
+            answers.push(answer);
+        }
+        for (n, answer) in self.make_all(generated).await {
+            if let Some(to) = answers.get_mut(n) {
+                *to = Some(answer);
+            }
+        }
+        // Each is either answered at once or generated.
+        let unanswered = || Err(CreateError::NoNumber(NoNumber));
+        let answer = |answer: Option<_>| answer.unwrap_or_else(unanswered);
+        answers.into_iter().map(answer).collect()
+    }
+
+    /// Answers a link under a chosen code; one with a generated code joins those that are written together.
+    async fn begin<'a>(
+        &self,
+        n: usize,
+        draft: Draft<'a>,
+        now_ms: u64,
+        generated: &mut Vec<(usize, Ready<'a>)>,
+    ) -> Option<Result<LinkView, CreateError>> {
+        let Name::Generated(length) = draft.name else {
+            return Some(self.make(draft, now_ms).await);
+        };
+        match self.allocator.next(length).await {
+            Ok(code) => {
+                generated.push((n, Ready::new(draft, code, now_ms)));
+                None
+            }
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    async fn make_all(
+        &self,
+        all: Vec<(usize, Ready<'_>)>,
+    ) -> Vec<(usize, Result<LinkView, CreateError>)> {
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let entries: Vec<Entry> = all
+            .iter()
+            .map(|(_, ready)| Entry::Made(ready.new.clone()))
+            .collect();
+        let records: Vec<Record<'_>> = all.iter().map(|(_, ready)| ready.record()).collect();
+        let (logged, written) = join!(self.log.append(&entries), self.records.create_all(&records));
+        let written = match (logged, written) {
+            (Ok(_), Ok(written)) => written,
+            (Err(error), _) => return all_failed(all, || error.into()),
+            (_, Err(error)) => {
+                error!(%error, "Redis did not take a batch of links");
+                return all_failed(all, || CallError::Timeout.into());
+            }
+        };
+        let mut answers = Vec::with_capacity(all.len());
+        for ((n, ready), is_written) in all.into_iter().zip(written) {
+            answers.push((n, self.end(ready, is_written).await));
+        }
+        answers
+    }
+
+    /// The answer to one of many, which gets another code if it met another link.
+    async fn end(&self, ready: Ready<'_>, is_written: bool) -> Result<LinkView, CreateError> {
+        if is_written {
+            self.metrics.created.inc();
+            return Ok(ready.view());
+        }
+        let Ready { draft, new, .. } = ready;
+        self.leave(std::slice::from_ref(&new)).await?;
+        self.make(draft, new.created_at_ms).await
+    }
+
+    /// SQL decides who gets the code. If it could be generated, its number is noted first and checked after that:
+    /// whoever reserves its segment from now on leaves it out.
+    async fn make_custom(&self, ready: Ready<'_>) -> Result<LinkView, CreateError> {
+        let id = &ready.new.id;
+        if let Some((length, index)) = self.allocator.index(&id.code) {
+            let is_new = self.store.add_custom(length, index, &id.domain).await?;
+            if self.allocator.is_reserved(length, index).await? {
+                if is_new {
+                    let store = &self.store;
+                    store.remove_custom(length, index, &id.domain).await?;
+                }
+                return Err(CreateError::Taken);
+            }
+        }
+        if !self.store.insert(&ready.new).await? {
+            return Err(CreateError::Taken);
+        }
+        if let Err(error) = self.records.write(ready.record(), Some(0)).await {
+            // It is made all the same: whoever asks for it finds it in the cold store.
+            warn!(%error, link = %id, "Redis did not take a link under a chosen code");
+        }
+        self.metrics.created.inc();
+        Ok(ready.view())
+    }
+}
+
+fn all_failed(
+    all: Vec<(usize, Ready<'_>)>,
+    error: impl Fn() -> CreateError,
+) -> Vec<(usize, Result<LinkView, CreateError>)> {
+    all.into_iter().map(|(n, _)| (n, Err(error()))).collect()
+}

@@ -1,0 +1,228 @@
+//! A link's clicks by country, device and referrer at once: what [`Report`](super::report::Report) tells of each by itself,
+//! filtered by the others.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use weir_link::code::LinkId;
+
+use super::report::Range;
+use super::stats::{CELLS_KEPT_MS, Cell, CellCount, Span};
+use super::store::LinkStore;
+use weir_origin_core::sql::SqlError;
+
+/// Which clicks; what is not named is not asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Filter {
+    /// From this country.
+    pub country: Option<String>,
+    /// Of this kind of device.
+    pub device: Option<String>,
+    /// From this page's host, `direct` or `qr`.
+    pub referrer: Option<String>,
+}
+
+/// What clicks can be filtered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Country,
+    Device,
+    Referrer,
+}
+
+/// The clicks of an hour or a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CrossPoint {
+    /// When it begins.
+    pub at_ms: u64,
+    /// Clicks.
+    pub clicks: u64,
+}
+
+/// Filtered clicks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cross {
+    /// Hour or day.
+    pub by: &'static str,
+    /// Whose days.
+    pub tz: String,
+    /// When the range begins.
+    pub from_ms: u64,
+    /// When it has ended.
+    pub to_ms: u64,
+    /// What is asked for.
+    pub filter: Filter,
+    /// Clicks that pass.
+    pub clicks: u64,
+    /// Every hour or day, those without clicks included.
+    pub series: Vec<CrossPoint>,
+    /// Clicks by country that pass the other two filters; so for all three.
+    pub countries: BTreeMap<String, u64>,
+    /// By device.
+    pub devices: BTreeMap<String, u64>,
+    /// By referrer.
+    pub referrers: BTreeMap<String, u64>,
+    /// By how much a number may be wrong at most, as only the heaviest of an hour are kept.
+    pub off_by_max: u64,
+}
+
+impl By {
+    const ALL: [Self; 3] = [Self::Country, Self::Device, Self::Referrer];
+
+    fn value(self, cell: &Cell) -> &str {
+        match self {
+            Self::Country => &cell.country,
+            Self::Device => &cell.device,
+            Self::Referrer => &cell.referrer,
+        }
+    }
+}
+
+impl Filter {
+    fn passes(&self, cell: &Cell, by: By) -> bool {
+        let wanted = match by {
+            By::Country => &self.country,
+            By::Device => &self.device,
+            By::Referrer => &self.referrer,
+        };
+        let is = |wanted: &String| wanted.eq_ignore_ascii_case(by.value(cell));
+        wanted.as_ref().is_none_or(is)
+    }
+}
+
+impl Cross {
+    /// Reads it. Clicks from before `created_at_ms` are of another link that had this code.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn read(
+        store: &LinkStore,
+        link: &LinkId,
+        created_at_ms: u64,
+        range: &Range,
+        filter: Filter,
+    ) -> Result<Self, SqlError> {
+        let from_ms = range.from_ms().max(Span::Hour.start_ms(created_at_ms));
+        let cells = store.click_cells(link, from_ms, range.until_ms()).await?;
+        Ok(Self::of(&cells, range, filter))
+    }
+
+    /// Whether hours of this range are kept no more.
+    pub fn is_too_old(range: &Range, now_ms: u64) -> bool {
+        range
+            .from_ms()
+            .saturating_add(CELLS_KEPT_MS + 24 * 3_600_000)
+            < now_ms
+    }
+
+    fn of(cells: &[CellCount], range: &Range, filter: Filter) -> Self {
+        let none = |at_ms: &u64| CrossPoint {
+            at_ms: *at_ms,
+            clicks: 0,
+        };
+        let mut series: Vec<CrossPoint> = range.starts().iter().map(none).collect();
+        let mut sums = By::ALL.map(|_| BTreeMap::new());
+        let (mut clicks, mut off_by_max) = (0, 0);
+        for count in cells {
+            let passes = By::ALL.map(|by| filter.passes(&count.cell, by));
+            off_by_max += count.over_max;
+            if passes.iter().all(|passes| *passes) {
+                clicks += count.clicks;
+                let position = range.position(count.hour_ms);
+                if let Some(point) = position.and_then(|position| series.get_mut(position)) {
+                    point.clicks += count.clicks;
+                }
+            }
+            for ((n, by), sum) in By::ALL.into_iter().enumerate().zip(&mut sums) {
+                let mut others = passes.iter().enumerate().filter(|(m, _)| *m != n);
+                if others.all(|(_, passes)| *passes) {
+                    let value = by.value(&count.cell).to_owned();
+                    *sum.entry(value).or_default() += count.clicks;
+                }
+            }
+        }
+        let [countries, devices, referrers] = sums;
+        Self {
+            by: range.by(),
+            tz: range.zone().to_owned(),
+            from_ms: range.from_ms(),
+            to_ms: range.until_ms(),
+            filter,
+            clicks,
+            series,
+            countries,
+            devices,
+            referrers,
+            off_by_max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stats::{DAY_MS, HOUR_MS};
+    use super::*;
+
+    fn count(hour: u64, cell: [&str; 3], clicks: u64, over_max: u64) -> CellCount {
+        let [country, device, referrer] = cell.map(str::to_owned);
+        CellCount {
+            hour_ms: DAY_MS + hour * HOUR_MS,
+            cell: Cell {
+                country,
+                device,
+                referrer,
+            },
+            clicks,
+            over_max,
+        }
+    }
+
+    #[test]
+    fn each_list_passes_the_other_filters() {
+        let cells = [
+            count(0, ["DE", "mobile", "qr"], 1, 0),
+            count(1, ["DE", "desktop", "direct"], 2, 0),
+            count(1, ["FR", "mobile", "qr"], 4, 3),
+            count(2, ["FR", "desktop", "a.example"], 8, 0),
+        ];
+        let range = Range::new(
+            Span::Hour,
+            Some(DAY_MS),
+            Some(DAY_MS + 3 * HOUR_MS),
+            0,
+            None,
+        );
+        let range = range.unwrap();
+        let filter = Filter {
+            device: Some("Mobile".to_owned()),
+            country: Some("fr".to_owned()),
+            referrer: None,
+        };
+        let cross = Cross::of(&cells, &range, filter);
+        let numbers = |sum: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
+            sum.clone().into_iter().collect()
+        };
+        let pair = |name: &str, clicks| (name.to_owned(), clicks);
+        assert_eq!(cross.clicks, 4);
+        let series: Vec<u64> = cross.series.iter().map(|point| point.clicks).collect();
+        assert_eq!(series, [0, 4, 0]);
+        assert_eq!(numbers(&cross.countries), [pair("DE", 1), pair("FR", 4)]);
+        assert_eq!(
+            numbers(&cross.devices),
+            [pair("desktop", 8), pair("mobile", 4)]
+        );
+        assert_eq!(numbers(&cross.referrers), [pair("qr", 4)]);
+        assert_eq!(cross.off_by_max, 3);
+        let all = Cross::of(&cells, &range, Filter::default());
+        assert_eq!(all.clicks, 15);
+    }
+
+    #[test]
+    fn a_cell_is_read_as_it_was_written() {
+        for cell in [["DE", "mobile", "qr"], ["unknown", "script", "a b"]] {
+            let cell = count(0, cell, 0, 0).cell;
+            assert_eq!(Cell::read(&cell.to_text()), Some(cell));
+        }
+        assert_eq!(Cell::read("DE mobile"), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The domains of links: stored in SQL, shared by all origins, changed by the API.
+//!
+//! Each origin has them in memory and looks every second whether SQL has others. So all of them publish the same
+//! document, whatever file each was started with: that only seeds a database that has none.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tracing::{info, warn};
+use weir_base::FieldError;
+use weir_link::code::DomainId;
+use weir_link::domain::{Domain, Domains, DomainsConfig};
+
+use super::numbers::Clock;
+use super::store::{LinkStore, StoredDomains};
+use weir_origin_core::sql::SqlError;
+
+/// How often a change is tried when others change the domains, too.
+const ATTEMPTS: usize = 8;
+
+/// What an origin knows of the domains.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// They, of this version.
+    pub stored: Arc<StoredDomains>,
+    /// Every domain that ever was: it may have links.
+    pub ever: Arc<[DomainId]>,
+}
+
+/// The domains. Cloning it is cheap, and clones share them.
+#[derive(Clone)]
+pub struct SharedDomains {
+    store: LinkStore,
+    known: Arc<RwLock<Known>>,
+    clock: Clock,
+}
+
+/// Why domains were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// They would not be valid.
+    #[error(transparent)]
+    Invalid(#[from] FieldError),
+    /// They have another version than was to be changed.
+    #[error("the domains have version {0}")]
+    Version(u64),
+    /// There is no such domain.
+    #[error("there is no such domain")]
+    Unknown,
+    /// It has links.
+    #[error("the domain has links: delete them first")]
+    HasLinks,
+    /// Others kept changing them.
+    #[error("the domains are being changed by others")]
+    Busy,
+    /// SQL does not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+}
+
+impl SharedDomains {
+    /// The domains that SQL has; if none, those of `file`, which it has from then on.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn open(store: LinkStore, file: &Domains, clock: Clock) -> Result<Self, SqlError> {
+        if store.seed_domains(file, clock()).await? {
+            info!("the domains of links were taken over from the file into the database");
+        }
+        let seed = || StoredDomains {
+            version: 0,
+            domains: file.clone(),
+        };
+        let stored = store.stored_domains().await?.unwrap_or_else(seed);
+        if !stored.domains.iter().eq(file.iter()) {
+            warn!(
+                version = stored.version,
+                "the file of --links differs from the domains in the database, which count: change them by the API"
+            );
+        }
+        let ever = ever(&store, &stored.domains).await?;
+        let stored = Arc::new(stored);
+        let known = Arc::new(RwLock::new(Known { stored, ever }));
+        Ok(Self {
+            store,
+            known,
+            clock,
+        })
+    }
+
+    /// What is known now.
+    pub fn known(&self) -> Known {
+        // Nothing in there can be half done.
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.clone()
+    }
+
+    /// The domains.
+    pub fn get(&self) -> Arc<StoredDomains> {
+        self.known().stored
+    }
+
+    /// Reads them again if SQL has others. Whether it has.
+    ///
+    /// # Errors
+    /// When SQL does not answer: what is known stays.
+    pub async fn refresh(&self) -> Result<bool, SqlError> {
+        if self.store.domains_version().await? == self.get().version {
+            return Ok(false);
+        }
+        let Some(stored) = self.store.stored_domains().await? else {
+            return Ok(false);
+        };
+        let ever = ever(&self.store, &stored.domains).await?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have been faster.
+        if stored.version > known.stored.version {
+            let stored = Arc::new(stored);
+            *known = Known { stored, ever };
+        }
+        Ok(true)
+    }
+
+    /// Changes the domains; `version`: only if they have this one.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn change(
+        &self,
+        version: Option<u64>,
+        change: impl Fn(&mut Vec<Domain>) -> Result<(), ChangeError>,
+    ) -> Result<Arc<StoredDomains>, ChangeError> {
+        for _ in 0..ATTEMPTS {
+            self.refresh().await?;
+            let before = self.get();
+            if version.is_some_and(|version| version != before.version) {
+                return Err(ChangeError::Version(before.version));
+            }
+            let mut all: Vec<Domain> = before.domains.iter().cloned().collect();
+            change(&mut all)?;
+            let domains = DomainsConfig {
+                version: 0,
+                domains: all,
+            };
+            let domains = domains.checked()?;
+            let now_ms = (self.clock)();
+            if self
+                .store
+                .change_domains(before.version, &domains, now_ms)
+                .await?
+            {
+                self.refresh().await?;
+                return Ok(self.get());
+            }
+        }
+        Err(ChangeError::Busy)
+    }
+
+    /// Takes a domain away that has no links.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn remove(&self, version: Option<u64>, id: &str) -> Result<(), ChangeError> {
+        if let Ok(domain) = DomainId::new(id)
+            && self.store.has_links(&domain).await?
+        {
+            return Err(ChangeError::HasLinks);
+        }
+        let remove = |all: &mut Vec<Domain>| {
+            let count = all.len();
+            all.retain(|domain| domain.id.as_str() != id);
+            match all.len() < count {
+                true => Ok(()),
+                false => Err(ChangeError::Unknown),
+            }
+        };
+        self.change(version, remove).await.map(drop)
+    }
+}
+
+async fn ever(store: &LinkStore, domains: &Domains) -> Result<Arc<[DomainId]>, SqlError> {
+    let ids: Vec<DomainId> = domains.iter().map(|domain| domain.id.clone()).collect();
+    Ok(store.domains(&ids).await?.into())
+}

@@ -1,0 +1,169 @@
+//! Changes and deletes links.
+//!
+//! An edit goes into the cold store first, with a note that Redis must follow; then into Redis, and into the stream
+//! that gateways poll. If a step fails, it is repeated because of the note; and once more in any case, since Redis may lose
+//! what it has just acknowledged.
+
+use tracing::warn;
+use weir_link::code::LinkId;
+
+use super::domains::SharedDomains;
+use super::find::{FindError, Finder};
+use super::numbers::Clock;
+use super::password::{Busy as HashBusy, Passwords};
+use super::publish::Publisher;
+use super::request::{Applied, EditRequest, Refused, check_guarded};
+use super::state::States;
+use super::store::{Action, Change, LinkStore, StoredLink};
+use super::view::LinkView;
+use weir_origin_core::sql::SqlError;
+
+/// How often an edit is tried when others edit the same link.
+const ATTEMPTS: usize = 8;
+
+/// Why a link was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// It was not found.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The request is invalid.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Its version is not the one that was to be changed.
+    #[error("the link has version {0}")]
+    Version(u32),
+    /// Others kept changing it.
+    #[error("the link is being changed by others")]
+    Busy,
+    /// Its password cannot be hashed now.
+    #[error(transparent)]
+    Hash(#[from] HashBusy),
+    /// The cold store does not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+}
+
+/// A link after an edit.
+#[derive(Debug)]
+pub struct Edited {
+    /// The link.
+    pub link: LinkView,
+    /// Whether Redis has followed, so that gateways see it within a second.
+    pub is_published: bool,
+}
+
+/// Changes links. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Editor {
+    pub(super) store: LinkStore,
+    pub(super) finder: Finder,
+    pub(super) passwords: Passwords,
+    pub(super) publisher: Publisher,
+    pub(super) states: States,
+    pub(super) domains: SharedDomains,
+    pub(super) clock: Clock,
+}
+
+impl Editor {
+    /// Changes a link; `version`: only if it has this one.
+    ///
+    /// # Errors
+    /// See [`EditError`].
+    pub async fn edit(
+        &self,
+        id: &LinkId,
+        version: Option<u32>,
+        request: &EditRequest,
+    ) -> Result<Edited, EditError> {
+        let known = self.domains.get();
+        let domain = known.domains.by_id(id.domain.as_str());
+        let domain = domain.ok_or(FindError::Unknown)?;
+        // Once, however often it is tried.
+        let guard = match request.password.clone() {
+            Some(Some(password)) => Some(Some(self.passwords.guard(password).await?)),
+            Some(None) => Some(None),
+            None => None,
+        };
+        for _ in 0..ATTEMPTS {
+            let before = self.found_with(id, version).await?;
+            let now_ms = (self.clock)();
+            let applied = request
+                .clone()
+                .apply(&before.link, &known.domains, domain, now_ms)?;
+            let Applied { mut link, tags } = applied;
+            link.guard = guard.clone().unwrap_or(link.guard);
+            check_guarded(&link)?;
+            link.version = before.link.version.saturating_add(1);
+            let action = action(&before, link.is_disabled, request);
+            let change = Change {
+                before: &before,
+                link: &link,
+                tags: tags.as_ref().unwrap_or(&before.tags),
+                action,
+                now_ms,
+            };
+            if self.store.change(change).await? {
+                let is_published = self.follow(id).await;
+                let stored = self.store.link(id).await?.ok_or(FindError::Unknown)?;
+                let standing = self.states.of_one(&stored).await?;
+                let link = LinkView::new(stored, Some(domain), standing);
+                return Ok(Edited { link, is_published });
+            }
+        }
+        Err(EditError::Busy)
+    }
+
+    /// Deletes a link. Whether Redis has followed.
+    ///
+    /// # Errors
+    /// See [`EditError`].
+    pub async fn delete(&self, id: &LinkId, version: Option<u32>) -> Result<bool, EditError> {
+        for _ in 0..ATTEMPTS {
+            let before = self.found_with(id, version).await?;
+            let mut link = before.link.clone();
+            link.version = link.version.saturating_add(1);
+            let change = Change {
+                before: &before,
+                link: &link,
+                tags: &before.tags,
+                action: Action::Delete,
+                now_ms: (self.clock)(),
+            };
+            if self.store.change(change).await? {
+                return Ok(self.follow(id).await);
+            }
+        }
+        Err(EditError::Busy)
+    }
+
+    async fn found_with(&self, id: &LinkId, version: Option<u32>) -> Result<StoredLink, EditError> {
+        let found = self.finder.find(id).await?;
+        let has = found.link.version;
+        match version {
+            Some(version) if version != has => Err(EditError::Version(has)),
+            _ => Ok(found),
+        }
+    }
+
+    /// Has Redis follow now; if it cannot, it will later.
+    async fn follow(&self, id: &LinkId) -> bool {
+        match self.publisher.publish(id).await {
+            Ok(()) => true,
+            Err(error) => {
+                warn!(%error, link = %id, "Redis has not followed an edit; it will");
+                false
+            }
+        }
+    }
+}
+
+/// What an edit is called in the history: by its switch, if that is all it does.
+fn action(before: &StoredLink, is_disabled: bool, request: &EditRequest) -> Action {
+    match (before.link.is_disabled, is_disabled) {
+        _ if !request.is_switch_only() => Action::Edit,
+        (false, true) => Action::Disable,
+        (true, false) => Action::Enable,
+        _ => Action::Edit,
+    }
+}

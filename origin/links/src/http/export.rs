@@ -1,0 +1,191 @@
+//! All links, or those that are wanted, as one stream: a table, or JSON line by line.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::extract::Query;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+use tracing::error;
+
+use super::links::QueryResult;
+use super::within::Within;
+use crate::Links;
+use crate::search::{Cursor, Wanted, search};
+use crate::view::LinkView;
+use weir_origin_core::http::Problem;
+use weir_origin_core::http::csv::Csv;
+use weir_origin_core::sql::SqlError;
+
+/// Links of one page: what is in memory at a time is this, twice.
+const PAGE: usize = 500;
+
+/// All that [an import](crate::import) makes a link of, and how it stands.
+const COLUMNS: [&str; 21] = [
+    "domain",
+    "code",
+    "url",
+    "target",
+    "tags",
+    "clicks",
+    "state",
+    "created_at_ms",
+    "expires_at_ms",
+    "life_ms",
+    "ends_at_ms",
+    "clicks_left",
+    "status",
+    "pass_query",
+    "language",
+    "ended_target",
+    "apps",
+    "rules",
+    "preview",
+    "protected",
+    "conversion",
+];
+
+/// How links are written.
+#[derive(Clone, Copy)]
+enum Format {
+    Csv,
+    Ndjson,
+}
+
+/// A body whose chunks come from a channel: whoever makes them waits for the client.
+struct Chunks(mpsc::Receiver<Result<Bytes, SqlError>>);
+
+impl hyper::body::Body for Chunks {
+    type Data = Bytes;
+    type Error = SqlError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, SqlError>>> {
+        let chunk = self.get_mut().0.poll_recv(context);
+        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+}
+
+/// `GET /links.csv`: a table. It takes the parameters of `GET /links`, but for `limit`.
+pub(super) async fn csv(
+    links: Links,
+    within: Within,
+    query: QueryResult,
+) -> Result<Response, Problem> {
+    export(links, within, query, Format::Csv)
+}
+
+/// `GET /links.ndjson`: a link as `GET /links/{code}` shows it in each line.
+pub(super) async fn ndjson(
+    links: Links,
+    within: Within,
+    query: QueryResult,
+) -> Result<Response, Problem> {
+    export(links, within, query, Format::Ndjson)
+}
+
+fn export(
+    links: Links,
+    within: Within,
+    query: QueryResult,
+    format: Format,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    let (wanted, cursor) = (query.wanted(within), query.cursor()?);
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {
+            error!(error = %failure, "an export of links was broken off");
+            // The client sees that the body is not whole.
+            let _ = sender.send(Err(failure)).await;
+        }
+    });
+    let kind = match format {
+        Format::Csv => "text/csv; charset=utf-8",
+        Format::Ndjson => "application/x-ndjson",
+    };
+    let body = Body::new(Chunks(receiver));
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+/// Sends all pages; ends early when the client has gone.
+async fn send(
+    links: &Links,
+    wanted: &Wanted,
+    cursor: Cursor,
+    format: Format,
+    to: &mpsc::Sender<Result<Bytes, SqlError>>,
+) -> Result<(), SqlError> {
+    if let Format::Csv = format {
+        let head = Csv::new(&COLUMNS).finish();
+        if to.send(Ok(head.into())).await.is_err() {
+            return Ok(());
+        }
+    }
+    let mut next = Some(cursor);
+    while let Some(cursor) = next {
+        let page = search(links.store(), wanted, cursor, PAGE).await?;
+        let standings = links.states().of(&page.links).await?;
+        let known = links.domains();
+        let found = page.links.into_iter().zip(standings);
+        let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+        let lines: String = found.map(view).map(|link| line(&link, format)).collect();
+        if !lines.is_empty() && to.send(Ok(lines.into())).await.is_err() {
+            return Ok(());
+        }
+        next = page.next;
+    }
+    Ok(())
+}
+
+fn line(link: &LinkView, format: Format) -> String {
+    match format {
+        Format::Csv => row(link),
+        // Texts, numbers and lists of these.
+        Format::Ndjson => serde_json::to_string(link).unwrap_or_default() + "\n",
+    }
+}
+
+fn row(link: &LinkView) -> String {
+    let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    // Texts, numbers and lists of these.
+    let tags = serde_json::to_string(&link.tags).unwrap_or_default();
+    let list = |json: serde_json::Result<String>, is_empty: bool| match is_empty {
+        true => String::new(),
+        false => json.unwrap_or_default(),
+    };
+    let says = &link.says;
+    let apps = list(serde_json::to_string(&says.apps), says.apps.is_empty());
+    let rules = list(serde_json::to_string(&says.rules), says.rules.is_empty());
+    let preview = list(serde_json::to_string(&says.preview), says.preview.is_none());
+    let mut csv = Csv::default();
+    csv.line(&[
+        link.domain.as_str(),
+        link.code.as_str(),
+        &link.url,
+        &says.target,
+        &tags,
+        &link.clicks.to_string(),
+        link.state.word(),
+        &link.created_at_ms.to_string(),
+        &number(link.expires_at_ms),
+        &says.life_ms.to_string(),
+        &number(says.ends_at_ms),
+        &number(link.clicks_left),
+        &says.status.code().to_string(),
+        &says.pass_query.to_string(),
+        says.language.as_deref().unwrap_or_default(),
+        says.ended_target.as_deref().unwrap_or_default(),
+        &apps,
+        &rules,
+        &preview,
+        &says.protected.to_string(),
+        &says.conversion.to_string(),
+    ]);
+    csv.finish()
+}

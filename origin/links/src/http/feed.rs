@@ -1,0 +1,73 @@
+//! What edges read of links.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Response, StatusCode};
+use serde::Deserialize;
+use weir_feed::links::{self as feed, Cursor, DomainList};
+
+use crate::Links;
+use weir_origin_core::http::{Edges, Problem, ReadQuery, document_ms};
+
+/// The links of an origin that has edges.
+#[derive(Clone, Debug)]
+pub(super) struct Feeds {
+    pub(super) links: Option<Links>,
+    pub(super) edges: Edges,
+    /// See [`DomainList::maxima_in_objects`].
+    pub(super) maxima_in_objects: Option<String>,
+}
+
+/// What an edge asks for.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    /// Where it stands.
+    after: Option<Cursor>,
+}
+
+impl Feeds {
+    fn links(&self) -> Result<&Links, Problem> {
+        self.links.as_ref().ok_or_else(super::links_off)
+    }
+}
+
+/// `GET /edge/v1/feed/links`: what has changed behind the cursor. Its time is from before it is read, so an edge that has read
+/// the last page knows all changes up to that time.
+pub(super) async fn links(
+    State(feeds): State<Feeds>,
+    ReadQuery(asked): ReadQuery<Asked>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let links = feeds.links()?;
+    let at_ms = document_ms();
+    let state = match feeds.maxima_in_objects {
+        Some(_) => feed::State::with_objects,
+        None => feed::State::of,
+    };
+    let store = links.store();
+    let page = store.feed(asked.after.as_ref(), links.now_ms(), state);
+    let page = page.await?.ok_or_else(no_place)?;
+    let version = format!("{}.{}.{}", page.source.as_str(), page.after, page.next);
+    feeds.edges.publish(&page, at_ms, &version, &headers)
+}
+
+/// `GET /edge/v1/feed/domains`: the domains.
+pub(super) async fn domains(
+    State(feeds): State<Feeds>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let at_ms = document_ms();
+    let known = feeds.links()?.domains();
+    let list = DomainList {
+        version: known.version,
+        domains: known.domains.to_config(),
+        maxima_in_objects: feeds.maxima_in_objects.clone(),
+    };
+    let version = list.version.to_string();
+    feeds.edges.publish(&list, at_ms, &version, &headers)
+}
+
+fn no_place() -> Problem {
+    let detail = "the feed has no such place: forget what you have read of it, and begin anew";
+    Problem::new(StatusCode::GONE, "no_such_place", "No such place", detail)
+}

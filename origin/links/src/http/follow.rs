@@ -1,0 +1,347 @@
+//! Answers links that neither a gateway nor Redis knows.
+
+use std::time::Duration;
+
+use axum::Form;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::extract::rejection::FormRejection;
+use axum::http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri, header};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use tracing::{error, warn};
+use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
+use weir_base::headers::{LINK, LINK_UNKNOWN};
+use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, ended};
+use weir_link::cache::LinkName;
+use weir_link::click::{client_address, referer_of};
+use weir_link::code::{Code, LinkId};
+use weir_link::domain::{Domain, Domains};
+use weir_link::password::Refusal;
+use weir_link::record::Link;
+use weir_link::rule::point_of;
+use weir_link::site::{File, unavailable, unknown};
+use weir_scripts::documents;
+use weir_scripts::link_read::Purpose;
+use weir_scripts::routes::{LINK_FOLLOW, link_purpose};
+
+use crate::Links;
+use crate::cold::{Clicker, ColdError, ColdLinks, Found};
+use crate::password::{Password, Tried};
+use weir_origin_core::http::{PUBLIC_LIMIT, Problem, RETRY_AFTER_S};
+
+/// The longest form with a password, in bytes: each byte of it may be written as three.
+pub(super) const FORM_LEN_MAX: usize = 1_024;
+
+/// How long a link that a client follows may be looked up: shorter than any request may take, so that the answer is the
+/// domain's page.
+const VISIT_LIMIT: Duration = PUBLIC_LIMIT.saturating_sub(Duration::from_millis(500));
+
+/// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
+/// gateway would, and put into Redis; or one of the domain's files. A browser shows what comes: where nobody can say where the
+/// link leads, that is the domain's page, too. Of a link with a password it is the page that asks for it.
+pub(super) async fn follow(
+    links: Links,
+    method: HttpMethod,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let known = links.domains();
+    let (domain, id) = match named(&known.domains, &uri, &headers) {
+        Ok(named) => named,
+        Err(answer) => return *answer,
+    };
+    let client = Client::of(&headers);
+    let asked = client.visit(&links, &id, &uri, &method);
+    let purpose = match asked.is_click() {
+        true => Purpose::Click(ColdLinks::new_click()),
+        false => Purpose::Look,
+    };
+    let found = match visit_in_time(&links, &id, purpose).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return no_link(Some(domain)),
+        Err(Unanswered) => {
+            if let Some(click) = purpose.click() {
+                links.cold().give_back(&id, click);
+            }
+            return sent(unavailable(domain, RETRY_AFTER_S));
+        }
+    };
+    let tag = match found.link.is_tracked && asked.is_click() {
+        true => links.click_tag(&id),
+        false => None,
+    };
+    let visit = Visit {
+        left_ms: found.left_ms,
+        click_tag: tag.as_deref(),
+        ..asked
+    };
+    let answer = decide(&found, &visit);
+    if let (Some(click), false) = (purpose.click(), answer.leads_on()) {
+        links.cold().give_back(&id, click);
+    }
+    if visit.is_counted() && answer.leads_on() {
+        links.cold().count_click(&id, &client.clicker(&visit));
+    }
+    sent(answer.reply(domain))
+}
+
+/// What the form of a link with a password sends.
+#[derive(Deserialize)]
+pub(super) struct Entered {
+    password: String,
+}
+
+/// `POST /l/{code}`: a password for a link. If it is the link's, the answer leads on as a GET of another link would.
+pub(super) async fn unlock(
+    links: Links,
+    uri: Uri,
+    headers: HeaderMap,
+    entered: Result<Form<Entered>, FormRejection>,
+) -> Response<Body> {
+    let known = links.domains();
+    let (domain, id) = match named(&known.domains, &uri, &headers) {
+        Ok(named) => named,
+        Err(answer) => return *answer,
+    };
+    let found = match visit_in_time(&links, &id, Purpose::Look).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return no_link(Some(domain)),
+        Err(Unanswered) => return sent(unavailable(domain, RETRY_AFTER_S)),
+    };
+    let client = Client::of(&headers);
+    let visit = Visit {
+        left_ms: found.left_ms,
+        ..client.visit(&links, &id, &uri, &HttpMethod::POST)
+    };
+    let words = match decide(&found, &visit) {
+        Answer::Guarded(words) => words,
+        other => return sent(other.reply(domain)),
+    };
+    let guard = found.link.guard.as_ref();
+    let Some(guard) = guard.filter(|guard| guard.hash().is_some()) else {
+        // Only Redis and the log of another origin know of it: in a moment the cold store does.
+        return sent(unavailable(domain, RETRY_AFTER_S));
+    };
+    let password = entered
+        .ok()
+        .and_then(|Form(entered)| Password::new(entered.password).ok());
+    let Some(password) = password else {
+        return sent(words.page(Some(Refusal::Wrong)));
+    };
+    let address = client_address(client.nearest);
+    let tried = links.passwords().try_one(&id, address, guard, password);
+    let refusal = match tried.await {
+        Tried::Right => return let_in(&links, &id, found, &visit, &client, domain),
+        Tried::Wrong => Refusal::Wrong,
+        Tried::TooMany { wait_ms } => Refusal::TooMany {
+            wait_s: wait_ms.div_ceil(1_000),
+        },
+        Tried::Busy => Refusal::Busy {
+            wait_s: RETRY_AFTER_S,
+        },
+    };
+    sent(words.page(Some(refusal)))
+}
+
+/// Leads on whoever knows the password.
+fn let_in(
+    links: &Links,
+    id: &LinkId,
+    found: Found,
+    asked: &Visit<'_>,
+    client: &Client<'_>,
+    domain: &Domain,
+) -> Response<Body> {
+    let open = Link {
+        guard: None,
+        ..found.link
+    };
+    let tag = match open.is_tracked {
+        true => links.click_tag(id),
+        false => None,
+    };
+    let visit = Visit {
+        method: Method::Get,
+        click_tag: tag.as_deref(),
+        ..*asked
+    };
+    let answer = answer(&open, &visit);
+    if answer.leads_on() {
+        links.cold().count_click(id, &client.clicker(&visit));
+    }
+    let mut reply = answer.reply(domain);
+    // Whatever redirects others do: the password goes no further, and nothing is remembered.
+    if (300..400).contains(&reply.status) {
+        reply.status = StatusCode::SEE_OTHER.as_u16();
+        reply.headers.retain(|(name, _)| *name != "cache-control");
+        reply.headers.push(("cache-control", "no-store".into()));
+        reply
+            .headers
+            .push(("referrer-policy", "no-referrer".into()));
+    }
+    sent(reply)
+}
+
+/// The link that a request names, with its domain; or the answer, if it names none.
+fn named<'a>(
+    domains: &'a Domains,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(&'a Domain, LinkId), Box<Response<Body>>> {
+    let host = headers
+        .get(header::HOST)
+        .map_or(&b""[..], |value| value.as_bytes());
+    let domain = domains.by_host(&String::from_utf8_lossy(host));
+    let domain = domain.ok_or_else(|| Box::new(no_link(None)))?;
+    // As the client has spelt it.
+    let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
+    if let Some(file) = File::at(path.as_bytes()) {
+        let reply = file.reply(domain);
+        let answer = reply.map_or_else(|| no_link(Some(domain)), sent);
+        return Err(Box::new(answer));
+    }
+    let code = Code::new(path.strip_prefix('/').unwrap_or_default());
+    let code = code.map_err(|_| Box::new(no_link(Some(domain))))?;
+    let domain_id = domain.id.clone();
+    Ok((
+        domain,
+        LinkId {
+            domain: domain_id,
+            code,
+        },
+    ))
+}
+
+/// What a request says of who sends it.
+struct Client<'a> {
+    headers: &'a HeaderMap,
+    /// The address that our own gateway has added. What is before it a client may have made up.
+    nearest: &'a [u8],
+}
+
+impl<'a> Client<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let forwarded = field(headers, header::HeaderName::from_static("x-forwarded-for"));
+        let nearest = forwarded.rsplit(|byte| *byte == b',').next();
+        Self {
+            headers,
+            nearest: nearest.unwrap_or_default().trim_ascii(),
+        }
+    }
+
+    fn visit(&self, links: &Links, id: &LinkId, uri: &'a Uri, method: &HttpMethod) -> Visit<'a> {
+        let user_agent = field(self.headers, header::USER_AGENT);
+        Visit {
+            method: Method::read(method.as_str().as_bytes()),
+            is_prefetch: is_prefetched(self.headers),
+            query: uri.query().unwrap_or_default().as_bytes(),
+            user_agent,
+            accept_language: field(self.headers, header::ACCEPT_LANGUAGE),
+            country: links.country(self.headers),
+            point: point_of(LinkName::from(id).as_bytes(), self.nearest, user_agent),
+            now_ms: links.now_ms(),
+            click_tag: None,
+            left_ms: None,
+        }
+    }
+
+    fn clicker(&self, visit: &Visit<'a>) -> Clicker<'a> {
+        Clicker {
+            address: client_address(self.nearest),
+            user_agent: visit.user_agent,
+            referer: referer_of(field(self.headers, header::REFERER), visit.query),
+            accept_language: visit.accept_language,
+        }
+    }
+}
+
+fn field(headers: &HeaderMap, name: header::HeaderName) -> &[u8] {
+    headers.get(name).map_or(&b""[..], |value| value.as_bytes())
+}
+
+/// Nobody can say where the link leads. Why is in the log.
+struct Unanswered;
+
+async fn visit_in_time(
+    links: &Links,
+    id: &LinkId,
+    purpose: Purpose,
+) -> Result<Option<Found>, Unanswered> {
+    let visit = links.cold().visit(id, purpose);
+    match tokio::time::timeout(VISIT_LIMIT, visit).await {
+        Ok(visited) => visited.map_err(|failure| {
+            no_answer(failure);
+            Unanswered
+        }),
+        Err(_elapsed) => {
+            warn!(link = %id, "not looked up within {VISIT_LIMIT:?}");
+            Err(Unanswered)
+        }
+    }
+}
+
+/// `GET /link-records/{domain}/{code}`: what a gateway is told of a link that Redis does not know: see
+/// [`weir_scripts::documents::link`].
+pub(super) async fn record(
+    links: Links,
+    Path((domain, code)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<Response<Body>, Problem> {
+    let Ok(id) = format!("{domain}/{code}").parse::<LinkId>() else {
+        return Ok(no_link(None));
+    };
+    let purpose = link_purpose(uri.query().unwrap_or_default());
+    let purpose = purpose
+        .ok_or_else(|| Problem::invalid_query("for: look, renew, or click with its name"))?;
+    let found = links.cold().visit(&id, purpose).await.map_err(no_answer)?;
+    let Some(found) = found else {
+        return Ok(no_link(None));
+    };
+    Ok(Response::new(
+        documents::link::write(&found.to_read()).into(),
+    ))
+}
+
+fn is_prefetched(headers: &HeaderMap) -> bool {
+    let values = PREFETCH_HEADERS.iter();
+    let mut values = values.flat_map(|name| headers.get_all(*name));
+    values.any(|value| is_prefetch(value.as_bytes()))
+}
+
+fn decide<'a>(found: &'a Found, visit: &Visit<'_>) -> Answer<'a> {
+    match found.is_used_up() {
+        true => ended(&found.link, Gone::UsedUp),
+        false => answer(&found.link, visit),
+    }
+}
+
+/// What a gateway remembers for a while.
+fn no_link(domain: Option<&Domain>) -> Response<Body> {
+    let mut response = sent(unknown(domain));
+    let value = header::HeaderValue::from_static(LINK_UNKNOWN);
+    response.headers_mut().insert(LINK, value);
+    response
+}
+
+fn sent(reply: Reply<'_>) -> Response<Body> {
+    let mut response = Response::builder().status(reply.status);
+    for (name, value) in &reply.headers {
+        response = response.header(*name, value.as_ref());
+    }
+    let response = response.body(Body::from(reply.body.into_owned()));
+    // A target has been checked to be visible ASCII: there is no header that could be refused.
+    response.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+fn no_answer(failure: ColdError) -> Problem {
+    match failure {
+        ColdError::Store(error) => error.into(),
+        ColdError::Redis(error) => error.into(),
+        ColdError::NotAsked => Problem::redis(),
+        ColdError::Record(error) => {
+            error!(%error, "Redis holds what is no record");
+            Problem::redis()
+        }
+    }
+}

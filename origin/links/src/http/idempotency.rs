@@ -1,0 +1,125 @@
+//! `Idempotency-Key`: a request that is repeated with the same key gets the first one's answer.
+//!
+//! For a day Redis holds a hash of the key, and with it a hash of the body and the answer once there is one. If Redis
+//! loses its data, it loses the keys, too.
+
+use std::future::Future;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ring::digest::{SHA256, digest};
+use tracing::warn;
+
+use super::links::Made;
+use crate::records::LinkRecords;
+use weir_origin_core::http::Problem;
+use weir_origin_core::tenants::TenantName;
+
+const HEADER: &str = "idempotency-key";
+
+/// Response header: the answer is that of an earlier request.
+const REPLAYED: &str = "idempotency-replayed";
+
+/// The longest key, in bytes.
+const KEY_LEN_MAX: usize = 255;
+
+/// For how long an answer is kept, in milliseconds.
+const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long a request without an answer counts as under way, in milliseconds: longer than a request may take. After
+/// that its process has died, and the request may be made again.
+const UNDER_WAY_MS: u64 = 60_000;
+
+/// Bytes of the body's hash in front of an answer.
+const HASH_LEN: usize = 32;
+
+/// The key of a request, if it has one.
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
+    let Some(key) = headers.get(HEADER).map(HeaderValue::as_bytes) else {
+        return Ok(None);
+    };
+    let is_visible = key.iter().all(|byte| (0x20..0x7f).contains(byte));
+    if (1..=KEY_LEN_MAX).contains(&key.len()) && is_visible {
+        return Ok(Some(key));
+    }
+    let detail = format!("Idempotency-Key is 1 to {KEY_LEN_MAX} visible characters");
+    let status = StatusCode::BAD_REQUEST;
+    let title = "Invalid Idempotency-Key";
+    Err(Problem::new(
+        status,
+        "invalid_idempotency_key",
+        title,
+        detail,
+    ))
+}
+
+/// The answer to a request of a tenant, or of the platform, with `key`: that of `make`, or that of the first request.
+pub(super) async fn once(
+    records: &LinkRecords,
+    tenant: Option<&TenantName>,
+    key: &[u8],
+    body: &[u8],
+    make: impl Future<Output = Result<Made, Problem>>,
+) -> Result<Response, Problem> {
+    // No key has a byte 0: none of one tenant's is another's, or the platform's.
+    let whose = tenant.map_or_else(String::new, |tenant| format!("{tenant}\0"));
+    let mut hash = [0; 16];
+    let whole = digest(&SHA256, &[whose.as_bytes(), key].concat());
+    hash.copy_from_slice(&whole.as_ref()[..16]);
+    let body_hash = digest(&SHA256, body);
+    let held = records
+        .idempotency(hash, body_hash.as_ref(), UNDER_WAY_MS)
+        .await?;
+    if let Some(held) = held {
+        return replay(&held, body_hash.as_ref());
+    }
+    let made = make.await;
+    let held = made
+        .as_ref()
+        .ok()
+        .map(|made| record(made, body_hash.as_ref()));
+    let held = held.as_deref().map(|held| (held, KEPT_MS));
+    if let Err(error) = records.set_idempotency(hash, held).await {
+        warn!(%error, "an answer was not kept for its Idempotency-Key");
+    }
+    made.map(IntoResponse::into_response)
+}
+
+/// `<hash of the body> <status> <location, or nothing> <JSON>`, after the hash with line breaks between.
+fn record(made: &Made, body_hash: &[u8]) -> Vec<u8> {
+    let location = made.location.as_deref().unwrap_or_default();
+    let head = format!("{}\n{location}\n", made.status.as_u16());
+    [body_hash, head.as_bytes(), &made.json].concat()
+}
+
+fn replay(held: &[u8], body_hash: &[u8]) -> Result<Response, Problem> {
+    let (hash, rest) = held.split_at_checked(HASH_LEN).unwrap_or((body_hash, b""));
+    if hash != body_hash {
+        let detail = "this Idempotency-Key was used for another request";
+        let title = "Key used before";
+        return Err(Problem::unprocessable(
+            "idempotency_mismatch",
+            title,
+            detail,
+        ));
+    }
+    let Some(made) = answer(rest) else {
+        let detail = "a request with this Idempotency-Key is under way";
+        return Err(Problem::conflict("idempotency_under_way", "Under way", detail).retry());
+    };
+    let mut response = made.into_response();
+    let headers = response.headers_mut();
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+fn answer(rest: &[u8]) -> Option<Made> {
+    let mut parts = rest.splitn(3, |byte| *byte == b'\n');
+    let status = StatusCode::from_bytes(parts.next()?).ok()?;
+    let location = str::from_utf8(parts.next()?).ok()?;
+    Some(Made {
+        status,
+        location: (!location.is_empty()).then(|| location.to_owned()),
+        json: parts.next()?.to_vec(),
+    })
+}

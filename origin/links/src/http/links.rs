@@ -1,0 +1,464 @@
+//! The admin's routes of links.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::error;
+use weir_link::code::{Code, DomainId, LinkId};
+
+use super::within::Within;
+use super::{Enabled, idempotency};
+use crate::Links;
+use crate::create::CreateError;
+use crate::edit::{EditError, Edited};
+use crate::find::FindError;
+use crate::request::{EditRequest, LinkRequest, Refused};
+use crate::search::{Cursor, Page, Wanted, search};
+use crate::view::{LinkView, PastView};
+use weir_origin_core::http::{JsonBody, Problem, page_len, read_json_of, read_value_of};
+
+/// The largest body of new links, in bytes: a thousand with targets of 4 KB.
+pub(super) const BODY_LEN_MAX: usize = 4 * 1024 * 1024;
+
+/// The most links of one request.
+const BATCH_MAX: usize = 1_000;
+
+/// The most links with a password in one request: each takes a good part of a second.
+const PASSWORDS_MAX: usize = 10;
+
+/// The most links of one page.
+const PAGE_MAX: usize = 200;
+
+/// Links of a page that does not say.
+const PAGE: usize = 50;
+
+/// The link that a path names, and its `?domain=`: the first domain unless set. It is one that the caller may see.
+pub(super) struct NamedLink(pub LinkId);
+
+#[derive(Deserialize)]
+struct Named {
+    domain: Option<String>,
+}
+
+impl FromRequestParts<Enabled> for NamedLink {
+    type Rejection = Problem;
+
+    /// A name that no link can have is one that no link has.
+    async fn from_request_parts(parts: &mut Parts, enabled: &Enabled) -> Result<Self, Problem> {
+        let links = Links::from_request_parts(parts, enabled).await?;
+        let code = Path::<String>::from_request_parts(parts, enabled).await;
+        let code = code.ok().and_then(|Path(code)| Code::new(code).ok());
+        let named = Query::<Named>::from_request_parts(parts, enabled).await;
+        let domain = match named.map_err(|_| unknown_link())?.0.domain {
+            Some(id) => DomainId::new(id).map_err(|_| unknown_link())?,
+            None => links.domains().domains.default_domain().id.clone(),
+        };
+        let code = code.ok_or_else(unknown_link)?;
+        let id = LinkId { domain, code };
+        let within = Within::from_request_parts(parts, enabled).await?;
+        if within.is_narrow() {
+            // To a key that is about other links there is none of this name.
+            let link = links.finder().find(&id).await.map_err(not_found)?;
+            within.has(&link).then_some(()).ok_or_else(unknown_link)?;
+        }
+        Ok(Self(id))
+    }
+}
+
+/// `POST /links`: one, or a list of up to 1,000. With an `Idempotency-Key`, once.
+pub(super) async fn create(
+    links: Links,
+    within: Within,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let Some(key) = idempotency::key(&headers)? else {
+        return Ok(made(&links, &within, &body, false).await?.into_response());
+    };
+    let make = made(&links, &within, &body, true);
+    let tenant = within.tenant().map(|tenant| &tenant.name);
+    idempotency::once(links.records(), tenant, key, &body, make).await
+}
+
+/// What was made, as it is answered, now and to whoever asks with the same key.
+pub(super) struct Made {
+    pub(super) status: StatusCode,
+    pub(super) location: Option<String>,
+    pub(super) json: Vec<u8>,
+}
+
+impl IntoResponse for Made {
+    fn into_response(self) -> Response {
+        let kind = HeaderValue::from_static("application/json");
+        let mut response = (self.status, [(header::CONTENT_TYPE, kind)], self.json).into_response();
+        let location = self.location.map(HeaderValue::try_from);
+        if let Some(Ok(location)) = location {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+        response
+    }
+}
+
+async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Result<Made, Problem> {
+    let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if is_list {
+        return made_all(links, within, body, is_kept).await;
+    }
+    let request: LinkRequest = read_json_of(body, "NewLink")?;
+    check_passwords(std::slice::from_ref(&request), is_kept)?;
+    check_conversion(links, request.conversion)?;
+    let known = links.domains();
+    within.check_new(&request, known.domains.default_domain().id.as_str())?;
+    within.take(links, 1).await?;
+    let made = links.creator().create(request).await;
+    let link = made.map_err(not_made)?;
+    Ok(Made {
+        status: StatusCode::CREATED,
+        location: Some(format!("/links/{}?domain={}", link.code, link.domain)),
+        json: to_json(&link)?,
+    })
+}
+
+/// One answer each, in their order: a link, or a problem. 201 if all were made, else 207.
+async fn made_all(
+    links: &Links,
+    within: &Within,
+    body: &[u8],
+    is_kept: bool,
+) -> Result<Made, Problem> {
+    let all: Vec<Value> =
+        serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
+    if !(1..=BATCH_MAX).contains(&all.len()) {
+        let detail = format!(
+            "a list has 1 to {BATCH_MAX} links, this one has {}",
+            all.len()
+        );
+        return Err(Problem::invalid_body(detail));
+    }
+    let known = links.domains();
+    let default = known.domains.default_domain().id.as_str();
+    let read = |value| {
+        let request = read(value)?;
+        within.check_new(&request, default)?;
+        Ok(request)
+    };
+    let requests: Vec<Result<LinkRequest, Problem>> = all.iter().map(read).collect();
+    let sound = requests.iter().filter_map(|request| request.as_ref().ok());
+    let sound: Vec<LinkRequest> = sound.cloned().collect();
+    check_passwords(&sound, is_kept)?;
+    for request in &sound {
+        check_conversion(links, request.conversion)?;
+    }
+    // All or none: which ones there is room for would be by chance.
+    within.take(links, sound.len() as u64).await?;
+    let made = links.creator().create_all(sound).await;
+    let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
+        true => StatusCode::CREATED,
+        false => StatusCode::MULTI_STATUS,
+    };
+    let mut made = made.into_iter();
+    let mut answers = Vec::with_capacity(requests.len());
+    for request in requests {
+        answers.push(match request {
+            Err(problem) => Item::Problem(problem.body()),
+            Ok(_) => match made.next() {
+                Some(Ok(link)) => Item::Link(Box::new(link)),
+                Some(Err(error)) => Item::Problem(not_made(error).body()),
+                None => return Err(Problem::overloaded()),
+            },
+        });
+    }
+    Ok(Made {
+        status,
+        location: None,
+        json: to_json(&answers)?,
+    })
+}
+
+/// Refuses to count orders where nothing names clicks.
+fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> {
+    match wanted == Some(true) && links.conversions().is_none() {
+        true => {
+            let detail = "conversion: nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
+            Err(Problem::unprocessable(
+                "invalid_link",
+                "Invalid link",
+                detail,
+            ))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Refuses passwords where they would take too long, or where the answer is kept in Redis, and what they protect with it.
+fn check_passwords(requests: &[LinkRequest], is_kept: bool) -> Result<(), Problem> {
+    let guarded = requests.iter().filter(|request| request.password.is_some());
+    match guarded.count() {
+        0 => Ok(()),
+        1.. if is_kept => {
+            let detail = "password: goes without an Idempotency-Key; choose a code, and making the link again tells you";
+            Err(Problem::invalid_body(detail))
+        }
+        count if count > PASSWORDS_MAX => {
+            let detail = format!("password: up to {PASSWORDS_MAX} links of a request may have one");
+            Err(Problem::invalid_body(detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item {
+    Link(Box<LinkView>),
+    Problem(Value),
+}
+
+fn read(value: &Value) -> Result<LinkRequest, Problem> {
+    read_value_of(value, "NewLink")
+}
+
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(value).map_err(|error| {
+        error!(%error, "an answer is no JSON");
+        Problem::overloaded()
+    })
+}
+
+/// Which page of links.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageQuery {
+    q: Option<String>,
+    tag: Option<String>,
+    domain: Option<String>,
+    target: Option<String>,
+    from_ms: Option<u64>,
+    to_ms: Option<u64>,
+    #[serde(default)]
+    sort: Sort,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The parameters, or what is wrong with them.
+pub(super) type QueryResult = Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>;
+
+/// In which order.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    /// Those that were made last first.
+    #[default]
+    Created,
+    /// Those that were clicked most first.
+    Clicks,
+}
+
+impl PageQuery {
+    pub(super) fn wanted(&self, within: Within) -> Wanted {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        Wanted {
+            text: given(&self.q),
+            tag: given(&self.tag),
+            domain: given(&self.domain),
+            target: given(&self.target),
+            from_ms: self.from_ms.unwrap_or(0),
+            to_ms: self.to_ms,
+            narrow_key: within.narrow_key(),
+        }
+    }
+
+    /// Where it begins.
+    pub(super) fn cursor(&self) -> Result<Cursor, Problem> {
+        let first = match self.sort {
+            Sort::Created => Cursor::Age(None),
+            Sort::Clicks => Cursor::Clicks(None),
+        };
+        let Some(after) = self.after.as_deref().filter(|after| !after.is_empty()) else {
+            return Ok(first);
+        };
+        let after = Cursor::read_text(after);
+        let is_of_order =
+            |cursor: &Cursor| matches!(cursor, Cursor::Age(_)) == matches!(first, Cursor::Age(_));
+        let detail = "after is no `next` of an earlier page in this order";
+        let after = after.filter(is_of_order);
+        after.ok_or_else(|| Problem::invalid_query(detail))
+    }
+}
+
+/// `GET /links`: those that are wanted, page by page.
+pub(super) async fn list(
+    links: Links,
+    within: Within,
+    query: QueryResult,
+) -> Result<Json<Value>, Problem> {
+    let Query(query) = query.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
+    let wanted = query.wanted(within);
+    let found = search(links.store(), &wanted, query.cursor()?, limit);
+    let Page { links: found, next } = found.await?;
+    let known = links.domains();
+    let standings = links.states().of(&found).await?;
+    let found = found.into_iter().zip(standings);
+    let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+    let views: Vec<LinkView> = found.map(view).collect();
+    let next = next.map(|cursor| cursor.write());
+    Ok(Json(json!({ "links": views, "next": next })))
+}
+
+/// `GET /links/{code}`.
+pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Response, Problem> {
+    Ok(with_etag(found(&links, &id).await?))
+}
+
+/// The link of this name, as the API shows it.
+pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
+    let found = links.finder().find(id).await.map_err(not_found)?;
+    let standing = links.states().of_one(&found).await?;
+    Ok(LinkView::of(found, &links.domains().domains, standing))
+}
+
+/// `PATCH /links/{code}`: what is not named stays. With `If-Match: "<version>"`, only that version.
+pub(super) async fn edit(
+    links: Links,
+    within: Within,
+    NamedLink(id): NamedLink,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<EditRequest>,
+) -> Result<Response, Problem> {
+    within.check_edit(&request)?;
+    check_conversion(&links, request.conversion)?;
+    let version = if_match(&headers)?;
+    let edited = links.editor().edit(&id, version, &request).await;
+    let Edited { link, is_published } = edited.map_err(not_edited)?;
+    let mut response = with_etag(link);
+    *response.status_mut() = followed(is_published, StatusCode::OK);
+    Ok(response)
+}
+
+/// `DELETE /links/{code}`. Its code is free again when the quarantine is over.
+pub(super) async fn delete(
+    links: Links,
+    NamedLink(id): NamedLink,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    let deleted = links.editor().delete(&id, if_match(&headers)?).await;
+    let is_published = deleted.map_err(not_edited)?;
+    Ok(followed(is_published, StatusCode::NO_CONTENT))
+}
+
+/// 202: it is done, and gateways will see it when Redis answers again.
+fn followed(is_published: bool, status: StatusCode) -> StatusCode {
+    if is_published {
+        status
+    } else {
+        StatusCode::ACCEPTED
+    }
+}
+
+/// `GET /links/{code}/history`: what was done to it, the last first.
+pub(super) async fn history(
+    links: Links,
+    NamedLink(id): NamedLink,
+) -> Result<Json<Value>, Problem> {
+    let mut past = links.store().history(&id).await?;
+    if past.is_empty() {
+        let created = links.finder().find(&id).await.map_err(not_found)?;
+        past = vec![created.into()];
+    }
+    let history: Vec<PastView> = past.into_iter().rev().map(Into::into).collect();
+    Ok(Json(json!({ "history": history })))
+}
+
+fn with_etag(link: LinkView) -> Response {
+    let etag = format!("\"{}\"", link.says.version);
+    ([(header::ETAG, etag)], Json(link)).into_response()
+}
+
+/// The version that a request is about: `*` and no header are any.
+pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let digits = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    let version = digits.and_then(|digits| digits.parse().ok());
+    version.map(Some).ok_or_else(|| {
+        let detail = "If-Match is a version in quotes, such as \"3\"";
+        let status = StatusCode::BAD_REQUEST;
+        Problem::new(status, "invalid_if_match", "Invalid If-Match", detail)
+    })
+}
+
+fn unknown_link() -> Problem {
+    let detail = "there is no such link";
+    Problem::not_found("unknown_link", "Unknown link", detail)
+}
+
+fn refusal(refused: &Refused) -> Problem {
+    Problem::unprocessable(refused.word, "Invalid link", refused.to_string())
+}
+
+pub(super) fn not_made(failure: CreateError) -> Problem {
+    match failure {
+        CreateError::Refused(refused) => refusal(&refused),
+        CreateError::Busy(_) => Problem::overloaded(),
+        CreateError::Taken => {
+            let detail = "there is a link of this code already, or there may soon be one";
+            Problem::conflict("code_taken", "Code taken", detail)
+        }
+        CreateError::Store(error) => error.into(),
+        CreateError::Redis(error) => error.into(),
+        CreateError::Log(error) => {
+            error!(%error, "a link was not made");
+            let detail = "the link could not be kept; please try again";
+            Problem::unavailable("log_unavailable", detail)
+        }
+        CreateError::NoNumber(error) => {
+            error!(%error, "a link was not made");
+            Problem::unavailable("no_numbers", "there is no free code; please try again")
+        }
+    }
+}
+
+pub(super) fn not_found(failure: FindError) -> Problem {
+    match failure {
+        FindError::Unknown => unknown_link(),
+        FindError::NotYet => busy(&failure),
+        FindError::Store(error) => error.into(),
+        FindError::Redis(error) => error.into(),
+    }
+}
+
+fn not_edited(failure: EditError) -> Problem {
+    match failure {
+        EditError::Find(failure) => not_found(failure),
+        EditError::Refused(refused) => refusal(&refused),
+        EditError::Hash(_) => Problem::overloaded(),
+        EditError::Version(_) => {
+            let status = StatusCode::PRECONDITION_FAILED;
+            let detail = failure.to_string();
+            Problem::new(status, "version_conflict", "Changed meanwhile", detail)
+        }
+        EditError::Busy => busy(&failure),
+        EditError::Store(error) => error.into(),
+    }
+}
+
+fn busy(failure: &impl Display) -> Problem {
+    Problem::unavailable("link_busy", format!("{failure}; please try again"))
+}

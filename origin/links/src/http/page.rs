@@ -1,0 +1,38 @@
+//! The page of links, at `/links/ui` of the admin port: plain files, part of the program. It needs no key, as nobody has shown one
+//! yet; everything it shows comes from the other routes, within the session of the console.
+
+use axum::Router;
+
+use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+
+static PAGE: Page = Page {
+    path: "/links/ui",
+    // And pictures that the page has fetched itself, with its session.
+    policy: policy!("'self' blob:"),
+    index: &files! {
+        "index.html": HTML,
+    },
+    files: &files! {
+        "page.css": CSS,
+        "icon.svg": SVG,
+        "api.js": JS,
+        "charts.js": JS,
+        "cross.js": JS,
+        "detail.js": JS,
+        "dom.js": JS,
+        "domains.js": JS,
+        "fields.js": JS,
+        "format.js": JS,
+        "home.js": JS,
+        "import.js": JS,
+        "main.js": JS,
+        "notice.js": JS,
+        "qr.js": JS,
+        "stats.js": JS,
+    },
+};
+
+/// `GET /links/ui` and the files that it names.
+pub fn routes() -> Router {
+    PAGE.routes()
+}

@@ -1,0 +1,100 @@
+//! What a narrow key is about: links of some domains, or with some tags.
+
+use axum::RequestPartsExt;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+
+use crate::Links;
+use crate::request::{EditRequest, LinkRequest};
+use crate::store::StoredLink;
+use weir_origin_core::access::{Caller, over_limit};
+use weir_origin_core::http::Problem;
+use weir_origin_core::tenants::Tenant;
+
+/// Who asks. A request that came by no key is about nothing.
+pub(super) struct Within(Caller);
+
+impl<S: Sync> FromRequestParts<S> for Within {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extract::<Caller>().await.map(Self)
+    }
+}
+
+impl Within {
+    /// Whether links must be looked at one by one.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.0.is_narrow()
+    }
+
+    /// The key that asks, if it is only about some links.
+    pub(super) fn narrow_key(self) -> Option<Caller> {
+        Some(self.0).filter(Caller::is_narrow)
+    }
+
+    /// The tenant that asks, if one does.
+    pub(super) fn tenant(&self) -> Option<&Tenant> {
+        self.0.tenant()
+    }
+
+    /// Lets the tenant that asks, if one does, make so many links.
+    pub(super) async fn take(&self, links: &Links, count: u64) -> Result<(), Problem> {
+        let Some(tenant) = self.tenant() else {
+            return Ok(());
+        };
+        match links.quota().take(tenant, count).await? {
+            Some(over) => Err(over_limit(over)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a key that is only about some links.
+    pub(super) fn check_all(&self) -> Result<(), Problem> {
+        match self.is_narrow() {
+            true => Err(not_within(
+                "the key is about some links, and this is about all",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a domain may be known.
+    pub(super) fn has_domain(&self, id: &str) -> bool {
+        self.0.may_domain(id)
+    }
+
+    /// Whether a link may be seen.
+    pub(super) fn has(&self, link: &StoredLink) -> bool {
+        self.0.may_domain(link.id.domain.as_str()) && self.0.may_tags(&link.tags)
+    }
+
+    /// Whether a link may be made, in the domain that a request names or else in `default`.
+    pub(super) fn check_new(&self, request: &LinkRequest, default: &str) -> Result<(), Problem> {
+        let domain = request.domain.as_deref().unwrap_or(default);
+        if !self.0.may_domain(domain) {
+            return Err(not_within("domain: the key is about other domains"));
+        }
+        self.check_tags(&request.tags)
+    }
+
+    /// Whether a link that may be seen may be changed so.
+    pub(super) fn check_edit(&self, request: &EditRequest) -> Result<(), Problem> {
+        request
+            .tags
+            .as_ref()
+            .map_or(Ok(()), |tags| self.check_tags(tags))
+    }
+
+    fn check_tags(&self, tags: &[String]) -> Result<(), Problem> {
+        match self.0.may_tags(tags) {
+            true => Ok(()),
+            false => Err(not_within("tags: must have one that the key is about")),
+        }
+    }
+}
+
+fn not_within(detail: &'static str) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
+}

@@ -1,0 +1,278 @@
+//! Takes links over from a file: an export of Weir's own, or of another shortener.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`format`](mod@format) | which columns mean what, in whose export |
+//! | [`rows`] | reads a file into rows, each with its line |
+//!
+//! A link keeps its code. A file may come again: what is there already, and leads to the same, is left as it is. So an import
+//! that broke off is repeated.
+
+pub mod format;
+pub mod rows;
+
+use serde::Serialize;
+use weir_link::code::{Code, LinkId};
+use weir_link::domain::Domains;
+
+use super::create::{CreateError, Creator};
+use super::domains::SharedDomains;
+use super::find::{FindError, Finder};
+use super::numbers::Clock;
+use super::quota::Quota;
+use super::request::{Draft, LinkRequest, Name, TAGS_MAX};
+use super::store::{LinkStore, StoredLink};
+use format::Format;
+use rows::{Row, Rows};
+use weir_origin_core::access::Caller;
+use weir_origin_core::sql::SqlError;
+use weir_origin_core::tenants::Tenant;
+
+/// How a file is taken over.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Whose export it is.
+    pub format: Format,
+    /// Where links go whose host is none of ours; `None`: to the first domain.
+    pub domain: Option<String>,
+    /// The life of links of which the file does not say it, in days. `None`: for ever, and in an export of Weir's the domain's.
+    pub life_days: Option<u32>,
+    /// A tag that all get.
+    pub tag: Option<String>,
+    /// The line of the file's first row, if it is only a part of one.
+    pub first_line: u64,
+    /// Whether it only says what would be.
+    pub is_dry_run: bool,
+    /// The tenant that asks, which may have only so many links.
+    pub tenant: Option<Tenant>,
+    /// Who asks, if they may only make some links.
+    pub narrow_key: Option<Caller>,
+}
+
+/// Something that was not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Flaw {
+    /// The line of the file.
+    pub line: u64,
+    /// The code, as far as it is known.
+    pub code: Option<String>,
+    /// A word for programs.
+    pub error: &'static str,
+    /// A sentence.
+    pub detail: String,
+}
+
+/// What has become of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Its rows.
+    pub rows: u64,
+    /// Links that were made.
+    pub made: u64,
+    /// Links that were there already.
+    pub present: u64,
+    /// What was not taken over.
+    pub refused: Vec<Flaw>,
+    /// Columns that nothing here is made of.
+    pub ignored_columns: Vec<String>,
+}
+
+/// A link of a file.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The host that served it.
+    pub host: Option<String>,
+    /// What it is to be. It has a code.
+    pub request: LinkRequest,
+    /// Whether it is out of use.
+    pub is_disabled: bool,
+}
+
+/// Why a file is not read at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// It has no such column.
+    #[error("the first line names no column for {0}: is this an export of the named format?")]
+    NoColumn(&'static str),
+    /// It is no text.
+    #[error("the file is not UTF-8 or has no rows")]
+    NoText,
+}
+
+/// Why an import ended before its file did. What was made by then stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file is refused as a whole.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Nothing more can be made for now.
+    #[error(transparent)]
+    Create(CreateError),
+    /// The cold store does not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+    /// Nobody can say what has a code.
+    #[error(transparent)]
+    Find(FindError),
+}
+
+/// What became of a link.
+enum Outcome {
+    Made,
+    Present,
+    Refused(&'static str, String),
+}
+
+/// Takes links over. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Importer {
+    pub(super) creator: Creator,
+    pub(super) finder: Finder,
+    pub(super) store: LinkStore,
+    pub(super) domains: SharedDomains,
+    pub(super) quota: Quota,
+    pub(super) clock: Clock,
+}
+
+impl Importer {
+    /// Takes over what is in `file`.
+    ///
+    /// # Errors
+    /// See [`ImportError`].
+    pub async fn import(&self, order: &Order, file: &[u8]) -> Result<Report, ImportError> {
+        let rows = Rows::read(order.format, file, order.first_line)?;
+        let mut report = Report {
+            ignored_columns: rows.ignored_columns(),
+            ..Report::default()
+        };
+        for Row { line, wishes } in rows {
+            report.rows += 1;
+            let wishes = match wishes {
+                Ok(wishes) => wishes,
+                Err(flaw) => {
+                    report.refused.push(flaw);
+                    continue;
+                }
+            };
+            for wish in wishes {
+                let code = wish.request.code.clone();
+                match self.take_over(order, wish).await? {
+                    Outcome::Made => report.made += 1,
+                    Outcome::Present => report.present += 1,
+                    Outcome::Refused(error, detail) => report.refused.push(Flaw {
+                        line,
+                        code,
+                        error,
+                        detail,
+                    }),
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    async fn take_over(&self, order: &Order, wish: Wish) -> Result<Outcome, ImportError> {
+        let known = self.domains.get();
+        let is_disabled = wish.is_disabled;
+        let request = order.completed(wish, &known.domains);
+        let domain = request.domain.as_deref().unwrap_or_default();
+        if !order.may_make(domain, &request.tags) {
+            let detail = "the key is about other domains or tags".to_owned();
+            return Ok(Outcome::Refused("forbidden", detail));
+        }
+        let now_ms = (self.clock)();
+        let mut draft = match request.draft(&known.domains, now_ms) {
+            Ok(draft) => draft,
+            Err(refused) => return Ok(Outcome::Refused(refused.word, refused.to_string())),
+        };
+        draft.link.is_disabled = is_disabled;
+        let Name::Custom(code) = draft.name.clone() else {
+            return Ok(Outcome::Refused("invalid_link", "it has no code".into()));
+        };
+        let id = LinkId {
+            domain: draft.domain.id.clone(),
+            code: code.clone(),
+        };
+        if let Some(found) = self.store.link(&id).await? {
+            return Ok(order.meet(&draft, &found));
+        }
+        if order.is_dry_run {
+            return Ok(Outcome::Made);
+        }
+        if let Some(tenant) = &order.tenant
+            && let Some(over) = self.quota.take(tenant, 1).await?
+        {
+            return Ok(Outcome::Refused("tenant_limit", over.to_string()));
+        }
+        self.make(order, draft, code, &id, now_ms).await
+    }
+
+    async fn make(
+        &self,
+        order: &Order,
+        draft: Draft<'_>,
+        code: Code,
+        id: &LinkId,
+        now_ms: u64,
+    ) -> Result<Outcome, ImportError> {
+        let made = self
+            .creator
+            .make_imported(draft.clone(), code, now_ms)
+            .await;
+        match made {
+            Ok(()) => Ok(Outcome::Made),
+            Err(CreateError::Taken) => match self.finder.find(id).await {
+                Ok(found) => Ok(order.meet(&draft, &found)),
+                Err(FindError::Unknown | FindError::NotYet) => Ok(taken(
+                    "its number is kept for codes that are generated: by another origin, or of a link that was deleted lately",
+                )),
+                Err(error) => Err(ImportError::Find(error)),
+            },
+            Err(error) => Err(ImportError::Create(error)),
+        }
+    }
+}
+
+impl Order {
+    /// The request, with what the file does not say.
+    fn completed(&self, wish: Wish, domains: &Domains) -> LinkRequest {
+        let mut request = wish.request;
+        let is_known = |id: &String| domains.by_id(id).is_some();
+        let by_host = || domains.by_host(wish.host.as_deref()?).map(|one| &one.id);
+        let named = request.domain.take().filter(is_known);
+        let named = named.or_else(|| by_host().map(ToString::to_string));
+        let default = || domains.default_domain().id.to_string();
+        let domain = named.or_else(|| self.domain.clone());
+        request.domain = Some(domain.unwrap_or_else(default));
+        if request.life_ms.is_none() {
+            request.life_days = match self.format.is_own() {
+                true => self.life_days,
+                // What others have made for ever must not end after a month.
+                false => Some(self.life_days.unwrap_or(0)),
+            };
+        }
+        let new = |tag: &&String| !request.tags.contains(*tag) && request.tags.len() < TAGS_MAX;
+        if let Some(tag) = self.tag.as_ref().filter(new) {
+            request.tags.push(tag.clone());
+        }
+        request
+    }
+
+    fn may_make(&self, domain: &str, tags: &[String]) -> bool {
+        let may = |key: &Caller| key.may_domain(domain) && key.may_tags(tags);
+        self.narrow_key.as_ref().is_none_or(may)
+    }
+
+    /// There is a link of this code: is it the same one?
+    fn meet(&self, draft: &Draft<'_>, found: &StoredLink) -> Outcome {
+        let may_see = self.may_make(found.id.domain.as_str(), &found.tags);
+        match found.link.target == draft.link.target && may_see {
+            true => Outcome::Present,
+            false => taken("there is a link of this code that leads somewhere else"),
+        }
+    }
+}
+
+fn taken(detail: &str) -> Outcome {
+    Outcome::Refused("code_taken", detail.to_owned())
+}

@@ -1,0 +1,501 @@
+//! Short links: made, kept, found again when Redis has lost them; their clicks.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`http`] | the public and the admin routes, and the page of links |
+//! | [`request`], [`view`], [`utm`] | links as the API takes and shows them; where visitors come from, in a target |
+//! | [`numbers`] | keeps numbers of generated codes ready |
+//! | [`create`] | new links: one write to Redis, one to the log |
+//! | [`password`] | links that only who knows a password may follow |
+//! | [`state`] | what becomes of whoever clicks a link now |
+//! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
+//! | [`edit`] | changes and deletes links |
+//! | [`import`] | takes links over from exports of other shorteners, and of Weir |
+//! | [`cli`] | `weir-origin links`, which asks a running origin |
+//! | [`conversions`] | orders that came of a link's clicks |
+//! | [`quota`] | how many links a tenant may have |
+//! | [`cold`] | answers gateways when Redis does not know a link |
+//! | [`domains`] | the domains, shared by all origins |
+//! | [`publish`] | has Redis follow edits, and tells gateways of domains |
+//! | [`clean`] | removes links that have ended |
+//! | [`store`] | the cold store: links in SQL |
+//! | [`records`] | links in Redis |
+//! | [`log`] | keeps a new link until the cold store has it |
+//! | [`clicks`] | counts batches of clicks from gateways, each once |
+//! | [`uniques`] | counts visitors and addresses without knowing them |
+//! | [`stats`], [`report`], [`csv`] | what is counted of clicks, and how it is shown |
+//! | [`cross`], [`zone`] | clicks by country, device and referrer at once; days of time zones |
+//! | [`heavy`] | the heaviest values, in bounded memory |
+//! | [`geo`] | where an address is, and who runs its network |
+//! | [`qr`], [`logo`] | QR codes, and pictures in them |
+//! | [`metrics`], [`config`] | what is counted, what can be configured |
+
+#![forbid(unsafe_code)]
+
+pub mod clean;
+pub mod cli;
+pub mod clicks;
+pub mod cold;
+pub mod config;
+pub mod conversions;
+pub mod create;
+pub mod cross;
+pub mod domains;
+pub mod edit;
+pub mod find;
+pub mod geo;
+pub mod heavy;
+pub mod http;
+pub mod import;
+pub mod log;
+pub mod logo;
+pub mod metrics;
+pub mod numbers;
+pub mod password;
+pub mod publish;
+pub mod qr;
+pub mod quota;
+pub mod records;
+pub mod report;
+pub mod request;
+pub mod search;
+pub mod state;
+pub mod stats;
+pub mod store;
+mod stream;
+pub mod uniques;
+pub mod utm;
+pub mod view;
+pub mod zone;
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_base::key::KeyRing;
+use weir_link::click_tag::ClickTag;
+use weir_link::code::{Length, LinkId};
+use weir_link::record::Country;
+
+use clean::Cleaner;
+use clicks::{ClickCounter, consumer_name};
+use cold::ColdLinks;
+use conversions::Orders;
+use create::Creator;
+use domains::SharedDomains;
+use edit::Editor;
+use find::Finder;
+use geo::Geo;
+use import::Importer;
+use log::{LinkLog, LogError, drain};
+use metrics::LinkMetrics;
+use numbers::{Allocator, AllocatorDeps, Clock};
+use password::Passwords;
+use publish::Publisher;
+use quota::Quota;
+use records::LinkRecords;
+use state::States;
+use store::{LinkStore, StoredDomains};
+use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
+use weir_origin_core::redis::Redis;
+use weir_origin_core::sql::{Database, SqlError};
+
+pub use clicks::NoName;
+pub use config::Settings;
+
+/// Why no links can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The log's folder is not fit.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The cold store does not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+    /// Links were made with another secret, or without one: the same code would come of two numbers.
+    #[error(
+        "codes were numbered as {known} before, and would be as {ours} now: WEIR_LINK_SECRET must stay"
+    )]
+    Numbering {
+        /// As the cold store has it.
+        known: String,
+        /// As it is configured.
+        ours: String,
+    },
+}
+
+/// Everything about links, put together. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Links {
+    parts: Arc<Parts>,
+    /// Who is told of changes of links.
+    receivers: Vec<Outbox>,
+    /// Who knows what came of clicks.
+    orders: Option<Arc<dyn Orders>>,
+}
+
+struct Parts {
+    store: LinkStore,
+    redis: Redis,
+    records: LinkRecords,
+    log: LinkLog,
+    allocator: Allocator,
+    creator: Creator,
+    finder: Finder,
+    editor: Editor,
+    importer: Importer,
+    quota: Quota,
+    states: States,
+    passwords: Passwords,
+    cold: ColdLinks,
+    publisher: Publisher,
+    cleaner: Cleaner,
+    domains: SharedDomains,
+    metrics: LinkMetrics,
+    /// The request header that names a client's country.
+    country_header: Option<String>,
+    /// What clicks are named and signed with.
+    click_keys: Option<KeyRing>,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").finish_non_exhaustive()
+    }
+}
+
+impl Links {
+    /// Opens the log, and notes domains and numbering in the cold store. Nothing can be made before
+    /// [`Links::spawn`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(
+        settings: Settings,
+        database: Database,
+        redis: Redis,
+        metrics: LinkMetrics,
+    ) -> Result<Self, OpenError> {
+        let store = LinkStore::new(database);
+        check_numbering(&settings, &store).await?;
+        let clock = settings.clock.clone();
+        let domains = SharedDomains::open(store.clone(), &settings.domains, clock).await?;
+        let store = match settings.sinks.has_any() {
+            true => {
+                let shared = domains.clone();
+                let url = move |id: &LinkId| {
+                    let known = shared.get();
+                    let domain = known.domains.by_id(id.domain.as_str());
+                    domain.map(|domain| domain.url(&id.code))
+                };
+                store.telling(settings.sinks, Arc::new(url))
+            }
+            false => store,
+        };
+        let log = LinkLog::open(&settings.log, settings.sync, settings.log_limits)?;
+        let parts = Parts::new(settings, domains, log, store, redis, metrics);
+        Ok(Self {
+            parts: Arc::new(parts),
+            receivers: Vec::new(),
+            orders: None,
+        })
+    }
+
+    /// The same, in which this receiver is told of changes of links. [`Settings::sinks`] must name it, so that they are written.
+    #[must_use]
+    pub fn with_receiver(
+        mut self,
+        name: SinkName,
+        sink: Arc<dyn Sink>,
+        times: OutboxTimes,
+    ) -> Self {
+        let (queue, meter) = (self.store().outbox(), Arc::new(self.metrics().clone()));
+        let outbox = Outbox::new(name, sink, queue, meter, times);
+        self.receivers.push(outbox);
+        self
+    }
+
+    /// The same, in which this knows which orders came of clicks.
+    #[must_use]
+    pub fn with_orders(mut self, orders: Arc<dyn Orders>) -> Self {
+        self.orders = Some(orders);
+        self
+    }
+
+    /// Who knows what came of clicks; `None`: clicks have no names here.
+    pub fn conversions(&self) -> Option<&Arc<dyn Orders>> {
+        self.orders.as_ref()
+    }
+
+    /// The click of this name, if it is one.
+    pub fn read_click(&self, name: &[u8]) -> Option<ClickTag> {
+        ClickTag::read(self.parts.click_keys.as_ref()?, name).ok()
+    }
+
+    /// The name of a click on a tracked link that comes here, if there is anything to sign it with.
+    pub fn click_tag(&self, id: &LinkId) -> Option<String> {
+        let tag = ClickTag {
+            link: id.clone(),
+            at_ms: self.now_ms(),
+            click: ColdLinks::new_click(),
+        };
+        Some(tag.sign(self.parts.click_keys.as_ref()?))
+    }
+
+    /// Starts what runs in the background until `stop`.
+    pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        let parts = &self.parts;
+        let (log, store, metrics) = (&parts.log, &parts.store, &parts.metrics);
+        let drain = drain::run(log.clone(), store.clone(), metrics.clone(), stop.clone());
+        let fill = |length| tokio::spawn(parts.allocator.clone().run(length, stop.clone()));
+        let mut tasks: Vec<_> = Length::ALL.into_iter().map(fill).collect();
+        tasks.push(tokio::spawn(drain));
+        tasks.push(tokio::spawn(parts.publisher.clone().run(stop.clone())));
+        tasks.push(tokio::spawn(parts.cleaner.clone().run(stop.clone())));
+        for outbox in self.receivers.iter().cloned() {
+            tasks.push(tokio::spawn(outbox.run(stop.clone())));
+        }
+        tasks
+    }
+
+    /// Starts to count clicks until `stop`; `geo` tells where they come from.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub fn spawn_counter(
+        &self,
+        geo: Geo,
+        stop: &CancellationToken,
+    ) -> Result<JoinHandle<()>, NoName> {
+        let counter = self.click_counter(geo, consumer_name()?);
+        Ok(tokio::spawn(counter.run(stop.clone())))
+    }
+
+    /// Counts clicks; to be [run](ClickCounter::run) once. Among the consumers of the stream it is `name`, which
+    /// no other may be at the same time.
+    pub fn click_counter(&self, geo: Geo, name: String) -> ClickCounter {
+        let parts = &self.parts;
+        let (store, redis) = (parts.store.clone(), parts.redis.clone());
+        ClickCounter::new(store, redis, geo, parts.metrics.clone(), name)
+    }
+
+    /// The domains.
+    pub fn domains(&self) -> Arc<StoredDomains> {
+        self.parts.domains.get()
+    }
+
+    /// The domains, to be changed.
+    pub fn shared_domains(&self) -> &SharedDomains {
+        &self.parts.domains
+    }
+
+    /// The cold store.
+    pub fn store(&self) -> &LinkStore {
+        &self.parts.store
+    }
+
+    /// Links in Redis.
+    pub fn records(&self) -> &LinkRecords {
+        &self.parts.records
+    }
+
+    /// The log.
+    pub fn log(&self) -> &LinkLog {
+        &self.parts.log
+    }
+
+    /// Hands out codes.
+    pub fn allocator(&self) -> &Allocator {
+        &self.parts.allocator
+    }
+
+    /// Makes links.
+    pub fn creator(&self) -> &Creator {
+        &self.parts.creator
+    }
+
+    /// Finds links.
+    pub fn finder(&self) -> &Finder {
+        &self.parts.finder
+    }
+
+    /// Changes links.
+    pub fn editor(&self) -> &Editor {
+        &self.parts.editor
+    }
+
+    /// Takes links over from files.
+    pub fn importer(&self) -> &Importer {
+        &self.parts.importer
+    }
+
+    /// How many links tenants may have.
+    pub fn quota(&self) -> &Quota {
+        &self.parts.quota
+    }
+
+    /// Tells how links stand.
+    pub fn states(&self) -> &States {
+        &self.parts.states
+    }
+
+    /// Hashes and checks passwords.
+    pub fn passwords(&self) -> &Passwords {
+        &self.parts.passwords
+    }
+
+    /// Answers gateways that Redis could not.
+    pub fn cold(&self) -> &ColdLinks {
+        &self.parts.cold
+    }
+
+    /// Has Redis follow the cold store.
+    pub fn publisher(&self) -> &Publisher {
+        &self.parts.publisher
+    }
+
+    /// Removes links that have ended.
+    pub fn cleaner(&self) -> &Cleaner {
+        &self.parts.cleaner
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &LinkMetrics {
+        &self.parts.metrics
+    }
+
+    /// The country of a client that a gateway has sent here, if it names one.
+    pub fn country(&self, headers: &HeaderMap) -> Option<Country> {
+        let value = headers.get(self.parts.country_header.as_deref()?)?;
+        Country::read(value.as_bytes())
+    }
+
+    /// Now.
+    pub fn now_ms(&self) -> u64 {
+        (self.parts.clock)()
+    }
+}
+
+impl Parts {
+    fn new(
+        settings: Settings,
+        domains: SharedDomains,
+        log: LinkLog,
+        store: LinkStore,
+        redis: Redis,
+        metrics: LinkMetrics,
+    ) -> Self {
+        let (times, clock) = (settings.times, settings.clock);
+        let records = LinkRecords::new(redis.clone());
+        let country_header = settings.country_header;
+        let click_keys = settings.click_keys;
+        let shared = domains.clone();
+        let allocator = Allocator::new(AllocatorDeps {
+            store: store.clone(),
+            records: records.clone(),
+            numbering: settings.numbering,
+            plans: settings.plans,
+            times,
+            domains: Arc::new(move || shared.known().ever),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        });
+        let finder = Finder::new(store.clone(), records.clone(), log.clone());
+        let publisher = Publisher {
+            store: store.clone(),
+            records: records.clone(),
+            domains: domains.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            mark_ms: Arc::default(),
+            written: Arc::default(),
+        };
+        let passwords = Passwords::new(metrics.clone(), clock.clone());
+        let creator = Creator {
+            store: store.clone(),
+            records: records.clone(),
+            passwords: passwords.clone(),
+            log: log.clone(),
+            allocator: allocator.clone(),
+            domains: domains.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        };
+        let states = States {
+            store: store.clone(),
+            records: records.clone(),
+            clock: clock.clone(),
+        };
+        let editor = Editor {
+            store: store.clone(),
+            finder: finder.clone(),
+            passwords: passwords.clone(),
+            publisher: publisher.clone(),
+            states: states.clone(),
+            domains: domains.clone(),
+            clock: clock.clone(),
+        };
+        let quota = Quota::new(store.clone());
+        let importer = Importer {
+            creator: creator.clone(),
+            finder: finder.clone(),
+            store: store.clone(),
+            domains: domains.clone(),
+            quota: quota.clone(),
+            clock: clock.clone(),
+        };
+        let cold = ColdLinks {
+            store: store.clone(),
+            redis: redis.clone(),
+            records: records.clone(),
+            finder: finder.clone(),
+            publisher: publisher.clone(),
+            metrics: metrics.clone(),
+            breaker: cold::new_breaker(),
+            clock: clock.clone(),
+        };
+        let cleaner = Cleaner {
+            store: store.clone(),
+            records: records.clone(),
+            publisher: publisher.clone(),
+            allocator: allocator.clone(),
+            metrics: metrics.clone(),
+            quarantine_ms: times.quarantine_ms,
+            clock: clock.clone(),
+        };
+        Self {
+            store,
+            redis,
+            records,
+            log,
+            allocator,
+            creator,
+            finder,
+            editor,
+            importer,
+            quota,
+            states,
+            passwords,
+            cold,
+            publisher,
+            cleaner,
+            domains,
+            metrics,
+            country_header,
+            click_keys,
+            clock,
+        }
+    }
+}
+
+/// Numbers must become codes as they always have here.
+async fn check_numbering(settings: &Settings, store: &LinkStore) -> Result<(), OpenError> {
+    let ours = settings.numbering.fingerprint();
+    let known = store.numbering(&ours).await?;
+    match known == ours {
+        true => Ok(()),
+        false => Err(OpenError::Numbering { known, ours }),
+    }
+}

@@ -1,0 +1,159 @@
+//! Drains the log into the cold store.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinError;
+use tokio_util::sync::CancellationToken;
+
+use tracing::error;
+use weir_eventlog::{Batch, LogError, Position, Record, Retention};
+
+use super::{LinkLog, Reader};
+use crate::metrics::LinkMetrics;
+use crate::store::{Entry, LinkStore};
+use weir_origin_core::background::{Backoff, Rounds};
+
+/// The most entries of a batch: what one transaction takes.
+const BATCH: usize = 512;
+
+/// The pause after a batch that was not full: links reach the cold store that much later, in fewer transactions.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause after the cold store refused.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(100),
+    max: Duration::from_secs(5),
+};
+
+/// Drains the log until `stop`, and then what is left, if the store takes it.
+pub async fn run(log: LinkLog, store: LinkStore, metrics: LinkMetrics, stop: CancellationToken) {
+    let drainer = Drainer {
+        log,
+        store,
+        metrics,
+        stop,
+    };
+    if let Some(reader) = drainer.open().await {
+        drainer.drain(reader).await;
+    }
+}
+
+struct Drainer {
+    log: LinkLog,
+    store: LinkStore,
+    metrics: LinkMetrics,
+    stop: CancellationToken,
+}
+
+impl Drainer {
+    fn rounds(&self, what: &'static str) -> Rounds {
+        let rounds = Rounds::every(PAUSE, what, self.stop.clone());
+        rounds.backing_off(BACKOFF)
+    }
+
+    /// A reader from where the store is; `None` if the origin stops before the store says where.
+    async fn open(&self) -> Option<Reader> {
+        let mut rounds = self.rounds("opening the log of links");
+        loop {
+            let reader = self.try_open().await;
+            rounds.ended(&reader);
+            match reader {
+                Ok(reader) => return Some(reader),
+                Err(_) if rounds.next().await => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    async fn try_open(&self) -> Result<Reader, anyhow::Error> {
+        let from = self.store.log_position(self.log.id()).await?;
+        let reader = Reader::new(&self.log.0, from, BATCH)?;
+        self.log.0.release(reader.position());
+        Ok(reader)
+    }
+
+    async fn drain(&self, mut reader: Reader) {
+        let mut written = self.log.0.written();
+        let mut reads = self.rounds("reading the log of links");
+        loop {
+            written.mark_unchanged();
+            let batch;
+            (reader, batch) = match read(reader).await {
+                Ok(read) => read,
+                // A panic: nothing is lost, the next process goes on.
+                Err(_) => return,
+            };
+            reads.ended(&batch);
+            let goes_on = match batch {
+                Ok(batch) => {
+                    let count = batch.records.len();
+                    self.take(batch).await && self.wait(count, &mut written).await
+                }
+                Err(_) => reads.next().await,
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Until there is something to read; false if there never will be.
+    async fn wait(&self, count: usize, written: &mut watch::Receiver<Position>) -> bool {
+        match count {
+            0 => tokio::select! {
+                () = self.stop.cancelled() => false,
+                changed = written.changed() => changed.is_ok(),
+            },
+            BATCH => true,
+            _ => {
+                if !self.stop.is_cancelled() {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                true
+            }
+        }
+    }
+
+    /// False if the origin stops before the store takes it: then it stays in the log.
+    async fn take(&self, batch: Batch) -> bool {
+        let mut rounds = self.rounds("draining the log of links");
+        let entries: Vec<Entry> = batch.records.iter().filter_map(entry).collect();
+        while !batch.records.is_empty() {
+            let drained = self.store.drain(self.log.id(), batch.next, &entries);
+            let drained = drained.await;
+            rounds.ended(&drained);
+            match drained {
+                Ok(taken) => {
+                    self.metrics.drained(entries.len() as u64, taken);
+                    break;
+                }
+                Err(_) if rounds.next().await => {}
+                Err(_) => return false,
+            }
+        }
+        self.log.0.release(batch.next);
+        if let Err(error) = self.log.0.retain(Retention::NONE, u64::MAX) {
+            error!(%error, "a file of the log of links cannot be deleted");
+        }
+        self.metrics.log_waiting(self.log.waiting_bytes());
+        true
+    }
+}
+
+/// Only another program can have written what is none.
+fn entry(record: &Record) -> Option<Entry> {
+    let entry = serde_json::from_slice(&record.payload);
+    if let Err(error) = &entry {
+        error!(%error, at = ?record.position, "a record in the log of links is no link");
+    }
+    entry.ok()
+}
+
+async fn read(mut reader: Reader) -> Result<(Reader, Result<Batch, LogError>), JoinError> {
+    let read = move || {
+        let batch = reader.read();
+        (reader, batch)
+    };
+    tokio::task::spawn_blocking(read).await
+}

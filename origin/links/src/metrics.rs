@@ -1,0 +1,240 @@
+//! What is counted of links and their clicks. `docs/metrics.md` lists every name.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use weir_link::segment::Skip;
+
+use weir_origin_core::metrics::{Group, Metrics};
+use weir_origin_core::outbox::{Backlog, Meter, SinkName};
+
+/// What becomes of segments that an origin asks for, beside the reasons of [`Skip`].
+const RESERVED: &str = "reserved";
+const TAKEN: &str = "taken";
+
+/// What becomes of links that have ended.
+const CLEANED: [&str; 2] = ["removed", "alive"];
+
+/// How a look into the cold store ends.
+const COLD: [&str; 2] = ["found", "unknown"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiverLabel {
+    receiver: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldLabel {
+    receiver: &'static str,
+    outcome: &'static str,
+}
+
+/// What becomes of passwords that are tried.
+pub(super) const PASSWORDS: [&str; 4] = ["right", "wrong", "too_many", "busy"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+/// What becomes of batches of clicks.
+const CLICK_BATCHES: [&str; 3] = ["counted", "counted_before", "refused"];
+
+/// The numbers of links. Cloning it is cheap: clones share them.
+#[derive(Clone, Debug)]
+pub struct LinkMetrics {
+    /// Links that were acknowledged.
+    pub created: Counter,
+    /// Codes that turned out to be another link's, and were left: there should be none.
+    pub collisions: Counter,
+    /// Creations that waited for numbers.
+    pub waited: Counter,
+    /// Entries of the log that the cold store took.
+    pub drained: Counter,
+    /// Entries of the log whose names were taken in the cold store: there should be none.
+    pub drained_taken: Counter,
+    /// Changes that were written to Redis once more, as each is.
+    pub republished: Counter,
+    /// Batches of clicks that wait to be counted.
+    pub click_batches_waiting: Gauge,
+    click_batches: Family<OutcomeLabel, Counter>,
+    clicks: Counter,
+    segments: Family<OutcomeLabel, Counter>,
+    cleaned: Family<OutcomeLabel, Counter>,
+    cold: Family<OutcomeLabel, Counter>,
+    passwords: Family<OutcomeLabel, Counter>,
+    log_waiting: Gauge,
+    told: Family<ToldLabel, Counter>,
+    outbox_waiting: Family<ReceiverLabel, Gauge>,
+    outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
+}
+
+impl LinkMetrics {
+    /// Registers all of them.
+    pub fn register(metrics: &Metrics) -> Self {
+        let metrics = metrics.group(Self::add_to);
+        metrics.start_at_zero();
+        metrics
+    }
+
+    fn add_to(group: &mut Group<'_>) -> Self {
+        Self {
+            created: group.add("links_created", "Links that were made"),
+            collisions: group.add(
+                "link_collisions",
+                "Generated codes that were another link's: there should be none",
+            ),
+            waited: group.add("link_number_waits", "Creations that waited for numbers"),
+            drained: group.add(
+                "link_log_entries",
+                "Entries of the log that the cold store took",
+            ),
+            drained_taken: group.add(
+                "link_log_entries_taken",
+                "Entries of the log whose names were taken in the cold store",
+            ),
+            republished: group.add(
+                "links_republished",
+                "Changes that were written to Redis once more, as each is",
+            ),
+            segments: group.add("link_segments", "Segments of numbers asked for, by outcome"),
+            cleaned: group.add(
+                "links_cleaned",
+                "Links that had ended, by what clean-up did",
+            ),
+            cold: group.add("link_cold_lookups", "Looks into the cold store, by outcome"),
+            passwords: group.add("link_passwords", "Passwords that were tried, by outcome"),
+            told: group.add(
+                "link_changes",
+                "Changes of links, by receiver and whether it took them",
+            ),
+            outbox_waiting: group.add(
+                "outbox_links_waiting",
+                "Links of which a receiver does not have every change",
+            ),
+            outbox_oldest_seconds: group.add(
+                "link_outbox_oldest_seconds",
+                "For how long the oldest change of a link has waited, in seconds",
+            ),
+            log_waiting: group.add(
+                "link_log_waiting_bytes",
+                "Bytes of the log that the cold store has not taken",
+            ),
+            click_batches: group.add("click_batches", "Batches of clicks, by outcome"),
+            clicks: group.add("clicks", "Clicks on short links that were counted"),
+            click_batches_waiting: group.add(
+                "click_batches_waiting",
+                "Batches of clicks that wait to be counted",
+            ),
+        }
+    }
+
+    fn start_at_zero(&self) {
+        let skips = Skip::ALL.into_iter().map(Skip::word);
+        for outcome in skips.chain([RESERVED, TAKEN]) {
+            let _ = self.segments.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in CLEANED {
+            let _ = self.cleaned.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in COLD {
+            let _ = self.cold.get_or_create(&OutcomeLabel { outcome });
+        }
+        for name in SinkName::ALL {
+            self.backlog(name, Backlog::default(), 0);
+            for outcome in ["sent", "failed"] {
+                let receiver = name.word();
+                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+            }
+        }
+        for outcome in PASSWORDS {
+            let _ = self.passwords.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in CLICK_BATCHES {
+            let _ = self.click_batches.get_or_create(&OutcomeLabel { outcome });
+        }
+    }
+
+    /// Counts entries that the cold store took, and how many names of them were taken.
+    pub fn drained(&self, entries: u64, taken: u64) {
+        self.drained.inc_by(entries);
+        self.drained_taken.inc_by(taken);
+    }
+
+    /// Notes how much of the log waits.
+    pub fn log_waiting(&self, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.log_waiting.set(bytes);
+    }
+
+    /// Counts a segment that was reserved, or was another origin's.
+    pub fn segment(&self, is_reserved: bool) {
+        let outcome = if is_reserved { RESERVED } else { TAKEN };
+        self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Counts a segment that is not handed out again.
+    pub fn segment_skipped(&self, skip: Skip) {
+        let outcome = skip.word();
+        self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Counts links that clean-up looked at.
+    pub fn cleaned(&self, removed: u64, alive: u64) {
+        for (outcome, count) in CLEANED.into_iter().zip([removed, alive]) {
+            let label = OutcomeLabel { outcome };
+            self.cleaned.get_or_create(&label).inc_by(count);
+        }
+    }
+
+    /// Counts a look into the cold store.
+    pub fn cold_lookup(&self, is_found: bool) {
+        let [found, unknown] = COLD;
+        let outcome = if is_found { found } else { unknown };
+        self.cold.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Counts a password that was tried: one of [`PASSWORDS`].
+    pub(super) fn password(&self, outcome: &'static str) {
+        let label = OutcomeLabel { outcome };
+        self.passwords.get_or_create(&label).inc();
+    }
+
+    /// Counts a batch of clicks and, unless it came before, its clicks.
+    pub fn click_batch(&self, is_new: bool, clicks: u64) {
+        let outcome = if is_new { "counted" } else { "counted_before" };
+        let label = OutcomeLabel { outcome };
+        self.click_batches.get_or_create(&label).inc();
+        if is_new {
+            self.clicks.inc_by(clicks);
+        }
+    }
+
+    /// Counts what was to be a batch of clicks, and was none.
+    pub fn click_batches_refused(&self) {
+        let outcome = "refused";
+        let label = OutcomeLabel { outcome };
+        self.click_batches.get_or_create(&label).inc();
+    }
+}
+
+impl Meter for LinkMetrics {
+    fn told(&self, receiver: SinkName, outcome: &'static str) {
+        let receiver = receiver.word();
+        let label = ToldLabel { receiver, outcome };
+        self.told.get_or_create(&label).inc();
+    }
+
+    fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
+        let label = ReceiverLabel {
+            receiver: receiver.word(),
+        };
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let age_ms = backlog.age_ms(now_ms);
+        let waiting = self.outbox_waiting.get_or_create(&label);
+        waiting.set(gauge(backlog.subjects));
+        let oldest = self.outbox_oldest_seconds.get_or_create(&label);
+        oldest.set(gauge(age_ms / 1_000));
+    }
+}

@@ -1,0 +1,328 @@
+//! Links in Redis: one record each, the counter of numbers, and what gateways poll.
+
+use redis::{Cmd, Value, cmd};
+use weir_link::code::{Length, LinkId};
+use weir_scripts::keys::{self, LinkKeys};
+use weir_scripts::link_segment;
+use weir_scripts::streams::link_changes;
+
+use weir_origin_core::redis::{CallError, Redis};
+
+/// Commands of one pipeline: each side holds that many replies.
+const PIPELINE: usize = 1_000;
+
+/// Marks of a cluster: in slots at random, so that even one of sixteen nodes is without any once in ten million.
+const MARKS: u16 = 256;
+
+/// How long a round's opener may take before another origin tries.
+const WRAP_LOCK_MS: u64 = 5_000;
+
+/// A link's key in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// There is none.
+    Gone,
+    /// For ever.
+    Ever,
+    /// For so many milliseconds, if nobody clicks.
+    Ms(u64),
+}
+
+/// A record to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Whose.
+    pub id: &'a LinkId,
+    /// See [`weir_link::record::Link::encode`].
+    pub record: &'a str,
+    /// How long it lives, in milliseconds; `None`: for ever.
+    pub life_ms: Option<u64>,
+}
+
+/// Something that is asked about a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Asked<'a> {
+    /// 1 if Redis has it, else 0.
+    IsThere(&'a LinkId),
+    /// How many of its clicks are used.
+    ClicksUsed(&'a LinkId),
+}
+
+/// The name of a change in the stream that gateways read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeId(Vec<u8>);
+
+/// Links in Redis. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct LinkRecords {
+    redis: Redis,
+}
+
+impl LinkRecords {
+    /// The records in this Redis.
+    pub fn new(redis: Redis) -> Self {
+        Self { redis }
+    }
+
+    fn keys(&self, id: &LinkId) -> LinkKeys {
+        LinkKeys::new(self.redis.prefix(), id)
+    }
+
+    fn set(&self, record: Record<'_>) -> Cmd {
+        let mut set = cmd("SET");
+        set.arg(self.keys(record.id).record()).arg(record.record);
+        if let Some(life_ms) = record.life_ms {
+            // Redis refuses 0; what is about to end may end at once.
+            set.arg("PX").arg(life_ms.max(1));
+        }
+        set
+    }
+
+    /// Writes a new link. False if there is one of its name. A write of which it is not known whether it
+    /// reached Redis is made again, and may meet itself: then this is false, too.
+    ///
+    /// # Errors
+    /// When Redis does not answer; so for all that follow.
+    pub async fn create(&self, record: Record<'_>) -> Result<bool, CallError> {
+        let reply = self.redis.send(self.set(record).arg("NX")).await?;
+        Ok(reply != Value::Nil)
+    }
+
+    /// Writes new links, in one pipeline; says of each what [`LinkRecords::create`] says.
+    pub async fn create_all(&self, records: &[Record<'_>]) -> Result<Vec<bool>, CallError> {
+        let mut written = Vec::with_capacity(records.len());
+        for chunk in records.chunks(PIPELINE) {
+            let sets = chunk.iter().map(|record| {
+                let mut set = self.set(*record);
+                set.arg("NX");
+                set
+            });
+            let replies = self.redis.send_all(sets.collect()).await?;
+            written.extend(replies.into_iter().map(|reply| reply != Value::Nil));
+        }
+        Ok(written)
+    }
+
+    /// Notes how many clicks of a link were used, unless Redis knows. Before the link is there: so nobody can click it
+    /// in between.
+    pub async fn seed_clicks(
+        &self,
+        id: &LinkId,
+        used: u64,
+        life_ms: Option<u64>,
+    ) -> Result<(), CallError> {
+        if used == 0 {
+            return Ok(());
+        }
+        let mut set = cmd("SET");
+        set.arg(self.keys(id).clicks()).arg(used).arg("NX");
+        if let Some(life_ms) = life_ms {
+            set.arg("PX").arg(life_ms.max(1));
+        }
+        self.redis.send(&set).await.map(drop)
+    }
+
+    /// Writes a link, whatever is there, and tells gateways that it changed: by which change. `used`: how many of its clicks
+    /// were used, if Redis does not know; `None`: they are not counted.
+    pub async fn write(
+        &self,
+        record: Record<'_>,
+        used: Option<u64>,
+    ) -> Result<ChangeId, CallError> {
+        if let Some(used) = used {
+            self.seed_clicks(record.id, used, record.life_ms).await?;
+        }
+        self.redis.send(&self.set(record)).await?;
+        let clicks = self.keys(record.id).clicks();
+        let expiry = match record.life_ms {
+            // A maximum that comes later begins with all its clicks.
+            _ if used.is_none() => cmd("UNLINK").arg(clicks).to_owned(),
+            Some(life_ms) => cmd("PEXPIRE").arg(clicks).arg(life_ms.max(1)).to_owned(),
+            None => cmd("PERSIST").arg(clicks).to_owned(),
+        };
+        self.redis.send(&expiry).await?;
+        self.tell(record.id).await
+    }
+
+    /// What Redis has of a link, if anything.
+    pub async fn record(&self, id: &LinkId) -> Result<Option<Vec<u8>>, CallError> {
+        let get = cmd("GET").arg(self.keys(id).record()).to_owned();
+        match self.redis.send(&get).await? {
+            Value::BulkString(record) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The time up to which all of Redis has edits; `None`: it does not know.
+    pub async fn mark(&self) -> Result<Option<u64>, CallError> {
+        let gets = self.marks().map(|key| cmd("GET").arg(key).to_owned());
+        let replies = self.redis.send_all(gets.collect()).await?;
+        let number = |reply| redis::from_redis_value::<Option<u64>>(reply).ok().flatten();
+        Ok(replies.into_iter().filter_map(number).min())
+    }
+
+    /// Redis has all edits up to this time.
+    pub async fn set_mark(&self, at_ms: u64) -> Result<(), CallError> {
+        let set = |key| cmd("SET").arg(key).arg(at_ms).to_owned();
+        let sets = self.marks().map(set);
+        self.redis.send_all(sets.collect()).await.map(drop)
+    }
+
+    fn marks(&self) -> impl Iterator<Item = Vec<u8>> {
+        let count = if self.redis.is_cluster() { MARKS } else { 1 };
+        (0..count).map(|number| keys::link_mark(self.redis.prefix(), number))
+    }
+
+    /// Takes a link away, and tells gateways so: by which change.
+    pub async fn forget(&self, id: &LinkId) -> Result<ChangeId, CallError> {
+        let keys = self.keys(id);
+        let mut unlink = cmd("UNLINK");
+        self.redis
+            .send(unlink.arg(keys.record()).arg(keys.clicks()))
+            .await?;
+        self.tell(id).await
+    }
+
+    async fn tell(&self, id: &LinkId) -> Result<ChangeId, CallError> {
+        let mut add = Cmd::new();
+        for word in link_changes::add(self.redis.prefix(), id) {
+            add.arg(word);
+        }
+        match self.redis.send(&add).await? {
+            Value::BulkString(change) => Ok(ChangeId(change)),
+            other => Err(CallError::unexpected(
+                "XADD gave no id",
+                format!("{other:?}"),
+            )),
+        }
+    }
+
+    /// Whether gateways can still read a change.
+    pub async fn is_told(&self, change: &ChangeId) -> Result<bool, CallError> {
+        let key = keys::link_changes(self.redis.prefix());
+        let mut range = cmd("XRANGE");
+        range.arg(key).arg(&change.0).arg(&change.0);
+        let found = self.redis.send(&range).await?;
+        Ok(matches!(found, Value::Array(changes) if !changes.is_empty()))
+    }
+
+    /// How long each of these still lives.
+    pub async fn lives(&self, ids: &[&LinkId]) -> Result<Vec<Life>, CallError> {
+        let mut lives = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(PIPELINE) {
+            let ask = |id: &&LinkId| cmd("PTTL").arg(self.keys(id).record()).to_owned();
+            let replies = self.redis.send_all(chunk.iter().map(ask).collect()).await?;
+            lives.extend(replies.iter().map(life));
+        }
+        Ok(lives)
+    }
+
+    /// The answer to each of these; `None`: Redis does not know.
+    pub async fn ask(&self, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>, CallError> {
+        let mut told = Vec::with_capacity(asked.len());
+        for chunk in asked.chunks(PIPELINE) {
+            let commands = chunk.iter().map(|asked| match asked {
+                Asked::IsThere(id) => cmd("EXISTS").arg(self.keys(id).record()).to_owned(),
+                Asked::ClicksUsed(id) => cmd("GET").arg(self.keys(id).clicks()).to_owned(),
+            });
+            let replies = self.redis.send_all(commands.collect()).await?;
+            told.extend(replies.iter().map(number));
+        }
+        Ok(told)
+    }
+
+    /// Whether there is any of these.
+    pub async fn has_any(&self, ids: &[LinkId]) -> Result<bool, CallError> {
+        for chunk in ids.chunks(PIPELINE) {
+            let ask = |id: &LinkId| cmd("EXISTS").arg(self.keys(id).record()).to_owned();
+            let replies = self.redis.send_all(chunk.iter().map(ask).collect()).await?;
+            if replies.iter().any(|reply| *reply != Value::Int(0)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Raises the counter of numbers of `length` by `by`, from `at_least` on; tells where it stands now.
+    pub async fn raise(&self, length: Length, by: u64, at_least: u64) -> Result<u64, CallError> {
+        let call = link_segment::call(self.redis.prefix(), length, by, at_least);
+        Ok(link_segment::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Whether it is this caller who may open the next round through the numbers of `length`.
+    pub async fn lock_wrap(&self, length: Length) -> Result<bool, CallError> {
+        let mut set = cmd("SET");
+        set.arg(keys::link_wrap(self.redis.prefix(), length));
+        set.arg("1").arg("NX").arg("PX").arg(WRAP_LOCK_MS);
+        Ok(self.redis.send(&set).await? != Value::Nil)
+    }
+
+    /// The round is open: the next one may follow at once. A lock that has run out meanwhile may be another
+    /// origin's by now, which does no harm: two may open one round.
+    pub async fn unlock_wrap(&self, length: Length) -> Result<(), CallError> {
+        let key = keys::link_wrap(self.redis.prefix(), length);
+        self.redis.send(cmd("DEL").arg(key)).await.map(drop)
+    }
+
+    /// Gives gateways the domains, as JSON.
+    pub async fn publish_domains(&self, json: &[u8]) -> Result<(), CallError> {
+        let key = keys::link_domains(self.redis.prefix());
+        self.redis
+            .send(cmd("SET").arg(key).arg(json))
+            .await
+            .map(drop)
+    }
+
+    /// What an `Idempotency-Key` holds; if nothing, `ours` from now on, for so long.
+    pub async fn idempotency(
+        &self,
+        hash: [u8; 16],
+        ours: &[u8],
+        life_ms: u64,
+    ) -> Result<Option<Vec<u8>>, CallError> {
+        let key = keys::link_idempotency(self.redis.prefix(), hash);
+        let mut set = cmd("SET");
+        set.arg(&key).arg(ours).arg("NX").arg("PX").arg(life_ms);
+        if self.redis.send(&set).await? != Value::Nil {
+            return Ok(None);
+        }
+        match self.redis.send(cmd("GET").arg(&key)).await? {
+            Value::BulkString(held) => Ok(Some(held)),
+            // It has ended in between: as if it were held, the client asks again.
+            _ => Ok(Some(Vec::new())),
+        }
+    }
+
+    /// What an `Idempotency-Key` holds from now on; `None`: nothing.
+    pub async fn set_idempotency(
+        &self,
+        hash: [u8; 16],
+        held: Option<(&[u8], u64)>,
+    ) -> Result<(), CallError> {
+        let key = keys::link_idempotency(self.redis.prefix(), hash);
+        let command = match held {
+            Some((held, life_ms)) => {
+                let mut set = cmd("SET");
+                set.arg(key).arg(held).arg("PX").arg(life_ms).to_owned()
+            }
+            None => cmd("DEL").arg(key).to_owned(),
+        };
+        self.redis.send(&command).await.map(drop)
+    }
+}
+
+fn number(reply: &Value) -> Option<u64> {
+    match reply {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn life(reply: &Value) -> Life {
+    match reply {
+        Value::Int(-2) => Life::Gone,
+        Value::Int(ms) => u64::try_from(*ms).map_or(Life::Ever, Life::Ms),
+        _ => Life::Ever,
+    }
+}

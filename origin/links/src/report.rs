@@ -1,0 +1,463 @@
+//! Reports a link's clicks: sums, over time, and by device, referrer and so on.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use weir_link::click::SCANNED;
+use weir_link::code::LinkId;
+
+use super::stats::{DAY_MS, HOURS_KEPT_MS, Part, PartCount, Point, Span, Uniques};
+use super::store::LinkStore;
+use super::zone::Zone;
+use weir_origin_core::sql::SqlError;
+
+/// The most hours in one answer: a month.
+pub const HOURS_MAX: u64 = 31 * 24;
+
+/// The most days in one answer: as many as are kept.
+pub const DAYS_MAX: u64 = 400;
+
+/// So many days, or hours, are told of unless it is said which.
+const DEFAULT_DAYS: u64 = 30;
+const DEFAULT_HOURS: u64 = 24;
+
+/// What is asked for: whole hours, or whole days of UTC or of another time zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    span: Span,
+    zone: Option<Zone>,
+    /// Where hours or days begin, and where the last one ends: at least two.
+    borders: Vec<u64>,
+}
+
+/// Why a range is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// It ends before it begins, or where it begins.
+    #[error("to_ms: must be later than from_ms")]
+    Empty,
+    /// It has too many hours or days.
+    #[error("from_ms, to_ms: at most {HOURS_MAX} hours or {DAYS_MAX} days at once")]
+    TooLong,
+    /// Days of a zone are sums of hours, which are not kept for as long as days.
+    #[error("tz, from_ms: days of a time zone are told for the last 90 days")]
+    TooOld,
+}
+
+impl Range {
+    /// From the hour or day that holds `from_ms` to the end of the one that holds the millisecond before
+    /// `to_ms`; unless told, to the end of the one that runs, and back from there. `zone`: of this time zone; `None`: UTC.
+    ///
+    /// # Errors
+    /// See [`RangeError`].
+    pub fn new(
+        span: Span,
+        from_ms: Option<u64>,
+        to_ms: Option<u64>,
+        now_ms: u64,
+        zone: Option<Zone>,
+    ) -> Result<Self, RangeError> {
+        if to_ms.is_some_and(|to_ms| to_ms <= from_ms.unwrap_or(0)) {
+            return Err(RangeError::Empty);
+        }
+        let last_ms = to_ms.map_or(now_ms, |to_ms| to_ms.saturating_sub(1));
+        let borders = match (span, &zone) {
+            (Span::Day, Some(zone)) => zoned(zone, from_ms, last_ms, now_ms)?,
+            _ => even(span, from_ms, last_ms)?,
+        };
+        Ok(Self {
+            span,
+            zone,
+            borders,
+        })
+    }
+
+    /// Its time zone's name.
+    pub fn zone(&self) -> &str {
+        self.zone.as_ref().map_or("UTC", Zone::name)
+    }
+
+    /// Whether what it is divided into is kept as it is.
+    const fn is_kept(&self) -> bool {
+        matches!((self.span, &self.zone), (Span::Hour, _) | (_, None))
+    }
+
+    /// When it begins.
+    pub fn from_ms(&self) -> u64 {
+        self.borders.first().copied().unwrap_or(0)
+    }
+
+    /// When it has ended.
+    pub fn until_ms(&self) -> u64 {
+        self.borders.last().copied().unwrap_or(0)
+    }
+
+    /// What it is called that it is divided into.
+    pub const fn by(&self) -> &'static str {
+        self.span.as_str()
+    }
+
+    /// Where its hours or days begin.
+    pub fn starts(&self) -> &[u64] {
+        self.borders.split_last().map_or(&[], |(_, starts)| starts)
+    }
+
+    /// In which of its hours or days this instant is.
+    pub fn position(&self, at_ms: u64) -> Option<usize> {
+        let behind = self.borders.partition_point(|border| *border <= at_ms);
+        let position = behind.checked_sub(1)?;
+        (behind < self.borders.len()).then_some(position)
+    }
+
+    /// The days of UTC that it touches.
+    fn days(&self) -> (u64, u64) {
+        let last_ms = Span::Day.start_ms(self.until_ms().saturating_sub(1));
+        (Span::Day.start_ms(self.from_ms()), last_ms + DAY_MS)
+    }
+}
+
+/// Borders of spans that have one length.
+fn even(span: Span, from_ms: Option<u64>, last_ms: u64) -> Result<Vec<u64>, RangeError> {
+    let len_ms = span.len_ms();
+    let (default, most) = match span {
+        Span::Hour => (DEFAULT_HOURS, HOURS_MAX),
+        Span::Day => (DEFAULT_DAYS, DAYS_MAX),
+    };
+    let until_ms = span.start_ms(last_ms).saturating_add(len_ms);
+    let earliest_ms = until_ms.saturating_sub(default * len_ms);
+    let from_ms = span.start_ms(from_ms.unwrap_or(earliest_ms));
+    if from_ms >= until_ms {
+        return Err(RangeError::Empty);
+    }
+    let count = (until_ms - from_ms) / len_ms;
+    if count > most {
+        return Err(RangeError::TooLong);
+    }
+    Ok((0..=count).map(|n| from_ms + n * len_ms).collect())
+}
+
+/// Borders of a zone's days.
+fn zoned(
+    zone: &Zone,
+    from_ms: Option<u64>,
+    last_ms: u64,
+    now_ms: u64,
+) -> Result<Vec<u64>, RangeError> {
+    let from_ms = from_ms.unwrap_or_else(|| zone.days_before(last_ms, DEFAULT_DAYS - 1));
+    if from_ms > last_ms {
+        return Err(RangeError::Empty);
+    }
+    if last_ms - from_ms > DAYS_MAX * DAY_MS {
+        return Err(RangeError::TooLong);
+    }
+    if from_ms.saturating_add(HOURS_KEPT_MS) < now_ms {
+        return Err(RangeError::TooOld);
+    }
+    let borders = zone.borders(from_ms, last_ms);
+    match borders.len() {
+        0 | 1 => Err(RangeError::Empty),
+        _ => Ok(borders),
+    }
+}
+
+/// The clicks of one link within a [`Range`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What was asked for.
+    pub range: Range,
+    /// Those of people, and of programs that they sent.
+    pub clicks: u64,
+    /// Those of programs that come by themselves: crawlers, previews.
+    pub bots: u64,
+    /// Different visitors and addresses. Those of several days add up: nobody is known from one day to
+    /// the next. Of hours it is the sum, but no more than their day had.
+    pub uniques: Uniques,
+    /// Every hour or day, those without clicks included.
+    pub series: Vec<Point>,
+    /// How the clicks divide, the largest first. It is kept by day, so it is that of all days that the
+    /// range touches.
+    pub parts: BTreeMap<Part, Vec<PartCount>>,
+}
+
+impl Report {
+    /// Reads it. Clicks from before `created_at_ms` are of another link that had this code.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn read(
+        store: &LinkStore,
+        link: &LinkId,
+        created_at_ms: u64,
+        range: Range,
+    ) -> Result<Self, SqlError> {
+        // The days of a zone are made of hours.
+        let kept = match range.is_kept() {
+            true => range.span,
+            false => Span::Hour,
+        };
+        let first = |span: Span, from_ms: u64| from_ms.max(span.start_ms(created_at_ms));
+        let from_ms = first(kept, range.from_ms());
+        let points = store.click_points(link, kept, from_ms, range.until_ms());
+        let points = points.await?;
+        let (first_day_ms, end_ms) = range.days();
+        let first_day_ms = first(Span::Day, first_day_ms);
+        let days = store.click_points(link, Span::Day, first_day_ms, end_ms);
+        let uniques = uniques(kept, &points, &days.await?);
+        let mut parts: BTreeMap<Part, Vec<PartCount>> = BTreeMap::new();
+        for count in store.click_parts(link, first_day_ms, end_ms).await? {
+            parts.entry(count.part).or_default().push(count);
+        }
+        Ok(Self {
+            clicks: points.iter().map(|point| point.clicks).sum(),
+            bots: points.iter().map(|point| point.bots).sum(),
+            uniques,
+            series: every(&range, &points),
+            parts,
+            range,
+        })
+    }
+
+    /// Clicks of people who have scanned a QR code. It is one of the referrers.
+    pub fn scans(&self) -> u64 {
+        let referrers = self.parts.get(&Part::Referrer).into_iter().flatten();
+        let scans = referrers.filter(|count| count.value == SCANNED);
+        scans.map(|count| count.clicks).sum()
+    }
+}
+
+/// All hours or days of the range, in order.
+fn every(range: &Range, points: &[Point]) -> Vec<Point> {
+    let none = |at_ms: &u64| Point {
+        at_ms: *at_ms,
+        clicks: 0,
+        bots: 0,
+        uniques: Uniques::default(),
+    };
+    let mut series: Vec<Point> = range.starts().iter().map(none).collect();
+    for point in points {
+        let position = range.position(point.at_ms);
+        if let Some(sum) = position.and_then(|position| series.get_mut(position)) {
+            sum.clicks += point.clicks;
+            sum.bots += point.bots;
+            sum.uniques.visitors += point.uniques.visitors;
+            sum.uniques.addresses += point.uniques.addresses;
+        }
+    }
+    series
+}
+
+fn uniques(span: Span, points: &[Point], days: &[Point]) -> Uniques {
+    let mut by_day: BTreeMap<u64, Uniques> = BTreeMap::new();
+    for point in points {
+        let sum = by_day.entry(Span::Day.start_ms(point.at_ms)).or_default();
+        sum.visitors += point.uniques.visitors;
+        sum.addresses += point.uniques.addresses;
+    }
+    if span == Span::Hour {
+        // Who came in two hours of a day is in the sum twice.
+        for day in days {
+            if let Some(sum) = by_day.get_mut(&day.at_ms) {
+                sum.visitors = sum.visitors.min(day.uniques.visitors);
+                sum.addresses = sum.addresses.min(day.uniques.addresses);
+            }
+        }
+    }
+    let add = |sum: Uniques, day: &Uniques| Uniques {
+        visitors: sum.visitors + day.visitors,
+        addresses: sum.addresses + day.addresses,
+    };
+    by_day.values().fold(Uniques::default(), add)
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("by", self.range.span.as_str())?;
+        map.serialize_entry("tz", self.range.zone())?;
+        map.serialize_entry("from_ms", &self.range.from_ms())?;
+        map.serialize_entry("to_ms", &self.range.until_ms())?;
+        map.serialize_entry("clicks", &self.clicks)?;
+        map.serialize_entry("bots", &self.bots)?;
+        map.serialize_entry("visitors", &self.uniques.visitors)?;
+        map.serialize_entry("addresses", &self.uniques.addresses)?;
+        map.serialize_entry("scans", &self.scans())?;
+        map.serialize_entry("series", &self.series)?;
+        let (from_ms, to_ms) = self.range.days();
+        map.serialize_entry("parts_from_ms", &from_ms)?;
+        map.serialize_entry("parts_to_ms", &to_ms)?;
+        for part in Part::ALL {
+            let values = self.parts.get(&part).map(Vec::as_slice).unwrap_or_default();
+            map.serialize_entry(part.plural(), &Values(values))?;
+        }
+        map.serialize_entry("too_many_by", &self.errors())?;
+        map.end()
+    }
+}
+
+impl Report {
+    /// By how much the clicks of any value of a part may be too many, for the parts where they may.
+    fn errors(&self) -> BTreeMap<&'static str, u64> {
+        let parts = self.parts.iter();
+        let most = parts.map(|(part, values)| {
+            let errors = values.iter().map(|value| value.over_max);
+            (part.plural(), errors.max().unwrap_or(0))
+        });
+        most.filter(|(_, error)| *error > 0).collect()
+    }
+}
+
+/// Values and their clicks, as the members of an object.
+struct Values<'a>(&'a [PartCount]);
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|count| (&count.value, count.clicks)))
+    }
+}
+
+impl Serialize for Point {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(5))?;
+        map.serialize_entry("at_ms", &self.at_ms)?;
+        map.serialize_entry("clicks", &self.clicks)?;
+        map.serialize_entry("bots", &self.bots)?;
+        map.serialize_entry("visitors", &self.uniques.visitors)?;
+        map.serialize_entry("addresses", &self.uniques.addresses)?;
+        map.end()
+    }
+}
+
+impl Report {
+    /// The same as a table for other programs: one line an hour or day, then one line a value.
+    pub fn csv(&self) -> String {
+        let mut csv = weir_origin_core::http::csv::Csv::new(&[
+            "part",
+            "value",
+            "clicks",
+            "visitors",
+            "addresses",
+            "bots",
+            "too_many_by",
+        ]);
+        for point in &self.series {
+            csv.line(&[
+                self.range.span.as_str(),
+                &weir_origin_core::clock::utc(point.at_ms),
+                &point.clicks.to_string(),
+                &point.uniques.visitors.to_string(),
+                &point.uniques.addresses.to_string(),
+                &point.bots.to_string(),
+                "",
+            ]);
+        }
+        for (part, values) in &self.parts {
+            for count in values {
+                let (clicks, error) = (count.clicks.to_string(), count.over_max.to_string());
+                let cells = [part.as_str(), &count.value, &clicks, "", "", "", &error];
+                csv.line(&cells);
+            }
+        }
+        csv.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stats::HOUR_MS;
+    use super::*;
+
+    const NOON: u64 = 20_000 * DAY_MS + 12 * HOUR_MS + 1;
+
+    fn range(span: Span, from_ms: Option<u64>, to_ms: Option<u64>) -> Result<Range, RangeError> {
+        Range::new(span, from_ms, to_ms, NOON, None)
+    }
+
+    #[test]
+    fn a_range_has_whole_hours_or_days() {
+        let hours = range(Span::Hour, Some(NOON - HOUR_MS), Some(NOON)).unwrap();
+        assert_eq!(hours.from_ms(), NOON - HOUR_MS - 1);
+        assert_eq!(hours.until_ms(), NOON + HOUR_MS - 1);
+        // Where the end is a border, nothing behind it is meant.
+        let day = range(Span::Day, Some(DAY_MS), Some(2 * DAY_MS)).unwrap();
+        assert_eq!((day.from_ms(), day.until_ms()), (DAY_MS, 2 * DAY_MS));
+        let day = range(Span::Day, None, None).unwrap();
+        assert_eq!(day.until_ms() - day.from_ms(), 30 * DAY_MS);
+        assert_eq!(day.until_ms(), 20_001 * DAY_MS);
+        assert_eq!(hours.days(), (20_000 * DAY_MS, 20_001 * DAY_MS));
+    }
+
+    #[test]
+    fn a_range_that_makes_no_sense_is_refused() {
+        for (from_ms, to_ms) in [
+            (Some(2), Some(1)),
+            (Some(2 * DAY_MS), Some(DAY_MS)),
+            (None, Some(0)),
+            (Some(NOON + DAY_MS), None),
+        ] {
+            assert_eq!(range(Span::Day, from_ms, to_ms), Err(RangeError::Empty));
+        }
+        assert_eq!(range(Span::Day, Some(0), None), Err(RangeError::TooLong));
+        let month = NOON - 31 * DAY_MS;
+        assert_eq!(
+            range(Span::Hour, Some(month), None),
+            Err(RangeError::TooLong)
+        );
+        assert!(range(Span::Hour, Some(month + HOUR_MS), None).is_ok());
+        assert!(range(Span::Day, Some(0), Some(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn days_of_a_zone_are_sums_of_its_hours() {
+        let zone = || Zone::of("Asia/Kathmandu").unwrap();
+        let offset_ms = 5 * HOUR_MS + 45 * 60_000;
+        let days = |from_ms, to_ms| Range::new(Span::Day, from_ms, to_ms, NOON, zone());
+        let range = days(Some(NOON - 2 * DAY_MS), Some(NOON)).unwrap();
+        assert_eq!((range.starts().len(), range.zone()), (3, "Asia/Kathmandu"));
+        assert_eq!((range.from_ms() + offset_ms) % DAY_MS, 0);
+        let starts = range.starts().to_vec();
+        let point = |at_ms, clicks| Point {
+            at_ms,
+            clicks,
+            bots: 1,
+            uniques: Uniques::default(),
+        };
+        let points = [
+            point(starts[0], 1),
+            point(starts[1] - 1, 2),
+            point(starts[1], 4),
+            point(range.until_ms() - 1, 8),
+            // Neither before nor behind it.
+            point(starts[0] - 1, 16),
+            point(range.until_ms(), 16),
+        ];
+        let series = every(&range, &points);
+        let clicks: Vec<_> = series
+            .iter()
+            .map(|point| (point.at_ms, point.clicks))
+            .collect();
+        assert_eq!(clicks, [(starts[0], 3), (starts[1], 4), (starts[2], 8)]);
+        assert_eq!(days(None, None).unwrap().starts().len(), 30);
+        let refused = days(Some(NOON - 91 * DAY_MS), None);
+        assert_eq!(refused, Err(RangeError::TooOld));
+        assert_eq!(days(Some(NOON), Some(NOON)), Err(RangeError::Empty));
+    }
+
+    #[test]
+    fn visitors_of_hours_are_no_more_than_their_days() {
+        let point = |at_ms, visitors, addresses| Point {
+            at_ms,
+            clicks: 9,
+            bots: 0,
+            uniques: Uniques {
+                visitors,
+                addresses,
+            },
+        };
+        let hours = [point(0, 5, 2), point(HOUR_MS, 4, 2), point(DAY_MS, 3, 1)];
+        let days = [point(0, 6, 9), point(DAY_MS, 7, 1)];
+        let sums = uniques(Span::Hour, &hours, &days);
+        assert_eq!((sums.visitors, sums.addresses), (6 + 3, 4 + 1));
+        let sums = uniques(Span::Day, &days, &days);
+        assert_eq!((sums.visitors, sums.addresses), (13, 10));
+    }
+}

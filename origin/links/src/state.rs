@@ -1,0 +1,160 @@
+//! What becomes of whoever clicks a link now, as the API shows it.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use tracing::debug;
+use weir_link::record::Link;
+
+use super::numbers::Clock;
+use super::records::{Asked, LinkRecords};
+use super::store::{LinkStore, StoredLink};
+use weir_origin_core::sql::SqlError;
+
+/// What becomes of whoever clicks a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It leads on.
+    Active,
+    /// It is out of use for now.
+    Disabled,
+    /// Its end has come, or nobody clicked it for as long as it lives.
+    Ended,
+    /// All its clicks are used.
+    UsedUp,
+}
+
+/// A link's state, and how many clicks it has left; `None`: as many as come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What becomes of whoever clicks it.
+    pub state: State,
+    /// How many clicks it has left.
+    pub clicks_left: Option<u64>,
+}
+
+/// What is known of a link's use.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    /// Whether nobody has clicked it for as long as it lives.
+    is_over: bool,
+    clicks_used: u64,
+}
+
+/// Tells how links stand. Cloning it is cheap.
+#[derive(Clone)]
+pub struct States {
+    pub(super) store: LinkStore,
+    pub(super) records: LinkRecords,
+    pub(super) clock: Clock,
+}
+
+impl State {
+    /// The word in tables; the same as in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::Ended => "ended",
+            Self::UsedUp => "used_up",
+        }
+    }
+}
+
+impl Standing {
+    /// That of a link that was just made.
+    pub fn new(link: &Link) -> Self {
+        Self::of(link, Use::default(), 0)
+    }
+
+    fn of(link: &Link, known: Use, now_ms: u64) -> Self {
+        let has_max = link.max_clicks > 0;
+        let clicks_left = has_max.then(|| link.max_clicks.saturating_sub(known.clicks_used));
+        let has_end_come = (1..=now_ms).contains(&link.expires_at_ms);
+        let state = match clicks_left {
+            _ if link.is_disabled => State::Disabled,
+            _ if has_end_come || known.is_over => State::Ended,
+            Some(0) => State::UsedUp,
+            _ => State::Active,
+        };
+        Self { state, clicks_left }
+    }
+}
+
+impl States {
+    /// How this one stands: see [`States::of`].
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn of_one(&self, link: &StoredLink) -> Result<Standing, SqlError> {
+        let standings = self.of(std::slice::from_ref(link)).await?;
+        let one = standings.first().copied();
+        Ok(one.unwrap_or_else(|| Standing::new(&link.link)))
+    }
+
+    /// How each of these stands. Redis knows best: it has the clicks that SQL has not counted yet, and the lives that
+    /// gateways have renewed. If it does not answer, or has lost its data, what SQL has must do.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn of(&self, links: &[StoredLink]) -> Result<Vec<Standing>, SqlError> {
+        let now_ms = (self.clock)();
+        let seems_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|ms| ms <= now_ms);
+        let limited = links.iter().filter(|link| link.link.max_clicks > 0);
+        let clicks = limited.map(|link| Asked::ClicksUsed(&link.id));
+        let over = links.iter().filter(|link| seems_over(link));
+        let lives = over.map(|link| Asked::IsThere(&link.id));
+        let asked: Vec<_> = clicks.chain(lives).collect();
+        let told = self.records.ask(&asked).await.unwrap_or_else(|error| {
+            debug!(%error, "states of links are told without Redis");
+            vec![None; asked.len()]
+        });
+        let told: HashMap<_, _> = asked.into_iter().zip(told).collect();
+        let mut standings = Vec::with_capacity(links.len());
+        for link in links {
+            let is_there = told.get(&Asked::IsThere(&link.id)).copied().flatten();
+            let used = told.get(&Asked::ClicksUsed(&link.id)).copied();
+            let known = Use {
+                is_over: seems_over(link) && is_there != Some(1),
+                clicks_used: match used {
+                    Some(Some(used)) => used,
+                    Some(None) => self.store.clicks_used(&link.id).await?,
+                    None => 0,
+                },
+            };
+            standings.push(Standing::of(&link.link, known, now_ms));
+        }
+        Ok(standings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_why_a_link_does_not_lead_on_is_its_state() {
+        let link = |is_disabled, expires_at_ms, max_clicks| Link {
+            is_disabled,
+            expires_at_ms,
+            max_clicks,
+            ..Link::to("https://t.example/")
+        };
+        let check = |link: Link, is_over, clicks_used, expected, left| {
+            let known = Use {
+                is_over,
+                clicks_used,
+            };
+            let standing = Standing::of(&link, known, 1_000);
+            assert_eq!((standing.state, standing.clicks_left), (expected, left));
+        };
+        check(link(false, 0, 0), false, 0, State::Active, None);
+        check(link(false, 1_001, 2), false, 1, State::Active, Some(1));
+        check(link(false, 1_001, 2), false, 2, State::UsedUp, Some(0));
+        check(link(false, 0, 2), false, 3, State::UsedUp, Some(0));
+        check(link(false, 1_000, 2), false, 2, State::Ended, Some(0));
+        check(link(false, 0, 0), true, 0, State::Ended, None);
+        check(link(true, 1_000, 2), true, 2, State::Disabled, Some(0));
+    }
+}

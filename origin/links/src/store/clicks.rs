@@ -1,0 +1,411 @@
+//! Clicks on short links.
+
+use std::collections::BTreeMap;
+
+use sqlx::Error;
+use weir_link::code::LinkId;
+
+use super::LinkStore;
+use crate::heavy::{self, Changes, Count};
+use crate::stats::{
+    BATCHES_KEPT_MS, Batch, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks, DAYS_KEPT_MS,
+    HOURS_KEPT_MS, Part, PartCount, Point, Slot, Span, Uniques, UniquesBySlot,
+};
+use weir_origin_core::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
+
+const INSERT_BATCH: &str = "INSERT INTO click_batches (id, at_ms) VALUES (?, ?)";
+
+const ADD_CLICKS: &str = "
+    UPDATE link_clicks SET
+        clicks = clicks + ?,
+        bots = bots + ?,
+        visitors = CASE WHEN visitors < ? THEN ? ELSE visitors END,
+        addresses = CASE WHEN addresses < ? THEN ? ELSE addresses END
+    WHERE domain = ? AND code = ? AND span = ? AND at_ms = ?";
+
+const INSERT_CLICKS: &str = "
+    INSERT INTO link_clicks (clicks, bots, visitors, addresses, domain, code, span, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+
+const ADD_TOTAL: &str = "UPDATE link_totals SET clicks = clicks + ? WHERE domain = ? AND code = ?";
+
+const INSERT_TOTAL: &str = "INSERT INTO link_totals (clicks, domain, code) VALUES (?, ?, ?)";
+
+const SELECT_VALUES: &str = "
+    SELECT part, value, clicks, over_max FROM link_click_parts WHERE domain = ? AND code = ? AND day_ms = ?";
+
+const ADD_PART: &str = "
+    UPDATE link_click_parts SET clicks = clicks + ?
+    WHERE domain = ? AND code = ? AND day_ms = ? AND part = ? AND value = ?";
+
+const INSERT_PART: &str = "
+    INSERT INTO link_click_parts (clicks, over_max, domain, code, day_ms, part, value)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+
+const DELETE_PART: &str = "
+    DELETE FROM link_click_parts
+    WHERE domain = ? AND code = ? AND day_ms = ? AND part = ? AND value = ?";
+
+/// What was clicked since the clicks were limited.
+const CLICKS_USED: &str = "
+    SELECT clicks_before_max,
+        (SELECT CAST(COALESCE(SUM(c.clicks), 0) AS SIGNED) FROM link_clicks c
+         WHERE c.domain = l.domain AND c.code = l.code AND c.span = 'day') AS total
+    FROM links l WHERE domain = ? AND code = ?";
+
+const SELECT_POINTS: &str = "
+    SELECT at_ms, clicks, bots, visitors, addresses FROM link_clicks
+    WHERE domain = ? AND code = ? AND span = ? AND at_ms >= ? AND at_ms < ?
+    ORDER BY at_ms";
+
+const SELECT_PARTS: &str = "
+    SELECT part, value, CAST(SUM(clicks) AS SIGNED) AS total,
+        CAST(SUM(over_max) AS SIGNED) AS over_max
+    FROM link_click_parts
+    WHERE domain = ? AND code = ? AND day_ms >= ? AND day_ms < ?
+    GROUP BY part, value
+    ORDER BY total DESC, value";
+
+const SELECT_HOUR_CELLS: &str = "
+    SELECT cell, clicks, over_max FROM link_click_cells WHERE domain = ? AND code = ? AND hour_ms = ?";
+
+const ADD_CELL: &str = "
+    UPDATE link_click_cells SET clicks = clicks + ?
+    WHERE domain = ? AND code = ? AND hour_ms = ? AND cell = ?";
+
+const INSERT_CELL: &str = "
+    INSERT INTO link_click_cells (clicks, over_max, domain, code, hour_ms, cell)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const DELETE_CELL: &str = "
+    DELETE FROM link_click_cells WHERE domain = ? AND code = ? AND hour_ms = ? AND cell = ?";
+
+const SELECT_CELLS: &str = "
+    SELECT hour_ms, cell, clicks, over_max FROM link_click_cells
+    WHERE domain = ? AND code = ? AND hour_ms >= ? AND hour_ms < ?";
+
+const CLEAN_CELLS: &str = "DELETE FROM link_click_cells WHERE hour_ms < ?";
+
+const CLEAN_BATCHES: &str = "DELETE FROM click_batches WHERE at_ms < ?";
+
+const CLEAN_CLICKS: &str = "DELETE FROM link_clicks WHERE span = ? AND at_ms < ?";
+
+const CLEAN_PARTS: &str = "DELETE FROM link_click_parts WHERE day_ms < ?";
+
+/// What batches add, by the row it is added to. The order is that in which rows are locked, so that two
+/// transactions seldom wait for each other.
+#[derive(Default)]
+struct Sums<'a> {
+    slots: BTreeMap<Slot, Added>,
+    parts: BTreeMap<Slot, BTreeMap<(Part, &'a str), u64>>,
+    cells: BTreeMap<Slot, BTreeMap<String, u64>>,
+}
+
+/// Clicks of people, and of programs that come by themselves.
+#[derive(Clone, Copy, Default)]
+struct Added {
+    clicks: u64,
+    bots: u64,
+}
+
+impl Added {
+    fn add(&mut self, clicks: &Clicks) {
+        let count = u64::from(clicks.count);
+        match clicks.is_bot {
+            true => self.bots += count,
+            false => self.clicks += count,
+        }
+    }
+}
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, batch: &'a Batch) {
+        for clicks in &batch.clicks {
+            let count = u64::from(clicks.count);
+            let hour = Slot::at(&clicks.link, Span::Hour, clicks.at_ms);
+            let day = Slot::at(&clicks.link, Span::Day, clicks.at_ms);
+            self.slots.entry(hour.clone()).or_default().add(clicks);
+            self.slots.entry(day.clone()).or_default().add(clicks);
+            if clicks.is_bot {
+                continue;
+            }
+            let parts = self.parts.entry(day).or_default();
+            for (part, value) in Part::ALL.into_iter().zip(&clicks.values) {
+                *parts.entry((part, value)).or_default() += count;
+            }
+            let cells = self.cells.entry(hour).or_default();
+            *cells.entry(clicks.cell().to_text()).or_default() += count;
+        }
+    }
+}
+
+impl LinkStore {
+    /// Counts the batches that were not counted before, in one transaction, and takes over what is known
+    /// of visitors. Tells of each batch whether it was counted now.
+    pub async fn count_clicks(
+        &self,
+        batches: &[Batch],
+        uniques: &UniquesBySlot,
+        now_ms: u64,
+    ) -> Result<Vec<bool>, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let mut sums = Sums::default();
+            let mut counted = Vec::with_capacity(batches.len());
+            for batch in batches {
+                let insert = sql(INSERT_BATCH).text(&batch.id).number(now_ms);
+                let is_new = tx.insert(insert).await?;
+                counted.push(is_new);
+                if is_new {
+                    sums.add(batch);
+                }
+            }
+            for (slot, clicks) in &sums.slots {
+                let seen = uniques.get(slot).copied().unwrap_or_default();
+                add_clicks(&mut tx, slot, *clicks, seen).await?;
+            }
+            for (slot, clicks) in &sums.slots {
+                if slot.span == Span::Day && clicks.clicks > 0 {
+                    add_total(&mut tx, &slot.link, clicks.clicks).await?;
+                }
+            }
+            // After the rows of the days, which others that count for the same day wait for.
+            for (day, parts) in &sums.parts {
+                add_parts(&mut tx, day, parts).await?;
+            }
+            for (hour, cells) in &sums.cells {
+                add_cells(&mut tx, hour, cells).await?;
+            }
+            tx.commit().await?;
+            Ok(counted)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// The spans of a link with clicks that begin within `from_ms..until_ms`, in order.
+    pub async fn click_points(
+        &self,
+        link: &LinkId,
+        span: Span,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<Point>, SqlError> {
+        let select = of_link(sql(SELECT_POINTS), link).text(span.as_str());
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        Ok(rows.iter().map(point).collect::<Result<_, _>>()?)
+    }
+
+    /// The clicks of the days that begin within `from_ms..until_ms` by every part, the largest first.
+    pub async fn click_parts(
+        &self,
+        link: &LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<PartCount>, SqlError> {
+        let select = of_link(sql(SELECT_PARTS), link);
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        let read = |row: &Row| {
+            Ok(PartCount {
+                part: part(row)?,
+                value: row.text("value")?,
+                clicks: row.number("total")?,
+                over_max: row.number("over_max")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// The cells of the hours that begin within `from_ms..until_ms`.
+    pub async fn click_cells(
+        &self,
+        link: &LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<CellCount>, SqlError> {
+        let select = of_link(sql(SELECT_CELLS), link);
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        let read = |row: &Row| {
+            let text = row.text("cell")?;
+            let cell = Cell::read(&text);
+            Ok(CellCount {
+                hour_ms: row.number("hour_ms")?,
+                cell: cell.ok_or_else(|| damaged("cell", text))?,
+                clicks: row.number("clicks")?,
+                over_max: row.number("over_max")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// How many clicks of a link were used since it has only so many, as far as they were counted here; 0 of no link.
+    pub async fn clicks_used(&self, link: &LinkId) -> Result<u64, SqlError> {
+        let row = self.db.one(of_link(sql(CLICKS_USED), link)).await?;
+        let used = row.as_ref().map(|row| {
+            let total: u64 = row.number("total")?;
+            let before: u64 = row.number("clicks_before_max")?;
+            Ok::<u64, Error>(total.saturating_sub(before))
+        });
+        Ok(used.transpose()?.unwrap_or(0))
+    }
+
+    /// Removes what is older than it is kept; tells how many rows that were.
+    pub async fn clean_clicks(&self, now_ms: u64) -> Result<u64, SqlError> {
+        let before = |kept_ms: u64| now_ms.saturating_sub(kept_ms);
+        let statements = || {
+            [
+                sql(CLEAN_BATCHES).number(before(BATCHES_KEPT_MS)),
+                sql(CLEAN_CLICKS)
+                    .text(Span::Hour.as_str())
+                    .number(before(HOURS_KEPT_MS)),
+                sql(CLEAN_CLICKS)
+                    .text(Span::Day.as_str())
+                    .number(before(DAYS_KEPT_MS)),
+                sql(CLEAN_PARTS).number(before(DAYS_KEPT_MS)),
+                sql(CLEAN_CELLS).number(before(CELLS_KEPT_MS)),
+            ]
+        };
+        let mut removed = 0;
+        for statement in statements() {
+            removed += self.db.execute(statement).await?;
+        }
+        Ok(removed)
+    }
+}
+
+async fn add_clicks(tx: &mut Tx, slot: &Slot, added: Added, seen: Uniques) -> Result<(), Error> {
+    let add = || {
+        let update = sql(ADD_CLICKS).number(added.clicks).number(added.bots);
+        let update = update.number(seen.visitors).number(seen.visitors);
+        let update = update.number(seen.addresses).number(seen.addresses);
+        of_slot(update, slot)
+    };
+    if tx.execute(add()).await? == 1 {
+        return Ok(());
+    }
+    let insert = sql(INSERT_CLICKS).number(added.clicks).number(added.bots);
+    let insert = insert.number(seen.visitors).number(seen.addresses);
+    if !tx.insert(of_slot(insert, slot)).await? {
+        // Another transaction has made it meanwhile.
+        tx.execute(add()).await?;
+    }
+    Ok(())
+}
+
+/// Only links that were clicked have a total.
+async fn add_total(tx: &mut Tx, link: &LinkId, clicks: u64) -> Result<(), Error> {
+    let add = || of_link(sql(ADD_TOTAL).number(clicks), link);
+    if tx.execute(add()).await? == 1 {
+        return Ok(());
+    }
+    if !tx
+        .insert(of_link(sql(INSERT_TOTAL).number(clicks), link))
+        .await?
+    {
+        // Another transaction has made it meanwhile.
+        tx.execute(add()).await?;
+    }
+    Ok(())
+}
+
+fn of_slot<'a>(statement: Statement<'a>, slot: &'a Slot) -> Statement<'a> {
+    of_link(statement, &slot.link)
+        .text(slot.span.as_str())
+        .number(slot.start_ms)
+}
+
+fn of_link<'a>(statement: Statement<'a>, link: &'a LinkId) -> Statement<'a> {
+    statement
+        .text(link.domain.as_str())
+        .text(link.code.as_str())
+}
+
+/// Adds to the values of a day, of which each part keeps the heaviest.
+async fn add_parts(
+    tx: &mut Tx,
+    day: &Slot,
+    parts: &BTreeMap<(Part, &str), u64>,
+) -> Result<(), Error> {
+    let select = of_link(sql(SELECT_VALUES), &day.link).number(day.start_ms);
+    let mut counters: BTreeMap<Part, BTreeMap<String, Count>> = BTreeMap::new();
+    for row in tx.all(select).await? {
+        let count = Count {
+            clicks: row.number("clicks")?,
+            over_max: row.number("over_max")?,
+        };
+        let counters = counters.entry(part(&row)?).or_default();
+        counters.insert(row.text("value")?, count);
+    }
+    let mut seen: BTreeMap<Part, BTreeMap<&str, u64>> = BTreeMap::new();
+    for ((part, value), clicks) in parts {
+        seen.entry(*part).or_default().insert(value, *clicks);
+    }
+    for (part, seen) in seen {
+        let counters = counters.remove(&part).unwrap_or_default();
+        let changes = heavy::add(&counters, &seen, part.values_max());
+        change_part(tx, day, part, &changes).await?;
+    }
+    Ok(())
+}
+
+/// Adds to the cells of an hour, of which the heaviest are kept.
+async fn add_cells(tx: &mut Tx, hour: &Slot, seen: &BTreeMap<String, u64>) -> Result<(), Error> {
+    let of_hour = |statement| of_link(statement, &hour.link).number(hour.start_ms);
+    let mut counters = BTreeMap::new();
+    for row in tx.all(of_hour(sql(SELECT_HOUR_CELLS))).await? {
+        let count = Count {
+            clicks: row.number("clicks")?,
+            over_max: row.number("over_max")?,
+        };
+        counters.insert(row.text("cell")?, count);
+    }
+    let seen = seen.iter().map(|(cell, clicks)| (cell.as_str(), *clicks));
+    let changes = heavy::add(&counters, &seen.collect(), CELLS_MAX);
+    for cell in &changes.removed {
+        tx.execute(of_hour(sql(DELETE_CELL)).text(cell)).await?;
+    }
+    for (cell, clicks) in &changes.added {
+        let add = of_hour(sql(ADD_CELL).number(*clicks));
+        tx.execute(add.text(cell)).await?;
+    }
+    for (cell, count) in &changes.inserted {
+        let insert = sql(INSERT_CELL).number(count.clicks).number(count.over_max);
+        tx.execute(of_hour(insert).text(cell)).await?;
+    }
+    Ok(())
+}
+
+async fn change_part(tx: &mut Tx, day: &Slot, part: Part, changes: &Changes) -> Result<(), Error> {
+    let of_value = |statement, value| {
+        let statement = of_link(statement, &day.link).number(day.start_ms);
+        statement.text(part.as_str()).text(value)
+    };
+    for value in &changes.removed {
+        tx.execute(of_value(sql(DELETE_PART), value)).await?;
+    }
+    for (value, clicks) in &changes.added {
+        tx.execute(of_value(sql(ADD_PART).number(*clicks), value))
+            .await?;
+    }
+    for (value, count) in &changes.inserted {
+        let insert = sql(INSERT_PART).number(count.clicks).number(count.over_max);
+        tx.execute(of_value(insert, value)).await?;
+    }
+    Ok(())
+}
+
+fn part(row: &Row) -> Result<Part, Error> {
+    let name = row.text("part")?;
+    Part::of(&name).ok_or_else(|| damaged("part", format!("there is no {name}")))
+}
+
+fn point(row: &Row) -> Result<Point, Error> {
+    Ok(Point {
+        at_ms: row.number("at_ms")?,
+        clicks: row.number("clicks")?,
+        bots: row.number("bots")?,
+        uniques: Uniques {
+            visitors: row.number("visitors")?,
+            addresses: row.number("addresses")?,
+        },
+    })
+}

@@ -1,0 +1,78 @@
+//! The domains, as one document.
+
+use weir_link::domain::{Domains, DomainsConfig};
+
+use super::LinkStore;
+use weir_origin_core::sql::{Row, SqlError, damaged, sql};
+
+const SELECT: &str = "SELECT version, document FROM link_domain_documents WHERE id = 1";
+
+const SELECT_VERSION: &str = "SELECT version FROM link_domain_documents WHERE id = 1";
+
+const INSERT: &str = "
+    INSERT INTO link_domain_documents (id, version, document, changed_at_ms) VALUES (1, 1, ?, ?)";
+
+const UPDATE: &str = "
+    UPDATE link_domain_documents SET version = version + 1, document = ?, changed_at_ms = ?
+    WHERE id = 1 AND version = ?";
+
+/// The domains as they are stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredDomains {
+    /// 1, and one more with every change.
+    pub version: u64,
+    /// They.
+    pub domains: Domains,
+}
+
+impl LinkStore {
+    /// Stores these domains unless some are stored. Whether it did.
+    pub async fn seed_domains(&self, domains: &Domains, now_ms: u64) -> Result<bool, SqlError> {
+        let document = document(domains);
+        let insert = sql(INSERT).text(&document).number(now_ms);
+        Ok(self.db.insert(insert).await?)
+    }
+
+    /// The domains; `None`: none are stored.
+    pub async fn stored_domains(&self) -> Result<Option<StoredDomains>, SqlError> {
+        let row = self.db.one(sql(SELECT)).await?;
+        Ok(row.as_ref().map(stored).transpose()?)
+    }
+
+    /// The version of the domains that are stored; 0 if none are.
+    pub async fn domains_version(&self) -> Result<u64, SqlError> {
+        let row = self.db.one(sql(SELECT_VERSION)).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("version"))?)
+    }
+
+    /// Replaces the domains of this version. False if they have another one by now.
+    pub async fn change_domains(
+        &self,
+        version: u64,
+        domains: &Domains,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let document = document(domains);
+        let update = sql(UPDATE).text(&document).number(now_ms).number(version);
+        Ok(self.db.execute(update).await? > 0)
+    }
+}
+
+/// The version stands beside it.
+fn document(domains: &Domains) -> String {
+    let mut config = domains.to_config();
+    config.version = 0;
+    // It was read from JSON.
+    serde_json::to_string(&config).unwrap_or_default()
+}
+
+fn stored(row: &Row) -> Result<StoredDomains, sqlx::Error> {
+    let text = row.text("document")?;
+    let config: DomainsConfig =
+        serde_json::from_str(&text).map_err(|error| damaged("document", error))?;
+    let domains = config.checked();
+    Ok(StoredDomains {
+        version: row.number("version")?,
+        domains: domains.map_err(|error| damaged("document", error))?,
+    })
+}

@@ -1,0 +1,214 @@
+//! New links, many in a transaction.
+
+use std::sync::LazyLock;
+
+use sqlx::Error;
+use weir_eventlog::Position;
+
+use super::outbox::Telling;
+use super::{Entry, LinkStore, NewLink, ends_at, feed};
+use weir_origin_core::sql::{SqlError, Statement, Tx, damaged, retried, sql};
+
+/// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
+const ROWS: usize = 64;
+
+const INSERT: &str = "
+    INSERT INTO links
+        (domain, code, record, version, tags, life_ms, ends_at_ms, created_at_ms, changed_at_ms,
+        expires_at_ms)
+    VALUES ";
+
+const ROW: &str = "(?, ?, ?, 1, ?, ?, ?, ?, ?, ?)";
+
+static INSERT_ONE: LazyLock<String> = LazyLock::new(|| format!("{INSERT}{ROW}"));
+
+static INSERT_MANY: LazyLock<String> =
+    LazyLock::new(|| format!("{INSERT}{}", vec![ROW; ROWS].join(", ")));
+
+pub(super) const INSERT_TAG: &str =
+    "INSERT INTO link_tags (tag, created_at_ms, domain, code) VALUES (?, ?, ?, ?)";
+
+/// Only a link that nobody has edited, and that is the very same.
+const DELETE_VOID: &str = "
+    DELETE FROM links
+    WHERE domain = ? AND code = ? AND created_at_ms = ? AND version = 1 AND record = ?";
+
+const DELETE_VOID_TAGS: &str =
+    "DELETE FROM link_tags WHERE domain = ? AND code = ? AND created_at_ms = ?";
+
+const SELECT_POSITION: &str = "SELECT file_no, at_byte FROM link_logs WHERE id = ?";
+
+const UPDATE_POSITION: &str = "UPDATE link_logs SET file_no = ?, at_byte = ? WHERE id = ?";
+
+const INSERT_POSITION: &str = "INSERT INTO link_logs (file_no, at_byte, id) VALUES (?, ?, ?)";
+
+/// A list of texts, as a column has it.
+pub(super) fn tags_json(tags: &[String]) -> Result<String, Error> {
+    serde_json::to_string(tags).map_err(|error| damaged("tags", error))
+}
+
+impl LinkStore {
+    /// How far the log named `log` is in the store.
+    pub async fn log_position(&self, log: &str) -> Result<Position, SqlError> {
+        let row = self.db.one(sql(SELECT_POSITION).text(log)).await?;
+        let Some(row) = row else {
+            return Ok(Position::default());
+        };
+        Ok(Position {
+            file: row.number("file_no")?,
+            byte: row.number("at_byte")?,
+        })
+    }
+
+    /// Takes entries of the log named `log`, all of them or none, and notes that it has the log up to
+    /// `position`. A link whose name is taken already is left out; how many these were is told.
+    pub async fn drain(
+        &self,
+        log: &str,
+        position: Position,
+        entries: &[Entry],
+    ) -> Result<u64, SqlError> {
+        Ok(retried(|| drain_once(self, log, position, entries)).await?)
+    }
+
+    /// Makes a link at once. False if its name is taken.
+    pub async fn insert(&self, link: &NewLink) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let is_new = insert_in(&mut tx, &self.telling, link).await?;
+            tx.commit().await?;
+            Ok(is_new)
+        };
+        Ok(retried(once).await?)
+    }
+}
+
+async fn drain_once(
+    store: &LinkStore,
+    log: &str,
+    position: Position,
+    entries: &[Entry],
+) -> Result<u64, Error> {
+    let (mut tx, telling) = (store.db.begin().await?, &store.telling);
+    let mut taken = 0;
+    // In their order: a void entry takes back one before it.
+    for run in entries.chunk_by(|a, b| is_made(a) && is_made(b)) {
+        match run {
+            [Entry::Void(link)] => void(&mut tx, telling, link).await?,
+            made => taken += insert_made(&mut tx, telling, made).await?,
+        }
+    }
+    move_on(&mut tx, log, position).await?;
+    tx.commit().await?;
+    Ok(taken)
+}
+
+fn is_made(entry: &Entry) -> bool {
+    matches!(entry, Entry::Made(_))
+}
+
+async fn insert_made(tx: &mut Tx, telling: &Telling, run: &[Entry]) -> Result<u64, Error> {
+    let made = |entry: &'_ Entry| match entry {
+        Entry::Made(link) => Some(link.clone()),
+        Entry::Void(_) => None,
+    };
+    let links: Vec<NewLink> = run.iter().filter_map(made).collect();
+    let mut taken = 0;
+    for chunk in links.chunks(ROWS) {
+        taken += insert_chunk(tx, telling, chunk).await?;
+    }
+    Ok(taken)
+}
+
+/// Tells how many were left out, since their names are taken.
+async fn insert_chunk(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Result<u64, Error> {
+    let is_whole = chunk.len() == ROWS;
+    if is_whole && insert_whole(tx, telling, chunk).await? {
+        return Ok(0);
+    }
+    let mut taken = 0;
+    for link in chunk {
+        taken += u64::from(!insert_in(tx, telling, link).await?);
+    }
+    Ok(taken)
+}
+
+/// False if any name is taken; then none was written.
+async fn insert_whole(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Result<bool, Error> {
+    let tags = chunk.iter().map(|link| tags_json(&link.tags));
+    let tags: Vec<String> = tags.collect::<Result<_, _>>()?;
+    let rows = chunk.iter().zip(&tags);
+    let statement = rows.fold(sql(&INSERT_MANY), |all, (link, tags)| row(all, link, tags));
+    if !tx.insert(statement).await? {
+        return Ok(false);
+    }
+    for link in chunk {
+        insert_tags(tx, link).await?;
+        telling.created(tx, link).await?;
+    }
+    let ids: Vec<_> = chunk.iter().map(|link| &link.id).collect();
+    feed::mark(tx, &ids).await?;
+    Ok(true)
+}
+
+/// False if the name is taken.
+async fn insert_in(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<bool, Error> {
+    let tags = tags_json(&link.tags)?;
+    if !tx.insert(row(sql(&INSERT_ONE), link, &tags)).await? {
+        return Ok(false);
+    }
+    insert_tags(tx, link).await?;
+    telling.created(tx, link).await?;
+    feed::mark(tx, &[&link.id]).await?;
+    Ok(true)
+}
+
+async fn insert_tags(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
+    for tag in &link.tags {
+        let id = &link.id;
+        let insert = sql(INSERT_TAG).text(tag).number(link.created_at_ms);
+        let insert = insert.text(id.domain.as_str()).text(id.code.as_str());
+        tx.insert(insert).await?;
+    }
+    Ok(())
+}
+
+fn row<'a>(to: Statement<'a>, link: &'a NewLink, tags: &'a str) -> Statement<'a> {
+    let expires_at_ms = ends_at(link.life_ms, link.ends_at_ms, link.created_at_ms);
+    to.text(link.id.domain.as_str())
+        .text(link.id.code.as_str())
+        .text(&link.record)
+        .text(tags)
+        .number(link.life_ms)
+        .maybe((link.ends_at_ms > 0).then_some(link.ends_at_ms))
+        .number(link.created_at_ms)
+        .number(link.created_at_ms)
+        .maybe(expires_at_ms)
+}
+
+async fn void(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<(), Error> {
+    let (domain, code) = (link.id.domain.as_str(), link.id.code.as_str());
+    let delete = sql(DELETE_VOID).text(domain).text(code);
+    let delete = delete.number(link.created_at_ms).text(&link.record);
+    if tx.execute(delete).await? > 0 {
+        let delete = sql(DELETE_VOID_TAGS).text(domain).text(code);
+        tx.execute(delete.number(link.created_at_ms)).await?;
+        telling.never_was(tx, &link.id).await?;
+        feed::mark(tx, &[&link.id]).await?;
+    }
+    Ok(())
+}
+
+async fn move_on(tx: &mut Tx, log: &str, position: Position) -> Result<(), Error> {
+    let set = |statement| {
+        let statement: Statement<'_> = sql(statement);
+        statement
+            .number(position.file)
+            .number(position.byte)
+            .text(log)
+    };
+    if tx.execute(set(UPDATE_POSITION)).await? == 0 {
+        tx.insert(set(INSERT_POSITION)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Links, changed.
+
+use sqlx::Error;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
+
+use super::drain::{INSERT_TAG, tags_json};
+use super::outbox::Telling;
+use super::{Action, Change, LinkStore, StoredLink, ends_at, feed, reads};
+use weir_origin_core::sql::{SqlError, Statement, Tx, damaged, retried, sql};
+
+const UPDATE: &str = "
+    UPDATE links
+    SET record = ?, version = ?, tags = ?, life_ms = ?, ends_at_ms = ?, changed_at_ms = ?,
+        expires_at_ms = ?, deleted_at_ms = ?
+    WHERE domain = ? AND code = ? AND version = ? AND deleted_at_ms IS NULL";
+
+/// A maximum that comes to a link begins with all its clicks.
+const LIMIT_CLICKS: &str = "
+    UPDATE links SET clicks_before_max =
+        (SELECT COALESCE(SUM(c.clicks), 0) FROM link_clicks c
+         WHERE c.domain = ? AND c.code = ? AND c.span = 'day')
+    WHERE domain = ? AND code = ?";
+
+const INSERT_PAST: &str = "
+    INSERT INTO link_history (domain, code, version, action, record, tags, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+
+const DELETE_TAGS: &str = "DELETE FROM link_tags WHERE domain = ? AND code = ?";
+
+const INSERT_UNPUBLISHED: &str =
+    "INSERT INTO link_unpublished (domain, code, version, at_ms) VALUES (?, ?, ?, ?)";
+
+const UNPUBLISHED: &str = "
+    SELECT domain, code, version FROM link_unpublished WHERE at_ms < ? ORDER BY at_ms LIMIT ?";
+
+const NOTE_AGAIN: &str = "
+    REPLACE INTO link_unpublished (domain, code, version, at_ms)
+    SELECT domain, code, MAX(version), MAX(at_ms) FROM link_history WHERE at_ms >= ? GROUP BY domain, code";
+
+const PUT_OFF: &str =
+    "UPDATE link_unpublished SET at_ms = ? WHERE domain = ? AND code = ? AND version = ?";
+
+const DELETE_UNPUBLISHED: &str =
+    "DELETE FROM link_unpublished WHERE domain = ? AND code = ? AND version = ?";
+
+pub(super) fn named<'a>(statement: Statement<'a>, id: &'a LinkId) -> Statement<'a> {
+    statement.text(id.domain.as_str()).text(id.code.as_str())
+}
+
+pub(super) fn record(link: &Link) -> Result<String, Error> {
+    String::from_utf8(link.encode()).map_err(|error| damaged("record", error))
+}
+
+impl LinkStore {
+    /// Changes a link, and notes that Redis is to follow. False if it is not as it was read, of which nothing
+    /// comes.
+    pub async fn change(&self, change: Change<'_>) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let is_done = change_in(&mut tx, &self.telling, &change).await?;
+            if is_done {
+                tx.commit().await?;
+            } else {
+                tx.rollback().await?;
+            }
+            Ok(is_done)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// At most `limit` changes from before `before_ms` that Redis may not have followed: links and their
+    /// versions.
+    pub async fn unpublished(
+        &self,
+        before_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<(LinkId, u32)>, SqlError> {
+        let select = sql(UNPUBLISHED).number(before_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        let read = |row| Ok((reads::id(row)?, row.number("version")?));
+        rows.iter().map(read).collect()
+    }
+
+    /// Notes that Redis may be without any edit since then; how many links.
+    pub async fn note_again(&self, since_ms: u64) -> Result<u64, SqlError> {
+        Ok(self.db.execute(sql(NOTE_AGAIN).number(since_ms)).await?)
+    }
+
+    /// A change that was written to Redis just now is looked after as if it had been made now.
+    pub async fn put_off(&self, id: &LinkId, version: u32, now_ms: u64) -> Result<(), SqlError> {
+        let update = named(sql(PUT_OFF).number(now_ms), id).number(version);
+        self.db.execute(update).await?;
+        Ok(())
+    }
+
+    /// Notes that Redis has followed a change.
+    pub async fn mark_published(&self, id: &LinkId, version: u32) -> Result<(), SqlError> {
+        let delete = named(sql(DELETE_UNPUBLISHED), id).number(version);
+        self.db.execute(delete).await?;
+        Ok(())
+    }
+}
+
+async fn change_in(tx: &mut Tx, telling: &Telling, change: &Change<'_>) -> Result<bool, Error> {
+    if !update(tx, change).await? {
+        return Ok(false);
+    }
+    let (before, now_ms) = (change.before, change.now_ms);
+    if before.link.max_clicks == 0 && change.link.max_clicks > 0 {
+        let limit = named(named(sql(LIMIT_CLICKS), &before.id), &before.id);
+        tx.execute(limit).await?;
+    }
+    if before.link.version == 1 {
+        // What it was in the beginning is worth a row only now.
+        let created = (Action::Create, before.created_at_ms);
+        insert_past(tx, before, &before.link, &before.tags, created).await?;
+    }
+    let done = (change.action, now_ms);
+    insert_past(tx, before, change.link, change.tags, done).await?;
+    if before.tags != change.tags || change.action == Action::Delete {
+        replace_tags(tx, change).await?;
+    }
+    let insert = named(sql(INSERT_UNPUBLISHED), &before.id);
+    tx.insert(insert.number(change.link.version).number(now_ms))
+        .await?;
+    telling.changed(tx, change).await?;
+    feed::mark(tx, &[&before.id]).await?;
+    Ok(true)
+}
+
+async fn update(tx: &mut Tx, change: &Change<'_>) -> Result<bool, Error> {
+    let Change { before, link, .. } = *change;
+    let is_deleted = change.action == Action::Delete;
+    let expires_at_ms = match is_deleted {
+        true => Some(change.now_ms),
+        false => ends_at(link.life_ms, link.expires_at_ms, change.now_ms),
+    };
+    let (record, tags) = (record(link)?, tags_json(change.tags)?);
+    let update = sql(UPDATE).text(&record).number(link.version).text(&tags);
+    let update = update.number(link.life_ms);
+    let update = update.maybe((link.expires_at_ms > 0).then_some(link.expires_at_ms));
+    let update = update.number(change.now_ms).maybe(expires_at_ms);
+    let update = update.maybe(is_deleted.then_some(change.now_ms));
+    let update = named(update, &before.id).number(before.link.version);
+    Ok(tx.execute(update).await? > 0)
+}
+
+async fn insert_past(
+    tx: &mut Tx,
+    of: &StoredLink,
+    link: &Link,
+    tags: &[String],
+    (action, at_ms): (Action, u64),
+) -> Result<(), Error> {
+    let (record, tags) = (record(link)?, tags_json(tags)?);
+    let insert = named(sql(INSERT_PAST), &of.id).number(link.version);
+    let insert = insert.text(action.word()).text(&record).text(&tags);
+    tx.insert(insert.number(at_ms)).await.map(drop)
+}
+
+async fn replace_tags(tx: &mut Tx, change: &Change<'_>) -> Result<(), Error> {
+    let before = change.before;
+    tx.execute(named(sql(DELETE_TAGS), &before.id)).await?;
+    if change.action == Action::Delete {
+        return Ok(());
+    }
+    for tag in change.tags {
+        let insert = sql(INSERT_TAG).text(tag).number(before.created_at_ms);
+        tx.insert(named(insert, &before.id)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Changes of links, written for the [outbox](weir_origin_core::outbox) in the transactions that make them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sqlx::Error;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
+
+use super::{Action, Change, Ended, LinkStore, NewLink};
+use crate::view::Says;
+use weir_origin_core::outbox::queue::{self, LINKS};
+use weir_origin_core::outbox::{self, Queue, Sinks, change_id};
+use weir_origin_core::sql::{Tx, damaged, sql};
+
+const DELETE_CHANGES: &str = "DELETE FROM link_changes WHERE link_id = ?";
+
+const DELETE_DELIVERIES: &str = "DELETE FROM link_deliveries WHERE link_id = ?";
+
+/// What has happened to a link whose end has come, and that is removed.
+const ENDED: &str = "link.ended";
+
+/// What people click, of a link of this name; `None`: its domain is no longer there.
+pub type Urls = Arc<dyn Fn(&LinkId) -> Option<String> + Send + Sync>;
+
+/// Who is told of links, and what of them the store does not know.
+#[derive(Clone, Default)]
+pub(super) struct Telling {
+    sinks: Sinks,
+    urls: Option<Urls>,
+}
+
+impl fmt::Debug for Telling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Telling").field(&self.sinks).finish()
+    }
+}
+
+impl LinkStore {
+    /// The same, in which each change of a link is written down for these receivers.
+    #[must_use]
+    pub fn telling(mut self, sinks: Sinks, urls: Urls) -> Self {
+        let urls = Some(urls);
+        self.telling = Telling { sinks, urls };
+        self
+    }
+
+    /// Changes of links that are to be told to others.
+    pub fn outbox(&self) -> Queue {
+        Queue::new(self.db.clone(), &LINKS)
+    }
+}
+
+/// The word for receivers.
+fn kind(action: Action) -> &'static str {
+    match action {
+        Action::Create => "link.created",
+        Action::Edit => "link.edited",
+        Action::Disable => "link.disabled",
+        Action::Enable => "link.enabled",
+        Action::Delete => "link.deleted",
+    }
+}
+
+impl Telling {
+    /// A link is made in this transaction.
+    pub(super) async fn created(&self, tx: &mut Tx, new: &NewLink) -> Result<(), Error> {
+        if !self.sinks.has_any() {
+            return Ok(());
+        }
+        let link = Link::decode(new.record.as_bytes());
+        let link = link.map_err(|error| damaged("record", error))?;
+        let shown = self.shown(&new.id, Some((&link, &new.tags)));
+        let told = Told {
+            id: &new.id,
+            kind: kind(Action::Create),
+            at_ms: new.created_at_ms,
+        };
+        self.write(tx, told, &shown, true).await
+    }
+
+    /// A link is changed in this transaction.
+    pub(super) async fn changed(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Error> {
+        if !self.sinks.has_any() {
+            return Ok(());
+        }
+        let id = &change.before.id;
+        let shown = self.shown(id, Some((change.link, change.tags)));
+        let told = Told {
+            id,
+            kind: kind(change.action),
+            at_ms: change.now_ms,
+        };
+        self.write(tx, told, &shown, false).await
+    }
+
+    /// A link is removed in this transaction. Of one that somebody has deleted that was told.
+    pub(super) async fn ended(&self, tx: &mut Tx, ended: &Ended) -> Result<(), Error> {
+        if !self.sinks.has_any() || ended.is_deleted {
+            return Ok(());
+        }
+        let told = Told {
+            id: &ended.id,
+            kind: ENDED,
+            at_ms: ended.expires_at_ms,
+        };
+        let shown = self.shown(&ended.id, None);
+        self.write(tx, told, &shown, false).await
+    }
+
+    /// There was no such link: its code is another's. Who has heard of it already has heard of one that nobody was given.
+    pub(super) async fn never_was(&self, tx: &mut Tx, id: &LinkId) -> Result<(), Error> {
+        let id = id.to_string();
+        for delete in [DELETE_DELIVERIES, DELETE_CHANGES] {
+            tx.execute(sql(delete).text(&id)).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        tx: &mut Tx,
+        told: Told<'_>,
+        shown: &Value,
+        is_first: bool,
+    ) -> Result<(), Error> {
+        let subject = told.id.to_string();
+        let body = |seq| told.body(&subject, shown, seq);
+        let change = outbox::NewChange {
+            subject: &subject,
+            belongs_to: told.id.domain.as_str(),
+            kind: told.kind,
+            at_ms: told.at_ms,
+            body: &body,
+        };
+        match is_first {
+            true => queue::note_first(tx, &LINKS, self.sinks, change).await,
+            false => queue::note(tx, &LINKS, self.sinks, change).await,
+        }
+    }
+
+    /// The link, as receivers see it: without what its password protects.
+    fn shown(&self, id: &LinkId, says: Option<(&Link, &[String])>) -> Value {
+        let url = self.urls.as_ref().and_then(|urls| urls(id));
+        let mut shown = match says {
+            Some((link, tags)) => {
+                let mut shown = json!(Says::from(link.face()));
+                if link.guard.is_some() {
+                    shown["target"] = Value::Null;
+                }
+                shown["tags"] = json!(tags);
+                shown
+            }
+            None => json!({}),
+        };
+        shown["domain"] = json!(id.domain);
+        shown["code"] = json!(id.code);
+        shown["url"] = json!(url);
+        shown
+    }
+}
+
+/// A change, but for what its link says.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    id: &'a LinkId,
+    kind: &'static str,
+    at_ms: u64,
+}
+
+impl Told<'_> {
+    fn body(self, subject: &str, shown: &Value, seq: u64) -> String {
+        json!({
+            "id": change_id(subject, seq), "type": self.kind, "sequence": seq, "at_ms": self.at_ms,
+            "link": shown,
+        })
+        .to_string()
+    }
+}

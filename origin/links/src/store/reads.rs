@@ -1,0 +1,313 @@
+//! Links, read.
+
+use std::sync::LazyLock;
+
+use sqlx::Error;
+use weir_link::code::{Code, DomainId, LinkId};
+use weir_link::record::Link;
+
+use super::{Action, ClicksPlace, LinkStore, Past, Place, StoredLink};
+use weir_origin_core::sql::{MANY, Row, SqlError, Statement, damaged, filled, in_many_then, sql};
+
+/// Codes that one statement looks for.
+const CODES: usize = 100;
+
+const SELECT_ONE: &str = "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM links l
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE l.domain = ? AND l.code = ? AND l.deleted_at_ms IS NULL";
+
+/// The first condition on the time is for the index, which does not see through OR.
+const LIST: &str = "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM links l
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE l.created_at_ms <= ?
+        AND (l.created_at_ms < ? OR l.domain < ? OR (l.domain = ? AND l.code < ?))
+        AND l.deleted_at_ms IS NULL
+    ORDER BY l.created_at_ms DESC, l.domain DESC, l.code DESC LIMIT ?";
+
+const LIST_TAGGED: &str = "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM link_tags t JOIN links l ON l.domain = t.domain AND l.code = t.code
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE t.tag = ? AND t.created_at_ms <= ?
+        AND (t.created_at_ms < ? OR t.domain < ? OR (t.domain = ? AND t.code < ?))
+        AND l.deleted_at_ms IS NULL
+    ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?";
+
+/// Only links that were clicked are in it.
+const LIST_BY_CLICKS: &str = "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        c.clicks
+    FROM link_totals c JOIN links l ON l.domain = c.domain AND l.code = c.code
+    WHERE c.clicks <= ?
+        AND (c.clicks < ? OR c.domain < ? OR (c.domain = ? AND c.code < ?))
+        AND l.deleted_at_ms IS NULL
+    ORDER BY c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?";
+
+/// The same within some domains: as the primary key has them, so that a page costs what is in these, and not what is in all.
+const LIST_WITHIN: &str = in_many_then!(
+    "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM links l
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE (+l.created_at_ms < ? OR (+l.created_at_ms = ? AND (l.domain < ? OR (l.domain = ? AND l.code < ?))))
+        AND l.deleted_at_ms IS NULL AND l.domain",
+    " ORDER BY +l.created_at_ms DESC, l.domain DESC, l.code DESC LIMIT ?"
+);
+
+const LIST_TAGGED_WITHIN: &str = in_many_then!(
+    "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM link_tags t JOIN links l ON l.domain = t.domain AND l.code = t.code
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE t.tag = ? AND (t.created_at_ms < ?
+        OR (t.created_at_ms = ? AND (t.domain < ? OR (t.domain = ? AND t.code < ?))))
+        AND l.deleted_at_ms IS NULL AND t.domain",
+    " ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?"
+);
+
+const LIST_BY_CLICKS_WITHIN: &str = in_many_then!(
+    "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        c.clicks
+    FROM link_totals c JOIN links l ON l.domain = c.domain AND l.code = c.code
+    WHERE (+c.clicks < ? OR (+c.clicks = ? AND (c.domain < ? OR (c.domain = ? AND c.code < ?))))
+        AND l.deleted_at_ms IS NULL AND c.domain",
+    " ORDER BY +c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?"
+);
+
+const COUNT_WITHIN: &str = in_many_then!(
+    "SELECT COUNT(*) AS n FROM (SELECT 1 AS one FROM links WHERE deleted_at_ms IS NULL AND domain",
+    " LIMIT ?) AS some_links"
+);
+
+const HISTORY: &str = "
+    SELECT action, record, tags, at_ms FROM link_history
+    WHERE domain = ? AND code = ? ORDER BY version";
+
+const HAS_LINKS: &str = "
+    SELECT 1 AS found FROM links WHERE domain = ? AND deleted_at_ms IS NULL LIMIT 1";
+
+static HAS_ANY: LazyLock<String> = LazyLock::new(|| {
+    let codes = vec!["?"; CODES].join(", ");
+    format!("SELECT 1 AS found FROM links WHERE domain = ? AND code IN ({codes}) LIMIT 1")
+});
+
+impl LinkStore {
+    /// One link that is not deleted, be it one that has ended.
+    pub async fn link(&self, id: &LinkId) -> Result<Option<StoredLink>, SqlError> {
+        let select = sql(SELECT_ONE).text(id.domain.as_str());
+        let row = self.db.one(select.text(id.code.as_str())).await?;
+        Ok(row.as_ref().map(stored).transpose()?)
+    }
+
+    /// At most `limit` links that are not deleted, those that were made last first: those with this tag, and
+    /// those that come after `after`.
+    pub async fn list(
+        &self,
+        tag: Option<&str>,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        self.list_before(tag, u64::MAX, after, limit).await
+    }
+
+    /// The same of links that were made before `before_ms`.
+    pub async fn list_before(
+        &self,
+        tag: Option<&str>,
+        before_ms: u64,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        let (before_ms, domain, code) = begin(before_ms, after);
+        let select = match tag {
+            Some(tag) => sql(LIST_TAGGED).text(tag),
+            None => sql(LIST),
+        };
+        let select = select.number(before_ms).number(before_ms);
+        let select = select.text(domain).text(domain).text(code).number(limit);
+        self.listed(select).await
+    }
+
+    /// The same of links under these domains, at most as many of them as a statement takes.
+    pub async fn list_within(
+        &self,
+        domains: &[&str],
+        tag: Option<&str>,
+        before_ms: u64,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        if domains.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (before_ms, domain, code) = begin(before_ms, after);
+        let select = match tag {
+            Some(tag) => sql(LIST_TAGGED_WITHIN).text(tag),
+            None => sql(LIST_WITHIN),
+        };
+        let select = select.number(before_ms).number(before_ms);
+        let select = select.text(domain).text(domain).text(code);
+        self.listed(within(select, domains).number(limit)).await
+    }
+
+    /// At most `limit` links that are not deleted and were clicked, those that were clicked most first: those that come
+    /// after `after`, and those under these domains alone, if any are named, at most as many of them as a statement takes.
+    pub async fn list_by_clicks(
+        &self,
+        domains: Option<&[&str]>,
+        after: Option<&ClicksPlace>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        let clicks = after.map_or(u64::MAX, |place| place.clicks);
+        let (domain, code) = after.map_or(("", ""), |place| {
+            (place.id.domain.as_str(), place.id.code.as_str())
+        });
+        let statement = match domains {
+            Some([]) => return Ok(Vec::new()),
+            Some(_) => LIST_BY_CLICKS_WITHIN,
+            None => LIST_BY_CLICKS,
+        };
+        let select = sql(statement).number(clicks).number(clicks);
+        let select = select.text(domain).text(domain).text(code);
+        let select = within(select, domains.unwrap_or_default());
+        self.listed(select.number(limit)).await
+    }
+
+    async fn listed(&self, select: Statement<'_>) -> Result<Vec<StoredLink>, SqlError> {
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// How many links there are under these domains, at most as many of them as a statement takes, that are not deleted; with more than `max`, more
+    /// than `max`.
+    pub async fn count_within(&self, domains: &[&str], max: u64) -> Result<u64, SqlError> {
+        if domains.is_empty() {
+            return Ok(0);
+        }
+        let count = within(sql(COUNT_WITHIN), domains).number(max.saturating_add(1));
+        let row = self.db.one(count).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("n"))?)
+    }
+
+    /// What was done to a link, the first first. Empty if it was never edited.
+    pub async fn history(&self, id: &LinkId) -> Result<Vec<Past>, SqlError> {
+        let select = sql(HISTORY).text(id.domain.as_str()).text(id.code.as_str());
+        Ok(self
+            .db
+            .all(select)
+            .await?
+            .iter()
+            .map(past)
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// Whether the store has any link under this domain that is not deleted.
+    pub async fn has_links(&self, domain: &DomainId) -> Result<bool, SqlError> {
+        let select = sql(HAS_LINKS).text(domain.as_str());
+        Ok(self.db.one(select).await?.is_some())
+    }
+
+    /// Whether the store has a link of any of these codes under this domain, be it one that has ended.
+    pub async fn has_any(&self, domain: &DomainId, codes: &[Code]) -> Result<bool, SqlError> {
+        for chunk in codes.chunks(CODES) {
+            // The last one stands for those that a short chunk lacks.
+            let last = chunk.last().into_iter().cycle();
+            let all = chunk.iter().chain(last).take(CODES);
+            let select = sql(&HAS_ANY).text(domain.as_str());
+            let select = all.fold(select, |select, code| select.text(code.as_str()));
+            if self.db.one(select).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Where a list begins: behind a time, a domain and a code.
+fn begin(before_ms: u64, after: Option<&Place>) -> (u64, &str, &str) {
+    after.map_or((before_ms, "", ""), |place| {
+        let before_ms = place.created_at_ms.min(before_ms);
+        (before_ms, place.id.domain.as_str(), place.id.code.as_str())
+    })
+}
+
+/// The same statement with these domains, if there are any.
+fn within<'a>(select: Statement<'a>, domains: &[&'a str]) -> Statement<'a> {
+    let some = domains.get(..MANY).unwrap_or(domains);
+    match some {
+        [] => select,
+        some => filled(some).fold(select, Statement::text),
+    }
+}
+
+/// The name that a row has.
+pub(super) fn id(row: &Row) -> Result<LinkId, Error> {
+    let domain = DomainId::new(row.text("domain")?).map_err(|error| damaged("domain", error))?;
+    let code = Code::new(row.text("code")?).map_err(|error| damaged("code", error))?;
+    Ok(LinkId { domain, code })
+}
+
+fn link(row: &Row) -> Result<Link, Error> {
+    let record = row.text("record")?;
+    Link::decode(record.as_bytes()).map_err(|error| damaged("record", error))
+}
+
+fn tags(row: &Row) -> Result<Vec<String>, Error> {
+    serde_json::from_str(&row.text("tags")?).map_err(|error| damaged("tags", error))
+}
+
+fn stored(row: &Row) -> Result<StoredLink, Error> {
+    Ok(StoredLink {
+        id: id(row)?,
+        link: link(row)?,
+        tags: tags(row)?,
+        clicks: row.number("clicks")?,
+        created_at_ms: row.number("created_at_ms")?,
+        changed_at_ms: row.number("changed_at_ms")?,
+        expires_at_ms: row.maybe("expires_at_ms")?,
+    })
+}
+
+fn past(row: &Row) -> Result<Past, Error> {
+    let word = row.text("action")?;
+    let mut actions = Action::ALL.into_iter();
+    let action = actions.find(|action| action.word() == word);
+    Ok(Past {
+        action: action.ok_or_else(|| damaged("action", "is unknown"))?,
+        link: link(row)?,
+        tags: tags(row)?,
+        at_ms: row.number("at_ms")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_origin_core::sql::plan::plan;
+
+    /// What lies in other domains costs nothing, and whoever may not know of it cannot be slowed down by it.
+    #[tokio::test]
+    async fn a_page_within_domains_looks_at_these_alone() {
+        for (statement, step) in [
+            (LIST_WITHIN, "SEARCH l USING PRIMARY KEY (domain=?"),
+            (
+                LIST_BY_CLICKS_WITHIN,
+                "SEARCH c USING PRIMARY KEY (domain=?",
+            ),
+            (COUNT_WITHIN, "SEARCH links USING PRIMARY KEY (domain=?"),
+        ] {
+            let steps = plan(statement).await;
+            assert!(steps.iter().any(|one| one.starts_with(step)), "{steps:?}");
+        }
+    }
+}

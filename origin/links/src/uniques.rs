@@ -1,0 +1,271 @@
+//! Counts different visitors and addresses without storing them.
+//!
+//! Redis counts hashes in HyperLogLogs. Each day of UTC has a random key of its own for the hash, which exists in
+//! Redis only, until `KEPT_MS` after its day. Then nobody can tell which address a hash was of, not even by hashing
+//! all addresses, and nobody can follow a visitor from one day to the next. So the visitors of several days add up: who
+//! comes on two days counts twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::Value;
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::task::JoinSet;
+use weir_link::click::Row;
+use weir_link::code::LinkId;
+use weir_scripts::keys::{self, UniquesKeys};
+use weir_scripts::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};
+
+use super::stats::{DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot};
+use weir_origin_core::redis::{CallError, Redis};
+
+/// For how long after its hour or day a count is kept in Redis: clicks that come later than that find none
+/// to be added to. So, too, the key that they are hashed with.
+const KEPT_MS: u64 = 2 * DAY_MS;
+
+/// For how long a count is kept at least whose time is over already.
+const KEPT_LATE_MS: u64 = HOUR_MS;
+
+/// Keys of so many days are remembered: today's, yesterday's, and some for clicks that were long on their way.
+const DAYS_MAX: usize = 8;
+
+/// Calls of Redis that are under way at once.
+const CALLS_AT_ONCE: usize = 32;
+
+/// The bytes of a day's key: those of HMAC-SHA256's output.
+const KEY_LEN: usize = 32;
+
+/// Counts visitors in Redis.
+#[derive(Clone)]
+pub struct UniqueCounter {
+    redis: Redis,
+    days: Arc<Mutex<BTreeMap<u64, hmac::Key>>>,
+}
+
+/// Who clicked a link within an hour.
+#[derive(Default)]
+struct Seen {
+    visitors: BTreeSet<UniqueHash>,
+    addresses: BTreeSet<UniqueHash>,
+}
+
+impl UniqueCounter {
+    /// One that counts in this Redis.
+    pub fn new(redis: Redis) -> Self {
+        let days = Arc::default();
+        Self { redis, days }
+    }
+
+    /// Counts who clicked, and tells how many there have been in each hour and day concerned. Counting
+    /// the same again changes nothing.
+    ///
+    /// # Errors
+    /// When Redis does not answer; some may be counted.
+    pub async fn count(&self, rows: &[Row], now_ms: u64) -> Result<UniquesBySlot, CallError> {
+        let mut tasks = JoinSet::new();
+        let mut counts = UniquesBySlot::new();
+        for ((link, hour), seen) in self.seen(rows, now_ms).await? {
+            for (visitors, addresses) in seen.chunks() {
+                if tasks.len() >= CALLS_AT_ONCE
+                    && let Some(counted) = tasks.join_next().await
+                {
+                    note(&mut counts, counted??);
+                }
+                tasks.spawn(
+                    self.clone()
+                        .add(link.clone(), hour, visitors, addresses, now_ms),
+                );
+            }
+        }
+        while let Some(counted) = tasks.join_next().await {
+            note(&mut counts, counted??);
+        }
+        Ok(counts)
+    }
+
+    async fn seen(
+        &self,
+        rows: &[Row],
+        now_ms: u64,
+    ) -> Result<BTreeMap<(LinkId, u64), Seen>, CallError> {
+        let mut seen: BTreeMap<(LinkId, u64), Seen> = BTreeMap::new();
+        for row in rows {
+            let key = self.key(row.minute_ms / DAY_MS, now_ms).await?;
+            let hour = row.minute_ms / HOUR_MS;
+            let seen = seen.entry((row.link.clone(), hour)).or_default();
+            seen.visitors.insert(visitor(&key, row));
+            if let Some(address) = row.address {
+                seen.addresses.insert(hash(&key, b"a", address, &[]));
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn add(
+        self,
+        link: LinkId,
+        hour: u64,
+        visitors: Vec<UniqueHash>,
+        addresses: Vec<UniqueHash>,
+        now_ms: u64,
+    ) -> Result<(LinkId, u64, UniqueCounts), CallError> {
+        let keys = UniquesKeys::new(self.redis.prefix(), &link, hour);
+        let expiries = Expiries {
+            hour_ms: kept_until_ms(Span::Hour, hour * HOUR_MS, now_ms),
+            day_ms: kept_until_ms(Span::Day, hour * HOUR_MS, now_ms),
+        };
+        let call = link_uniques::call(&keys, expiries, &visitors, &addresses);
+        let counts = link_uniques::parse(&self.redis.run(&call).await?)?;
+        Ok((link, hour, counts))
+    }
+
+    /// What addresses of a day are hashed with: made by the origin that needs it first, the same for all.
+    async fn key(&self, day: u64, now_ms: u64) -> Result<hmac::Key, CallError> {
+        if let Some(key) = self.days().get(&day) {
+            return Ok(key.clone());
+        }
+        let name = keys::link_uniques_secret(self.redis.prefix(), day);
+        let life_ms = kept_until_ms(Span::Day, day * DAY_MS, now_ms).saturating_sub(now_ms);
+        let mut set = redis::cmd("SET");
+        set.arg(&name)
+            .arg(&random()?)
+            .arg("NX")
+            .arg("PX")
+            .arg(life_ms);
+        self.redis.send(&set).await?;
+        let Value::BulkString(bytes) = self.redis.send(redis::cmd("GET").arg(&name)).await? else {
+            return Err(no_key("Redis has none"));
+        };
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
+        let mut days = self.days();
+        days.insert(day, key.clone());
+        while days.len() > DAYS_MAX {
+            days.pop_first();
+        }
+        Ok(key)
+    }
+
+    /// Nothing in here can be half done, so a panic elsewhere has broken nothing.
+    fn days(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, hmac::Key>> {
+        self.days.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// In pieces that fit into one call.
+    fn chunks(self) -> Vec<(Vec<UniqueHash>, Vec<UniqueHash>)> {
+        let visitors: Vec<UniqueHash> = self.visitors.into_iter().collect();
+        let addresses: Vec<UniqueHash> = self.addresses.into_iter().collect();
+        let count = visitors.len().max(addresses.len()).div_ceil(ADDED_MAX);
+        let piece = |all: &[UniqueHash], n: usize| -> Vec<UniqueHash> {
+            all.iter()
+                .skip(n * ADDED_MAX)
+                .take(ADDED_MAX)
+                .copied()
+                .collect()
+        };
+        (0..count)
+            .map(|n| (piece(&visitors, n), piece(&addresses, n)))
+            .collect()
+    }
+}
+
+fn note(counts: &mut UniquesBySlot, (link, hour, counted): (LinkId, u64, UniqueCounts)) {
+    let mut put = |span, visitors, addresses| {
+        let slot = Slot::at(&link, span, hour * HOUR_MS);
+        let known = counts.entry(slot).or_default();
+        *known = known.max(Uniques {
+            visitors,
+            addresses,
+        });
+    };
+    put(Span::Hour, counted.hour_visitors, counted.hour_addresses);
+    put(Span::Day, counted.day_visitors, counted.day_addresses);
+}
+
+fn kept_until_ms(span: Span, at_ms: u64, now_ms: u64) -> u64 {
+    let end_ms = span.start_ms(at_ms) + span.len_ms();
+    (end_ms + KEPT_MS).max(now_ms + KEPT_LATE_MS)
+}
+
+/// An address with a browser; all that have no address are told apart by the browser alone.
+fn visitor(key: &hmac::Key, row: &Row) -> UniqueHash {
+    let agent = row.agent_hash.to_be_bytes();
+    match row.address {
+        Some(address) => hash(key, b"v", address, &agent),
+        None => cut(&hmac::sign(key, &[b"n", agent.as_slice()].concat())),
+    }
+}
+
+fn hash(key: &hmac::Key, kind: &[u8], address: IpAddr, more: &[u8]) -> UniqueHash {
+    // Of one length, so that no two different inputs are the same bytes.
+    let address = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    cut(&hmac::sign(key, &[kind, &address.octets(), more].concat()))
+}
+
+fn cut(tag: &hmac::Tag) -> UniqueHash {
+    let mut hash = UniqueHash::default();
+    for (to, from) in hash.iter_mut().zip(tag.as_ref()) {
+        *to = *from;
+    }
+    hash
+}
+
+fn random() -> Result<[u8; KEY_LEN], CallError> {
+    let mut bytes = [0; KEY_LEN];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| no_key("the system gives no random numbers"))?;
+    Ok(bytes)
+}
+
+fn no_key(why: &'static str) -> CallError {
+    CallError::unexpected("no key to hash addresses with", why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_tells_apart_what_differs_and_only_that() {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]);
+        let other = hmac::Key::new(hmac::HMAC_SHA256, &[8; KEY_LEN]);
+        let [a, b, mapped] = ["203.0.113.7", "203.0.113.8", "::ffff:203.0.113.7"]
+            .map(|text| text.parse::<IpAddr>().unwrap());
+        let first = hash(&key, b"a", a, &[]);
+        assert_eq!(first, hash(&key, b"a", mapped, &[]));
+        for different in [
+            hash(&key, b"a", b, &[]),
+            hash(&key, b"v", a, &[]),
+            hash(&key, b"a", a, &[0]),
+            // The same address on another day.
+            hash(&other, b"a", a, &[]),
+        ] {
+            assert_ne!(first, different);
+        }
+    }
+
+    #[test]
+    fn many_go_in_pieces_and_none_is_lost() {
+        let number = |n: usize| {
+            let mut hash = UniqueHash::default();
+            hash[..8].copy_from_slice(&n.to_be_bytes());
+            hash
+        };
+        let seen = Seen {
+            visitors: (0..2 * ADDED_MAX + 1).map(number).collect(),
+            addresses: (0..3).map(number).collect(),
+        };
+        let pieces = seen.chunks();
+        let sizes = pieces.iter().map(|(v, a)| (v.len(), a.len()));
+        assert_eq!(
+            sizes.collect::<Vec<_>>(),
+            [(ADDED_MAX, 3), (ADDED_MAX, 0), (1, 0)]
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! Days of a time zone, as whoever looks at statistics knows them.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::stats::DAY_MS;
+
+/// A time zone of the IANA's list. UTC is none: its days are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+impl Zone {
+    /// The one of this name, such as `Europe/Berlin`; `Some(None)`: UTC. `None`: there is none.
+    pub fn of(name: &str) -> Option<Option<Self>> {
+        if name.eq_ignore_ascii_case("UTC") {
+            return Some(None);
+        }
+        TimeZone::get(name).ok().map(|zone| Some(Self(zone)))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.iana_name().unwrap_or("UTC")
+    }
+
+    /// Where days begin, from the one that holds `from_ms` to the end of the one that holds `last_ms`. A day has 23 to 25 hours
+    /// where clocks are changed.
+    pub fn borders(&self, from_ms: u64, last_ms: u64) -> Vec<u64> {
+        let mut borders = Vec::new();
+        let mut day = self.date(from_ms);
+        while let Some(date) = day {
+            let Some(start_ms) = self.start_ms(date) else {
+                break;
+            };
+            borders.push(start_ms);
+            if start_ms > last_ms {
+                break;
+            }
+            day = date.tomorrow().ok();
+        }
+        borders
+    }
+
+    /// The start of the day so many days before the one that holds this instant.
+    pub fn days_before(&self, at_ms: u64, days: u64) -> u64 {
+        let back_ms = days.saturating_mul(DAY_MS);
+        let start = self
+            .date(at_ms)
+            .and_then(|date| {
+                let days = i64::try_from(days).ok()?;
+                date.checked_sub(jiff::Span::new().try_days(days).ok()?)
+                    .ok()
+            })
+            .and_then(|date| self.start_ms(date));
+        start.unwrap_or_else(|| at_ms.saturating_sub(back_ms))
+    }
+
+    fn date(&self, at_ms: u64) -> Option<Date> {
+        let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
+        Some(at.to_zoned(self.0.clone()).date())
+    }
+
+    fn start_ms(&self, date: Date) -> Option<u64> {
+        let start = date.to_zoned(self.0.clone()).ok()?;
+        // Before 1970 nobody has clicked.
+        Some(u64::try_from(start.timestamp().as_millisecond()).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stats::HOUR_MS;
+    use super::*;
+    use weir_origin_core::clock::parse_utc;
+
+    fn at(text: &str) -> u64 {
+        parse_utc(text).unwrap()
+    }
+
+    #[test]
+    fn days_begin_at_midnight_of_the_zone_whatever_its_clocks_do() {
+        let berlin = Zone::of("Europe/Berlin").unwrap().unwrap();
+        let borders = berlin.borders(at("2026-03-28T12:00:00Z"), at("2026-03-30T12:00:00Z"));
+        let expected = [
+            "2026-03-28T00:00:00+01:00",
+            "2026-03-29T00:00:00+01:00",
+            // Clocks went forward in between.
+            "2026-03-30T00:00:00+02:00",
+            "2026-03-31T00:00:00+02:00",
+        ];
+        assert_eq!(borders, expected.map(at));
+        assert_eq!(borders[2] - borders[1], 23 * HOUR_MS);
+        let autumn = berlin.borders(at("2026-10-24T22:00:00Z"), at("2026-10-24T22:00:00Z"));
+        assert_eq!(autumn[1] - autumn[0], 25 * HOUR_MS);
+        let start = berlin.days_before(at("2026-03-30T12:00:00Z"), 2);
+        assert_eq!(start, at("2026-03-28T00:00:00+01:00"));
+    }
+
+    #[test]
+    fn zones_have_names_and_utc_is_none() {
+        assert_eq!(Zone::of("utc"), Some(None));
+        for name in ["Mars/Olympus", "", "+02:00", "../etc"] {
+            assert_eq!(Zone::of(name), None, "{name}");
+        }
+        assert_eq!(
+            Zone::of("asia/shanghai").unwrap().unwrap().name(),
+            "Asia/Shanghai"
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! Waiting rooms: what operators set, and how the queues are.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`http`] | the routes for operators |
+//! | [`jobs`] | puts settings into Redis, where gateways read them, again and again |
+//! | [`store`] | settings in SQL, which is the truth |
+//!
+//! A queue itself is in Redis and in visitors' passes; the origin only looks at it. A room exists at gateways: what is set here
+//! for one that no gateway has does nothing.
+
+#![forbid(unsafe_code)]
+
+pub mod http;
+pub mod jobs;
+pub mod store;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_room::{RoomName, Setting};
+use weir_scripts::keys::RoomKeys;
+use weir_scripts::room_look::Look;
+use weir_scripts::{room_look, room_set};
+
+use store::RoomStore;
+use weir_origin_core::redis::{CallError, Redis};
+use weir_origin_core::sql::Database;
+
+/// For how long entries are remembered to tell how many there were in a minute, in milliseconds.
+const MINUTE_MS: u64 = 60_000;
+
+/// Everything about waiting rooms, put together. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Rooms(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    store: RoomStore,
+    redis: Redis,
+    /// When how many had entered each room.
+    entries: Mutex<BTreeMap<RoomName, VecDeque<(u64, u64)>>>,
+}
+
+impl Rooms {
+    /// Waiting rooms in this database and this Redis.
+    pub fn new(database: Database, redis: Redis) -> Self {
+        Self(Arc::new(Parts {
+            store: RoomStore::new(database),
+            redis,
+            entries: Mutex::default(),
+        }))
+    }
+
+    /// Starts what runs in the background until `stop`.
+    pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        vec![tokio::spawn(self.clone().run_publishing(stop.clone()))]
+    }
+
+    /// SQL.
+    pub fn store(&self) -> &RoomStore {
+        &self.0.store
+    }
+
+    /// Puts a setting into Redis, unless one as new is there. Whether it was newer.
+    ///
+    /// # Errors
+    /// When Redis does not do it.
+    pub async fn publish(&self, room: &RoomName, setting: &Setting) -> Result<bool, CallError> {
+        let call = room_set::call(&self.keys(room), setting);
+        Ok(room_set::parse(&self.0.redis.run(&call).await?)?)
+    }
+
+    /// How a room is; `None` if Redis does not know it.
+    ///
+    /// # Errors
+    /// When Redis does not tell.
+    pub async fn look(&self, room: &RoomName) -> Result<Option<Look>, CallError> {
+        let call = room_look::call(&self.keys(room));
+        Ok(room_look::parse(&self.0.redis.run(&call).await?)?)
+    }
+
+    fn keys(&self, room: &RoomName) -> RoomKeys {
+        RoomKeys::new(self.0.redis.prefix(), room)
+    }
+
+    /// Notes how many have entered a room by `now_ms`.
+    fn note_entries(&self, room: &RoomName, entered: u64, now_ms: u64) {
+        let mut entries = self
+            .0
+            .entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let noted = entries.entry(room.clone()).or_default();
+        // Redis has begun to count anew.
+        if noted.back().is_some_and(|(_, before)| *before > entered) {
+            noted.clear();
+        }
+        noted.push_back((now_ms, entered));
+        while noted
+            .front()
+            .is_some_and(|(at_ms, _)| at_ms + MINUTE_MS < now_ms)
+        {
+            noted.pop_front();
+        }
+    }
+
+    /// How many entered a room within the last minute, as far as this origin has looked.
+    fn entered_last_minute(&self, room: &RoomName, entered: u64) -> u64 {
+        let entries = self
+            .0
+            .entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let noted = entries.get(room);
+        let first = noted
+            .and_then(|noted| noted.front())
+            .map(|(_, entered)| *entered);
+        first.map_or(0, |first| entered.saturating_sub(first))
+    }
+}

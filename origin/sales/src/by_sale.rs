@@ -1,0 +1,297 @@
+//! What is shown of each sale, for as many sales as fit a scrape.
+//!
+//! A label that stays for every sale there ever was would grow without end. So the numbers are kept here, of the sales that the
+//! reconciler works on, and labels are made of them with each scrape: those of the sales that matter most, and one for all
+//! others together.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabel, EncodeLabelSet, EncodeMetric, LabelSetEncoder,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use weir_base::id::SaleId;
+
+use super::metrics::{CLAIM_AGES, ClaimAge};
+
+/// The most sales with labels of their own.
+pub const LABELLED_MAX: usize = 50;
+
+/// The label of all others. No sale has this id: it is none.
+const OTHERS: &str = "(others)";
+
+/// How a sale stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SaleNumbers {
+    /// Whether it has begun and not ended.
+    pub is_open: bool,
+    /// Units in Redis that nobody has.
+    pub stock: u64,
+    /// Units in open claims.
+    pub held: u64,
+    /// Units in orders, as Redis knows them.
+    pub ordered: u64,
+    /// Claims neither ordered nor released.
+    pub open_claims: u64,
+    /// The same, by how far their deadlines have passed: as [`CLAIM_AGES`] has it.
+    pub open_claims_by_age: [u64; CLAIM_AGES.len()],
+    /// Shards without stock in Redis.
+    pub cold_shards: u64,
+}
+
+/// The numbers of all sales. Cloning it is cheap: clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct BySale(Arc<Mutex<BTreeMap<SaleId, Known>>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    numbers: SaleNumbers,
+    /// Surplus units in the sum; `None` until the books were read.
+    drift: Option<i64>,
+}
+
+impl Known {
+    /// Whether somebody should look at it.
+    fn is_amiss(&self) -> bool {
+        self.numbers.cold_shards > 0 || self.drift.is_some_and(|units| units != 0)
+    }
+
+    /// What matters more is greater.
+    fn rank(&self) -> (bool, bool, u64) {
+        let numbers = &self.numbers;
+        let units = numbers.stock.saturating_add(numbers.held);
+        let units = units.saturating_add(numbers.ordered);
+        (self.is_amiss(), numbers.is_open, units)
+    }
+
+    /// Adds another sale. Drifts must not cancel each other out, so they lose their signs.
+    fn add(&mut self, other: &Self) {
+        let (sum, more) = (&mut self.numbers, &other.numbers);
+        for (sum, more) in [
+            (&mut sum.stock, more.stock),
+            (&mut sum.held, more.held),
+            (&mut sum.ordered, more.ordered),
+            (&mut sum.open_claims, more.open_claims),
+            (&mut sum.cold_shards, more.cold_shards),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        let ages = sum.open_claims_by_age.iter_mut();
+        for (sum, more) in ages.zip(more.open_claims_by_age) {
+            *sum = sum.saturating_add(more);
+        }
+        let drift = other.drift.map(i64::saturating_abs);
+        if let Some(more) = drift {
+            self.drift = Some(self.drift.unwrap_or(0).saturating_add(more));
+        }
+    }
+}
+
+impl BySale {
+    /// Notes how a sale stands.
+    pub fn set(&self, sale: &SaleId, numbers: SaleNumbers) {
+        self.lock().entry(sale.clone()).or_default().numbers = numbers;
+    }
+
+    /// Notes a sale's drift.
+    pub fn set_drift(&self, sale: &SaleId, units: i64) {
+        self.lock().entry(sale.clone()).or_default().drift = Some(units);
+    }
+
+    /// Forgets all sales but these: they have ended.
+    pub fn keep(&self, is_kept: impl Fn(&SaleId) -> bool) {
+        self.lock().retain(|sale, _| is_kept(sale));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SaleId, Known>> {
+        // Nothing in it can be half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The labels of a scrape, with their numbers.
+    fn labelled(&self) -> Vec<(String, Known)> {
+        let all = self.lock();
+        let mut sales: Vec<(&SaleId, &Known)> = all.iter().collect();
+        // Stable: among equals the order of their ids, so that labels do not come and go.
+        sales.sort_by_key(|(_, known)| std::cmp::Reverse(known.rank()));
+        let rest = sales.split_off(sales.len().min(LABELLED_MAX));
+        let named = |(sale, known): (&SaleId, &Known)| (sale.as_str().to_owned(), *known);
+        let mut labelled: Vec<(String, Known)> = sales.into_iter().map(named).collect();
+        if !rest.is_empty() {
+            let mut others = Known::default();
+            rest.iter().for_each(|(_, known)| others.add(known));
+            labelled.push((OTHERS.to_owned(), others));
+        }
+        labelled
+    }
+}
+
+/// One gauge of a sale: its further label, if it has one, and its value.
+type Reading = (Option<(&'static str, &'static str)>, Option<i64>);
+
+fn number(units: u64) -> Option<i64> {
+    Some(i64::try_from(units).unwrap_or(i64::MAX))
+}
+
+/// A gauge without a further label.
+fn plain(value: Option<i64>) -> Vec<Reading> {
+    vec![(None, value)]
+}
+
+fn units(numbers: &SaleNumbers) -> Vec<Reading> {
+    let states = [
+        ("stock", numbers.stock),
+        ("held", numbers.held),
+        ("ordered", numbers.ordered),
+    ];
+    let reading = |(state, units)| (Some(("state", state)), number(units));
+    states.map(reading).into()
+}
+
+fn by_age(numbers: &SaleNumbers) -> Vec<Reading> {
+    let ages = CLAIM_AGES.iter().zip(numbers.open_claims_by_age);
+    let reading =
+        |(age, claims): (&ClaimAge, u64)| (Some(("past_deadline", age.word)), number(claims));
+    ages.map(reading).collect()
+}
+
+impl Collector for BySale {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let sales = self.labelled();
+        let mut family = |name, help, read: fn(&Known) -> Vec<Reading>| {
+            write_family(&mut encoder, name, help, &sales, read)
+        };
+        let help = "Units of each sale in Redis: not sold, in open claims, in orders";
+        family("sale_units", help, |of| units(&of.numbers))?;
+        let help = "Claims that are neither order nor released";
+        family("open_claims", help, |of| {
+            plain(number(of.numbers.open_claims))
+        })?;
+        let help = "Open claims by how far their deadline has passed";
+        family("open_claims_by_age", help, |of| by_age(&of.numbers))?;
+        let help = "Units that the sum has too many; below 0: too few";
+        family("drift_units", help, |of| plain(of.drift))?;
+        let help = "Shards of warmed sales without stock in Redis";
+        family("cold_shards", help, |of| {
+            plain(number(of.numbers.cold_shards))
+        })
+    }
+}
+
+/// Writes one family: a line for each sale and each reading that it has.
+fn write_family(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    sales: &[(String, Known)],
+    read: fn(&Known) -> Vec<Reading>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (sale, known) in sales {
+        for (label, value) in read(known) {
+            if let Some(value) = value {
+                let labels = Labels(sale, label);
+                ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The sale, and perhaps one more.
+#[derive(Debug)]
+struct Labels<'a>(&'a str, Option<(&'static str, &'static str)>);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        EncodeLabel::encode(&("sale", self.0), encoder.encode_label())?;
+        match &self.1 {
+            Some(label) => EncodeLabel::encode(label, encoder.encode_label()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_origin_core::metrics::Metrics;
+
+    fn sale(name: &str) -> SaleId {
+        SaleId::new(name).unwrap()
+    }
+
+    fn scrape(by_sale: &BySale) -> String {
+        let metrics = Metrics::default();
+        metrics.group(|group| group.add_collector(by_sale.clone()));
+        metrics.text()
+    }
+
+    #[test]
+    fn as_many_sales_have_labels_as_may_and_the_rest_shares_one() {
+        let by_sale = BySale::default();
+        for n in 0..LABELLED_MAX as u64 + 10 {
+            let numbers = SaleNumbers {
+                stock: n,
+                open_claims: 1,
+                ..SaleNumbers::default()
+            };
+            by_sale.set(&sale(&format!("s{n}")), numbers);
+        }
+        // The smallest, of which one has something amiss, and one is open.
+        by_sale.set_drift(&sale("s0"), -3);
+        let open = SaleNumbers {
+            is_open: true,
+            stock: 1,
+            ..SaleNumbers::default()
+        };
+        by_sale.set(&sale("s1"), open);
+        let text = scrape(&by_sale);
+        let labelled = text
+            .lines()
+            .filter(|line| line.starts_with("weir_origin_open_claims{"))
+            .count();
+        assert_eq!(labelled, LABELLED_MAX + 1, "{text}");
+        for line in [
+            "weir_origin_drift_units{sale=\"s0\"} -3\n",
+            "weir_origin_sale_units{sale=\"s1\",state=\"stock\"} 1\n",
+            "weir_origin_sale_units{sale=\"s59\",state=\"stock\"} 59\n",
+            // s2 to s11.
+            "weir_origin_sale_units{sale=\"(others)\",state=\"stock\"} 65\n",
+            "weir_origin_open_claims{sale=\"(others)\"} 10\n",
+        ] {
+            assert!(text.contains(line), "{line} {text}");
+        }
+        assert!(!text.contains("sale=\"s11\""), "{text}");
+    }
+
+    #[test]
+    fn a_sale_that_has_ended_leaves_no_label() {
+        let by_sale = BySale::default();
+        by_sale.set(&sale("a"), SaleNumbers::default());
+        by_sale.set(&sale("b"), SaleNumbers::default());
+        by_sale.keep(|id| id.as_str() == "b");
+        let text = scrape(&by_sale);
+        assert!(text.contains("{sale=\"b\"}") && !text.contains("sale=\"a\""));
+        // Its name stays, so that a rule which names it is not wrong.
+        by_sale.keep(|_| false);
+        assert!(scrape(&by_sale).contains("# TYPE weir_origin_open_claims gauge"));
+    }
+
+    #[test]
+    fn drifts_of_the_others_do_not_cancel_each_other_out() {
+        let mut others = Known::default();
+        for drift in [Some(2), None, Some(-2)] {
+            let numbers = SaleNumbers::default();
+            others.add(&Known { numbers, drift });
+        }
+        assert_eq!(others.drift, Some(4));
+        let mut unread = Known::default();
+        unread.add(&Known::default());
+        assert_eq!(unread.drift, None);
+    }
+}

@@ -1,0 +1,90 @@
+//! What operators do with orders: many at once, and as a table.
+//!
+//! | module | does |
+//! |---|---|
+//! | here | cancels and refunds, with a verdict for each order |
+//! | [`export`] | orders as CSV, a page at a time |
+//!
+//! One order at a time is decided in SQL ([`store`](super::store)); Redis follows as it does everywhere
+//! ([`orders`](super::orders)), so units come back to the shards by the one way that there is.
+
+pub mod export;
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinError;
+
+use super::orders::Orders;
+use super::store::{Cancelled, Refund, StoredOrder};
+use weir_origin_core::sql::SqlError;
+
+/// What is done with orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Unpaid ones are ended.
+    Cancel,
+    /// Paid ones are ended, and their money is due for refund.
+    Refund,
+}
+
+/// What became of one order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is done.
+    Done,
+    /// It was done before.
+    DoneBefore,
+    /// It is paid: it may be refunded.
+    OrderPaid,
+    /// It is not paid, or ended: there is nothing to refund.
+    OrderNotPaid,
+    /// It has expired before.
+    OrderExpired,
+    /// There is no such order.
+    UnknownOrder,
+    /// Not now; it may be asked for again.
+    TryAgain,
+}
+
+/// Does this with one order.
+///
+/// # Errors
+/// When SQL does not answer, or a task ends early: then it may be done, and asking again is safe.
+pub async fn act(orders: &Orders, action: Action, id: String) -> Result<Verdict, ActError> {
+    Ok(match action {
+        Action::Cancel => cancelled(&orders.cancel_any(id).await??),
+        Action::Refund => refunded(&orders.refund(id).await??),
+    })
+}
+
+/// It is not known whether it was done.
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    /// SQL did not answer.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    /// The task that did it ended early.
+    #[error(transparent)]
+    Ended(#[from] JoinError),
+}
+
+fn cancelled(cancelled: &Cancelled) -> Verdict {
+    match cancelled {
+        Cancelled::Now(_) => Verdict::Done,
+        Cancelled::Again(_) => Verdict::DoneBefore,
+        Cancelled::Expired(_) => Verdict::OrderExpired,
+        Cancelled::Paid(_) => Verdict::OrderPaid,
+        Cancelled::Unknown => Verdict::UnknownOrder,
+    }
+}
+
+fn refunded(refund: &Refund) -> Verdict {
+    match refund {
+        Refund::Now(..) => Verdict::Done,
+        Refund::Again(..) => Verdict::DoneBefore,
+        Refund::NotPaid(StoredOrder { .. }) => Verdict::OrderNotPaid,
+        Refund::Busy => Verdict::TryAgain,
+        Refund::Unknown => Verdict::UnknownOrder,
+    }
+}

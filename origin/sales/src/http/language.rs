@@ -1,0 +1,48 @@
+//! Buyers are told what is wrong in their language, as gateways tell them. Codes, and the sentence in `detail`, stay as they are.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_LENGTH, VARY};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde_json::json;
+use weir_base::language::Language;
+use weir_sale::message::message;
+
+use weir_origin_core::http::Problem;
+
+/// Puts the `message` of a problem into the language that the client likes best, if there is a sentence for its code.
+pub(super) async fn speak(request: Request, next: Next) -> Response {
+    let language = wanted(request.headers());
+    let response = next.run(request).await;
+    // English says what is special this time, too.
+    let problem = response.extensions().get::<Problem>();
+    let Some(problem) = problem.filter(|_| language != Language::English) else {
+        return response;
+    };
+    let Some(said) = message(problem.code, language) else {
+        return response;
+    };
+    let mut body = problem.body();
+    body["message"] = json!(said);
+    say(response, &body, language)
+}
+
+/// All that the client has sent of the header: it may be there more than once.
+fn wanted(headers: &HeaderMap) -> Language {
+    let values = headers.get_all(ACCEPT_LANGUAGE).iter();
+    let all: Vec<&[u8]> = values.map(HeaderValue::as_bytes).collect();
+    Language::accepted(&all.join(&b','))
+}
+
+/// The same response with another body.
+fn say(response: Response, body: &serde_json::Value, language: Language) -> Response {
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    let language = HeaderValue::from_static(language.tag());
+    parts.headers.insert(CONTENT_LANGUAGE, language);
+    let varies = HeaderValue::from_static("accept-language");
+    parts.headers.append(VARY, varies);
+    Response::from_parts(parts, Body::from(body.to_string()))
+}

@@ -1,0 +1,77 @@
+//! `GET /sale-list`: the sales that a shop shows.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+use weir_base::id::SaleId;
+
+use crate::Sales;
+use crate::listing::ListedSale;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::http::{Problem, ReadQuery, page_len};
+use weir_origin_core::tenants::TenantName;
+
+/// The sales of a page, unless the query says so, and at most.
+const LIMIT_DEFAULT: usize = 100;
+const LIMIT_MAX: usize = 1_000;
+
+/// The list says the same to anybody. A cache may show what it has while it asks, and when it gets no answer.
+const CACHED: HeaderValue =
+    HeaderValue::from_static("public, max-age=2, stale-while-revalidate=10, stale-if-error=60");
+
+/// Which page.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    /// `next` of an earlier page.
+    after: Option<String>,
+    limit: Option<usize>,
+    /// Whose sales; `None`: everybody's.
+    tenant: Option<String>,
+}
+
+/// A page of sales.
+#[derive(Debug, Serialize)]
+pub(super) struct PageView {
+    sales: Vec<ListedSale>,
+    next: Option<String>,
+    /// The origin's time, for countdowns: clients' clocks are off.
+    now_ms: u64,
+}
+
+/// Those that start first first.
+pub(super) async fn list(
+    State(sales): State<Sales>,
+    ReadQuery(page): ReadQuery<Page>,
+) -> Result<([(HeaderName, HeaderValue); 1], Json<PageView>), Problem> {
+    let after = page.after.as_deref().map(place).transpose()?;
+    let after = after.as_ref().map(|(starts_at_ms, id)| (*starts_at_ms, id));
+    let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let now_ms = now_ms();
+    let tenant = page.tenant.as_deref().map(tenant).transpose()?;
+    let tenant = tenant.as_ref();
+    let shown = sales.listing.page(tenant, after, limit, now_ms).await?;
+    let (list, has_more) = shown;
+    let next = list.last().filter(|_| has_more);
+    let next = next.map(|last| format!("{}.{}", last.starts_at_ms, last.id));
+    let page = PageView {
+        sales: list,
+        next,
+        now_ms,
+    };
+    Ok(([(CACHE_CONTROL, CACHED)], Json(page)))
+}
+
+fn tenant(name: &str) -> Result<TenantName, Problem> {
+    let detail = "tenant: must be 1 to 20 of a-z, 0-9 and single - inside";
+    TenantName::new(name).ok_or_else(|| Problem::invalid_query(detail))
+}
+
+/// Where a page begins: `<starts_at_ms>.<id>` of the last sale of the page before it.
+fn place(after: &str) -> Result<(u64, SaleId), Problem> {
+    let parts = after.split_once('.');
+    let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, SaleId::new(id).ok()?)));
+    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
+}

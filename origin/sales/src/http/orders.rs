@@ -1,0 +1,291 @@
+//! `POST /orders`: a signed claim becomes an order.
+
+use std::time::Duration;
+use std::{fmt, str};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+use tracing::warn;
+use weir_base::headers;
+use weir_base::id::SaleId;
+use weir_base::key::KeyRing;
+use weir_base::language::Language;
+use weir_sale::claim::{Ticket, TicketError};
+use weir_sale::idempotency::IdempotencyKey;
+use weir_sale::verdict::Verdict;
+
+use super::unknown_sale_with;
+use super::user_orders::ended;
+use crate::Sales;
+use crate::click::OrderClick;
+use crate::orders::ClaimOutcome;
+use crate::payload::{PAYLOAD_LEN_MAX, Payloads};
+use crate::price::OrderPrice;
+use crate::store::{Asked, Attempt, Shortage, StoredOrder};
+use weir_origin_core::http::{Fault, Problem};
+
+/// An order, as its buyer sees it.
+#[derive(Debug, Serialize)]
+pub(super) struct OrderView {
+    order: String,
+    sale: String,
+    user: String,
+    quantity: u32,
+    /// What the shop calls what is sold; null: the sale does not say.
+    sku: Option<String>,
+    /// What it costs; null: the sale does not say.
+    price: Option<OrderPrice>,
+    status: &'static str,
+    /// Until when it must be paid; null: no limit, or decided.
+    pay_by_ms: Option<u64>,
+}
+
+/// The longest body of a request with an idempotency key, in bytes.
+const BODY_LEN_MAX: usize = 64 * 1024;
+
+/// How long such a body may take. Its claim is held meanwhile.
+const BODY_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// 201 for a new order, 200 for one that the same claim, or the same attempt, made before.
+///
+/// The body is the client's. If the sale has a schema of payloads, it must be what that says. With a key it is read in any case,
+/// as the key counts for one request. A client that sends too much of it, only a part, or what the sale does not take, gives
+/// its claim up.
+pub(super) async fn post(
+    State(sales): State<Sales>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<OrderView>), Problem> {
+    let ticket = match shadow_refusal(&headers) {
+        Some(refusal) => return Err(refusal),
+        None => read_ticket(&headers, &sales.keys)?,
+    };
+    let click = sales.click(&headers);
+    let asked = read_asked(sales.payloads.clone(), ticket.sale.clone(), headers, body);
+    let asked = async move { asked.await.map(|asked| Asked { click, ..asked }) };
+    match ended(sales.orders.start(ticket, asked).await)?? {
+        ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
+        ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
+        ClaimOutcome::KeyReused => Err(key_reused()),
+        ClaimOutcome::Released => Err(claim_released()),
+        ClaimOutcome::Short(Shortage::SoldOut) => Err(sold_out()),
+        ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
+        ClaimOutcome::Short(Shortage::GroupCap) => Err(group_cap()),
+        ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
+        ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
+        ClaimOutcome::Short(Shortage::Barred) => Err(barred()),
+        ClaimOutcome::Short(Shortage::UnknownSale) => Err(unknown_sale_with(StatusCode::CONFLICT)),
+    }
+}
+
+impl From<&StoredOrder> for OrderView {
+    fn from(order: &StoredOrder) -> Self {
+        Self {
+            order: order.id.clone(),
+            sale: order.sale.to_string(),
+            user: order.user.to_string(),
+            quantity: order.units,
+            sku: order.sku.clone(),
+            price: order.cost(),
+            status: order.status.word(),
+            pay_by_ms: order.pay_by_ms,
+        }
+    }
+}
+
+impl Sales {
+    /// The click that a request says led to it. What is none, or counts no more, is no reason to refuse an order.
+    fn click(&self, headers: &HeaderMap) -> Option<OrderClick> {
+        let told = headers.get(headers::CLICK)?;
+        let click = self.clicks.read(told.as_bytes());
+        self.metrics.click(click.is_some());
+        click
+    }
+}
+
+/// Why a request for a sale in shadow comes without a claim: what the gateway would have answered, this origin does,
+/// since it sells nothing without a claim. Only gateways send the header, and nothing is given for it.
+fn shadow_refusal(headers: &HeaderMap) -> Option<Problem> {
+    let word = headers.get(headers::SHADOW)?.as_bytes();
+    if headers.contains_key(headers::CLAIM) {
+        return None;
+    }
+    let mut verdicts = Verdict::ALL.into_iter();
+    let verdict = verdicts.find(|verdict| verdict.word().as_bytes() == word)?;
+    let status = StatusCode::from_u16(verdict.status()?).ok()?;
+    let refusal = Problem::new(
+        status,
+        verdict.word(),
+        "Refused",
+        verdict.message(Language::English),
+    );
+    Some(match verdict.may_be_retried() {
+        true => refusal.retry(),
+        false => refusal,
+    })
+}
+
+/// What the request says beside its claim.
+async fn read_asked(
+    payloads: Payloads,
+    sale: SaleId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Asked, Problem> {
+    let rules = payloads.of(&sale).await?;
+    let key = read_key(&headers)?;
+    if rules.is_none() && key.is_none() {
+        return Ok(Asked::default());
+    }
+    let len_max = match rules {
+        Some(_) => PAYLOAD_LEN_MAX,
+        None => BODY_LEN_MAX,
+    };
+    let body = Limited::new(body, len_max).collect();
+    let body = tokio::time::timeout(BODY_TIME_MAX, body).await;
+    let body = body.ok().and_then(Result::ok);
+    let body = body.ok_or_else(|| unread_body(len_max))?.to_bytes();
+    let payload = rules.map(|rules| rules.read(&body)).transpose();
+    let attempt = key.map(|key| Attempt {
+        key,
+        body_sha256: hex::encode(digest(&SHA256, &body)),
+    });
+    Ok(Asked {
+        attempt,
+        payload: payload.map_err(invalid_payload)?,
+        click: None,
+    })
+}
+
+/// The attempt that the client names, if it does.
+fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
+    if !headers.contains_key(headers::IDEMPOTENCY_KEY) {
+        return Ok(None);
+    }
+    let missing = || invalid_key("is missing");
+    let twice = || invalid_key("is there more than once");
+    let key = only(headers, headers::IDEMPOTENCY_KEY, missing, twice)?;
+    let key = IdempotencyKey::read(key).map_err(invalid_key)?;
+    Ok(Some(key))
+}
+
+fn invalid_payload(faults: Vec<Fault>) -> Problem {
+    let told = |fault: &Fault| format!("{}: {}", fault.pointer, fault.detail);
+    let told: Vec<String> = faults.iter().map(told).collect();
+    let detail = format!("the body is not what the sale wants: {}", told.join("; "));
+    Problem::unprocessable("invalid_payload", "Not what the sale wants", detail).with_faults(faults)
+}
+
+fn invalid_key(reason: impl fmt::Display) -> Problem {
+    let detail = format!("Idempotency-Key {reason}");
+    let status = StatusCode::BAD_REQUEST;
+    Problem::new(status, "invalid_idempotency_key", "Invalid key", detail)
+}
+
+fn unread_body(len_max: usize) -> Problem {
+    let detail = format!(
+        "the body of this request may have {len_max} bytes, and take {} s",
+        BODY_TIME_MAX.as_secs()
+    );
+    Problem::invalid_body(detail)
+}
+
+/// draft-ietf-httpapi-idempotency-key-header, section 2.7.
+fn key_reused() -> Problem {
+    let detail =
+        "this Idempotency-Key came with another request before; use a new one for a new request";
+    Problem::unprocessable("idempotency_key_reused", "Key used before", detail)
+}
+
+/// Redis has lost orders of this user and let the user claim again.
+fn user_cap() -> Problem {
+    let detail = "you have all units that one user may have";
+    Problem::conflict("user_cap", "Cap reached", detail)
+}
+
+/// Only SQL knows what a user has in other sales.
+fn group_cap() -> Problem {
+    let detail = "you would have more units of these sales together than one user may have";
+    Problem::conflict("group_cap", "Cap reached", detail)
+}
+
+/// Gateways refuse such users, unless Redis has forgotten them.
+fn cooling_down(wait_ms: u64) -> Problem {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let detail = "you did not pay an order in time; please wait before you buy again";
+    let wait_s = wait_ms.div_ceil(1_000).max(1);
+    Problem::new(status, "cooling_down", "Please wait", detail).retry_after(wait_s)
+}
+
+fn unpaid_holds() -> Problem {
+    let status = StatusCode::FORBIDDEN;
+    let detail = "you did not pay several orders in time, and may not buy in this sale again";
+    Problem::new(status, "unpaid_holds", "Too many unpaid orders", detail)
+}
+
+/// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
+fn barred() -> Problem {
+    let detail = "you may not buy from this sale: you are blocked, or have not reserved";
+    Problem::new(StatusCode::FORBIDDEN, "barred", "Barred", detail)
+}
+
+/// The claim that a gateway signed. Nothing of it is read before its signature is checked.
+fn read_ticket(headers: &HeaderMap, keys: &KeyRing) -> Result<Ticket, Problem> {
+    let claim = only(headers, headers::CLAIM, claim_missing, claim_invalid)?;
+    let signature = headers::CLAIM_SIGNATURE;
+    let signature = only(headers, signature, claim_missing, claim_invalid)?;
+    check(claim, signature, keys).map_err(|error| {
+        warn!(%error, "a claim is refused");
+        claim_invalid()
+    })
+}
+
+fn check(claim: &[u8], signature: &[u8], keys: &KeyRing) -> Result<Ticket, TicketError> {
+    // A gateway writes ASCII: bytes that are not even UTF-8 were never signed.
+    let claim = str::from_utf8(claim).map_err(|_| TicketError::Malformed)?;
+    let signature = str::from_utf8(signature).map_err(|_| TicketError::SignatureMalformed)?;
+    keys.verify(claim, signature)?;
+    Ticket::decode(claim)
+}
+
+/// The header's value. It must be there exactly once: of two, neither can be trusted.
+pub(super) fn only<'a>(
+    headers: &'a HeaderMap,
+    name: &'static str,
+    missing: fn() -> Problem,
+    invalid: fn() -> Problem,
+) -> Result<&'a [u8], Problem> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Ok(value.as_bytes()),
+        (None, _) => Err(missing()),
+        (Some(_), Some(_)) => Err(invalid()),
+    }
+}
+
+fn claim_missing() -> Problem {
+    let status = StatusCode::UNAUTHORIZED;
+    let detail = "orders come with a gateway's signed claim";
+    Problem::new(status, "claim_missing", "No claim", detail).challenge("Weir-Claim")
+}
+
+/// One answer to every wrong claim: which part of it is wrong is in the log.
+fn claim_invalid() -> Problem {
+    let status = StatusCode::FORBIDDEN;
+    let detail = "the claim is not one that this origin's gateways signed";
+    Problem::new(status, "claim_invalid", "Invalid claim", detail)
+}
+
+fn claim_released() -> Problem {
+    let detail = "the claim has ended and never becomes an order; please try again";
+    Problem::conflict("claim_released", "Claim released", detail).retry()
+}
+
+fn sold_out() -> Problem {
+    Problem::conflict("sold_out", "Sold out", "sold out")
+}

@@ -1,0 +1,307 @@
+//! The admin's routes of switches, edits and blocked users.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::{error, info};
+use weir_base::id::{SaleId, UserId};
+use weir_sale::sale::{SALES_MAX, Sale, SaleState};
+
+use super::{SalePath, invalid_sale, unknown_sale};
+use crate::Sales;
+use crate::catalogue::ended_after_ms;
+use crate::ledger::UserList;
+use crate::new_sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
+use crate::status::SaleSummary;
+use crate::store::{EditRefusal, StoredSale, SwitchChange, Updated};
+use crate::warm::WarmError;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::http::{JsonBody, Problem, read_value_of};
+
+/// A sale's switch: what is not given stays.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Switch {
+    state: Option<SaleState>,
+    degrade: DegradeChange,
+}
+
+/// As [`Degrade`](weir_sale::sale::Degrade).
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct DegradeChange {
+    skip_risk: Option<bool>,
+    skip_reservation: Option<bool>,
+    static_page: Option<bool>,
+}
+
+/// The switch of all sales.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GlobalSwitch {
+    state: SaleState,
+}
+
+/// `PUT /sales/{id}/switch`.
+pub(super) async fn set(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+    JsonBody(switch): JsonBody<Switch>,
+) -> Result<Json<SaleSummary>, Problem> {
+    switch_to(&sales, &id, switch).await
+}
+
+/// `POST /sales/{id}/close`: the switch to `closed`; degraded modes stay.
+pub(super) async fn close(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<SaleSummary>, Problem> {
+    let switch = Switch {
+        state: Some(SaleState::Closed),
+        ..Switch::default()
+    };
+    switch_to(&sales, &id, switch).await
+}
+
+async fn switch_to(
+    sales: &Sales,
+    id: &SaleId,
+    switch: Switch,
+) -> Result<Json<SaleSummary>, Problem> {
+    let change = SwitchChange {
+        state: switch.state,
+        skip_risk: switch.degrade.skip_risk,
+        skip_reservation: switch.degrade.skip_reservation,
+        static_page: switch.degrade.static_page,
+    };
+    if !sales.store.change_switch(id, &change).await? {
+        return Err(unknown_sale());
+    }
+    info!(sale = %id, ?switch, "switched");
+    publish(sales).await?;
+    summary(sales, stored(sales, id).await?).await
+}
+
+/// `PUT /switch`: of all sales. The stricter of this and a sale's own counts.
+pub(super) async fn set_global(
+    State(sales): State<Sales>,
+    JsonBody(switch): JsonBody<GlobalSwitch>,
+) -> Result<Json<Value>, Problem> {
+    sales.store.set_global_switch(switch.state).await?;
+    info!(?switch, "all sales switched");
+    publish(&sales).await?;
+    Ok(Json(json!({ "state": switch.state })))
+}
+
+/// `GET /switch`: of all sales.
+pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
+    let state = sales.store.global_switch().await?;
+    Ok(Json(json!({ "state": state })))
+}
+
+/// Publishes at once. If that fails, SQL has the switch and the publisher keeps trying; the operator is told that
+/// gateways do not know of it yet.
+async fn publish(sales: &Sales) -> Result<(), Problem> {
+    sales.publisher.publish().await.map_err(|error| {
+        error!(%error, "the catalogue is not published");
+        let detail = "noted, but gateways do not know of it yet: Redis or SQL did not answer";
+        Problem::unavailable("not_published", detail)
+    })
+}
+
+/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts; after that only its end, and whether it is listed.
+pub(super) async fn edit(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+    JsonBody(changes): JsonBody<serde_json::Map<String, Value>>,
+) -> Result<Json<SaleSummary>, Problem> {
+    let stored_sale = stored(&sales, &id).await?;
+    let has_started = stored_sale.sale.starts_at_ms <= now_ms();
+    if let Some(end) = only(&changes, "ends_at_ms").filter(|_| has_started) {
+        return move_end(&sales, &stored_sale, end).await;
+    }
+    if let Some(listed) = only(&changes, "listed") {
+        return list(&sales, &id, listed).await;
+    }
+    let schema = sales.store.payload_schema(&id).await?;
+    let draw = sales.store.draw(&id).await?;
+    let draw = draw.map(|draw| DrawRules {
+        winners: draw.winners,
+    });
+    let edited = edited(&stored_sale, schema, draw, changes)?;
+    match sales.store.update_sale(&edited, now_ms()).await? {
+        Updated::Done => {}
+        Updated::Unknown => return Err(unknown_sale()),
+        Updated::Refused(refusal) => return Err(not_edited(refusal)),
+    }
+    info!(sale = %id, "sale changed");
+    publish(&sales).await?;
+    summary(&sales, stored(&sales, &id).await?).await
+}
+
+/// What this member is to be, if nothing else is to change.
+fn only<'a>(changes: &'a serde_json::Map<String, Value>, name: &str) -> Option<&'a Value> {
+    changes.get(name).filter(|_| changes.len() == 1)
+}
+
+/// Who may buy does not change with who sees it, so this may be at any time.
+async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSummary>, Problem> {
+    let Some(listed) = listed.as_bool() else {
+        return Err(Problem::invalid_body("listed: must be true or false"));
+    };
+    sales.store.set_listed(id, listed).await?;
+    info!(sale = %id, listed, "in the list of sales");
+    summary(sales, stored(sales, id).await?).await
+}
+
+/// A running sale ends later or earlier; an end that has passed means now. One that has ended goes on, unless it is
+/// archived.
+async fn move_end(
+    sales: &Sales,
+    stored_sale: &StoredSale,
+    end: &Value,
+) -> Result<Json<SaleSummary>, Problem> {
+    let Some(wanted_ms) = end.as_u64() else {
+        let detail = "ends_at_ms: must be an instant in milliseconds since the Unix epoch";
+        return Err(Problem::invalid_body(detail));
+    };
+    if wanted_ms > INSTANT_MS_MAX {
+        return Err(invalid_sale(&[NewSaleError::TooLate]));
+    }
+    let (sale, now_ms) = (&stored_sale.sale, now_ms());
+    // The earliest end that is left to choose: one that has passed stays as it was.
+    let soonest_ms = sale.ends_at_ms.min(now_ms).max(sale.starts_at_ms + 1);
+    let ends_at_ms = wanted_ms.max(soonest_ms);
+    check_room(sales, sale, ends_at_ms).await?;
+    if !sales.store.move_end(&sale.id, ends_at_ms).await? {
+        // Of a sale that is there, only its archive keeps it from that.
+        running(sales, &sale.id).await?;
+        return Err(Problem::sql());
+    }
+    info!(sale = %sale.id, ends_at_ms, "the sale's end is moved");
+    publish(sales).await?;
+    summary(sales, stored(sales, &sale.id).await?).await
+}
+
+/// A sale that ended so long ago that gateways have forgotten it takes a place among those that they know.
+async fn check_room(sales: &Sales, sale: &Sale, ends_at_ms: u64) -> Result<(), Problem> {
+    let returns = sale.ends_at_ms <= ended_after_ms() && ends_at_ms > ended_after_ms();
+    if returns && sales.publisher.sales().await?.len() >= SALES_MAX {
+        let failure = WarmError::CatalogueFull.to_string();
+        return Err(Problem::conflict("catalogue_full", "Not changed", failure));
+    }
+    Ok(())
+}
+
+fn edited(
+    stored: &StoredSale,
+    payload_schema: Option<Value>,
+    draw: Option<DrawRules>,
+    changes: serde_json::Map<String, Value>,
+) -> Result<NewSale, Problem> {
+    let sale = &stored.sale;
+    let mut whole = json!({
+        "id": sale.id, "title": stored.title, "total": stored.total, "shards": sale.shards,
+        "user_cap": sale.user_cap, "starts_at_ms": sale.starts_at_ms,
+        "ends_at_ms": sale.ends_at_ms, "token": sale.token, "challenge": sale.challenge, "sku": stored.sku, "price": stored.price,
+        "group": stored.group, "reservation": stored.reservation,
+        "payment": stored.payment, "listed": stored.listed,
+        "payload_schema": payload_schema, "draw": draw, "warm_before_ms": stored.warm_before_ms,
+    });
+    for (name, value) in changes {
+        if name == "id" && value.as_str() != Some(sale.id.as_str()) {
+            return Err(Problem::invalid_body("id: a sale's name is for ever"));
+        }
+        whole[name] = value;
+    }
+    let edited: NewSale = read_value_of(&whole, "NewSale")?;
+    edited.check().map_err(|error| invalid_sale(&error))?;
+    Ok(edited)
+}
+
+/// `GET /sales/{id}/payload-schema`: what a buyer must say with an order.
+pub(super) async fn payload_schema(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<Value>, Problem> {
+    stored(&sales, &id).await?;
+    let schema = sales.store.payload_schema(&id).await?;
+    Ok(Json(json!({ "sale": id, "payload_schema": schema })))
+}
+
+fn not_edited(refusal: EditRefusal) -> Problem {
+    let code = match refusal {
+        EditRefusal::Started => "sale_started",
+        EditRefusal::Warmed => "sale_warmed",
+        EditRefusal::Drawing => "sale_drawing",
+        EditRefusal::Over(_) => "tenant_limit",
+    };
+    Problem::conflict(code, "Not changed", refusal.to_string())
+}
+
+/// `PUT /sales/{id}/blocked/{user}`: the user may not buy.
+pub(super) async fn block(
+    State(sales): State<Sales>,
+    Path((id, user)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (stored, user) = sale_and_user(&sales, id, user).await?;
+    let (sale, users) = (&stored.sale, std::slice::from_ref(&user));
+    let store = &sales.store;
+    store.block(&sale.id, &user, "operator", now_ms()).await?;
+    let list = UserList::Blocked;
+    sales.ledger.add_users(sale, list, users).await?;
+    info!(sale = %stored.sale.id, "a user is blocked");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `DELETE /sales/{id}/blocked/{user}`: the user may buy again.
+pub(super) async fn unblock(
+    State(sales): State<Sales>,
+    Path((id, user)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (stored, user) = sale_and_user(&sales, id, user).await?;
+    let (sale, list) = (&stored.sale, UserList::Blocked);
+    sales.store.unblock(&sale.id, &user).await?;
+    sales.ledger.remove_user(sale, list, &user).await?;
+    info!(sale = %stored.sale.id, "a user is no longer blocked");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn sale_and_user(
+    sales: &Sales,
+    id: String,
+    user: String,
+) -> Result<(StoredSale, UserId), Problem> {
+    let id = SaleId::new(id).map_err(|_| unknown_sale())?;
+    let user = UserId::new(user).map_err(|error| {
+        Problem::unprocessable("invalid_user", "Invalid user", error.to_string())
+    })?;
+    Ok((running(sales, &id).await?, user))
+}
+
+/// The sale as operators see it.
+pub(super) async fn summary(
+    sales: &Sales,
+    stored: StoredSale,
+) -> Result<Json<SaleSummary>, Problem> {
+    let switch = sales.store.global_switch().await?;
+    Ok(Json(SaleSummary::new(stored, switch)))
+}
+
+/// A sale that is not archived.
+pub(super) async fn running(sales: &Sales, id: &SaleId) -> Result<StoredSale, Problem> {
+    let stored = stored(sales, id).await?;
+    match stored.archived_at_ms {
+        None => Ok(stored),
+        Some(_) => {
+            let detail = "the sale is archived: nothing of it changes any more";
+            Err(Problem::conflict("sale_archived", "Archived", detail))
+        }
+    }
+}
+
+pub(super) async fn stored(sales: &Sales, id: &SaleId) -> Result<StoredSale, Problem> {
+    sales.store.sale(id).await?.ok_or_else(unknown_sale)
+}

@@ -1,0 +1,171 @@
+//! Regular work: draws are made, unpaid orders expire, cooldowns end, Redis follows SQL, changes of stocks come to their end,
+//! sales are warmed in time.
+//!
+//! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use weir_base::id::SaleId;
+
+use super::changes::Changer;
+use super::draw::Drawer;
+use super::list_changes::ListChange;
+use super::metrics::SaleMetrics;
+use super::orders::Orders;
+use super::store::{HoldRules, SaleStore};
+use super::warm::Warmer;
+use weir_origin_core::background::Rounds;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::sql::SqlError;
+
+/// The pause between two rounds.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// Orders of one step: SQL ends them in transactions of its own.
+const ORDERS_MAX: usize = 256;
+
+/// Does the regular work.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    pub(super) store: SaleStore,
+    pub(super) orders: Orders,
+    pub(super) warmer: Warmer,
+    pub(super) changer: Changer,
+    pub(super) drawer: Drawer,
+    pub(super) holds: HoldRules,
+    pub(super) metrics: SaleMetrics,
+    /// The sales that were told of in the log.
+    pub(super) cold: Arc<Mutex<BTreeSet<SaleId>>>,
+}
+
+impl Jobs {
+    /// Works until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "expiring, following and warming", stop);
+        while rounds.next().await {
+            let outcome = self.round().await;
+            rounds.ended(&outcome);
+        }
+    }
+
+    /// One round of all of them.
+    ///
+    /// # Errors
+    /// When SQL does not answer. If Redis does not, that is logged, and tried again in the next round.
+    pub async fn round(&self) -> Result<(), SqlError> {
+        self.expire().await?;
+        self.end_cooldowns().await?;
+        self.follow().await?;
+        self.changer.finish_all().await?;
+        self.drawer.draw_all().await?;
+        self.repeat_lists().await?;
+        self.warm().await?;
+        self.tell_of_cold().await
+    }
+
+    /// SQL ends orders that were not paid in time; then Redis gives their units back.
+    async fn expire(&self) -> Result<(), SqlError> {
+        loop {
+            let expired = self.store.expire(self.holds, now_ms(), ORDERS_MAX).await?;
+            for order in &expired {
+                self.metrics.expired.inc();
+                info!(order = %order.id, units = order.units, "not paid in time: expired");
+                self.orders.follow(order).await;
+            }
+            if expired.len() < ORDERS_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Those whose cooldown is over may buy again.
+    async fn end_cooldowns(&self) -> Result<(), SqlError> {
+        for over in self.store.cooldowns_over(now_ms(), ORDERS_MAX).await? {
+            if let Err(error) = self.orders.end_cooldown(&over).await {
+                warn!(sale = %over.sale, %error, "a cooldown is over, and Redis does not know it yet");
+            }
+        }
+        Ok(())
+    }
+
+    /// Redis follows the orders of each sale. Sales do not wait for each other: one of which Redis has lost a shard, or
+    /// cannot be reached, does not keep others from following.
+    async fn follow(&self) -> Result<(), SqlError> {
+        let mut sales = JoinSet::new();
+        for sale in self.store.unfollowed_sales().await? {
+            let jobs = self.clone();
+            sales.spawn(async move { jobs.follow_sale(&sale).await });
+        }
+        let mut outcome = Ok(());
+        while let Some(ended) = sales.join_next().await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => outcome = Err(error),
+                Err(error) => error!(%error, "following broke off"),
+            }
+        }
+        outcome
+    }
+
+    async fn follow_sale(&self, sale: &SaleId) -> Result<(), SqlError> {
+        // Those of one shard that is lost must not keep those of the others from their turn.
+        let mut failed = BTreeSet::new();
+        for order in self.store.unfollowed_of(sale, ORDERS_MAX).await? {
+            if failed.contains(&order.shard) {
+                continue;
+            }
+            if let Err(error) = self.orders.try_follow(&order).await {
+                warn!(order = %order.id, %error, "Redis did not follow");
+                failed.insert(order.shard);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes of lists are written once more, as SQL has them: Redis may have lost them.
+    async fn repeat_lists(&self) -> Result<(), SqlError> {
+        for change in self.orders.changed_lists() {
+            let ListChange {
+                sale, list, user, ..
+            } = &change;
+            let Some(stored) = self.store.sale(sale).await? else {
+                continue;
+            };
+            let is_listed = self.store.is_listed(sale, *list, user, now_ms()).await?;
+            let written = self.orders.write_list(&stored.sale, *list, user, is_listed);
+            if let Err(error) = written.await {
+                warn!(%sale, %error, "a change of a list is not written again");
+            }
+        }
+        Ok(())
+    }
+
+    /// A sale that was never warmed is unknown to gateways: buyers get 404, and nothing else shows it. Each is told of once.
+    async fn tell_of_cold(&self) -> Result<(), SqlError> {
+        let cold = self.store.cold(now_ms()).await?;
+        self.metrics.cold_sales(cold.len());
+        let mut told = self.cold.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|id| cold.contains(id));
+        for id in cold {
+            if !told.contains(&id) {
+                warn!(sale = %id, "has begun and was never warmed, so buyers are told that there is no such sale: POST /sales/{id}/warm at the admin port");
+                told.insert(id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn warm(&self) -> Result<(), SqlError> {
+        for id in self.store.due_to_warm(now_ms()).await? {
+            if let Err(error) = self.warmer.warm(&id).await {
+                error!(sale = %id, %error, "not warmed before its start");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! The sales that a shop shows: those that operators list, as anybody may see them.
+//!
+//! Anybody may ask for them, and pages do so by themselves. So SQL is asked once a second at most, whoever asks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::sync::Mutex;
+use weir_base::id::SaleId;
+use weir_sale::sale::{Band, SaleState};
+use weir_sale::status::{SaleStatus, Stage};
+
+use super::catalogue::ended_after_ms;
+use super::new_sale::Window;
+use super::price::Price;
+use super::store::{SaleStore, StoredSale};
+use weir_origin_core::sql::SqlError;
+use weir_origin_core::tenants::TenantName;
+
+/// For how long an answer of SQL is shown.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+
+/// For how long, while SQL does not answer.
+const STALE_FOR: Duration = Duration::from_secs(60);
+
+/// The most sales that are shown.
+const LISTED_MAX: usize = 10_000;
+
+/// A sale as anybody may see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedSale {
+    /// Its name.
+    pub id: SaleId,
+    /// What people call it.
+    pub title: String,
+    /// What the shop calls what is sold; null: nothing is told of it.
+    pub sku: Option<String>,
+    /// What one unit costs; null: nothing is told of it.
+    pub price: Option<Price>,
+    /// What it is doing.
+    pub state: Stage,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which they are taken no more.
+    pub ends_at_ms: u64,
+    /// Roughly how much is left.
+    pub remaining: Band,
+    /// The most units one user may have.
+    pub user_cap: u32,
+    /// When users may reserve; null: nobody needs to.
+    pub reservation: Option<Window>,
+    /// Whether an order token is needed.
+    pub token: bool,
+}
+
+impl ListedSale {
+    fn new(stored: &StoredSale, switch: SaleState, now_ms: u64) -> Self {
+        let sale = &stored.sale;
+        let status = SaleStatus::new(switch.max(sale.state), sale, now_ms);
+        let state = match status.state {
+            // No gateway knows it yet.
+            Stage::Running | Stage::SoldOut if stored.warmed_at_ms.is_none() => Stage::Scheduled,
+            state => state,
+        };
+        Self {
+            id: sale.id.clone(),
+            title: stored.title.clone(),
+            sku: stored.sku.clone(),
+            price: stored.price,
+            state,
+            starts_at_ms: sale.starts_at_ms,
+            ends_at_ms: sale.ends_at_ms,
+            remaining: status.remaining,
+            user_cap: sale.user_cap,
+            reservation: stored.reservation.filter(|_| status.reservation),
+            token: sale.token,
+        }
+    }
+}
+
+/// What SQL has said last.
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    switch: SaleState,
+    /// Those that start first first.
+    sales: Vec<StoredSale>,
+}
+
+/// The listed sales. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    store: SaleStore,
+    seen: Arc<Mutex<Option<Arc<Seen>>>>,
+}
+
+impl Listing {
+    pub(super) fn new(store: SaleStore) -> Self {
+        Self {
+            store,
+            seen: Arc::default(),
+        }
+    }
+
+    /// At most `limit` sales, those that start first first, behind the one that starts at `after.0` and has the name `after.1`;
+    /// and whether there are more; those of one tenant, if one is named.
+    ///
+    /// # Errors
+    /// When SQL does not answer, and has not for a while.
+    pub async fn page(
+        &self,
+        tenant: Option<&TenantName>,
+        after: Option<(u64, &SaleId)>,
+        limit: usize,
+        now_ms: u64,
+    ) -> Result<(Vec<ListedSale>, bool), SqlError> {
+        let seen = self.seen().await?;
+        let is_shown = |stored: &&StoredSale| {
+            after.is_none_or(|after| after < place_of(stored))
+                && tenant.is_none_or(|tenant| tenant.owns(stored.sale.id.as_str()))
+        };
+        let mut shown = seen.sales.iter().filter(is_shown);
+        let page = shown.by_ref().take(limit);
+        let page = page.map(|stored| ListedSale::new(stored, seen.switch, now_ms));
+        let page = page.collect();
+        Ok((page, shown.next().is_some()))
+    }
+
+    async fn seen(&self) -> Result<Arc<Seen>, SqlError> {
+        // Whoever comes while SQL is asked waits for that answer.
+        let mut known = self.seen.lock().await;
+        let age = known.as_ref().map(|seen| seen.at.elapsed());
+        if let Some(seen) = known.as_ref().filter(|_| age < Some(FRESH_FOR)) {
+            return Ok(Arc::clone(seen));
+        }
+        match self.ask().await {
+            Ok(seen) => Ok(Arc::clone(known.insert(Arc::new(seen)))),
+            Err(error) => match known.as_ref().filter(|_| age < Some(STALE_FOR)) {
+                Some(seen) => Ok(Arc::clone(seen)),
+                None => Err(error),
+            },
+        }
+    }
+
+    async fn ask(&self) -> Result<Seen, SqlError> {
+        let at = Instant::now();
+        Ok(Seen {
+            at,
+            switch: self.store.global_switch().await?,
+            sales: self.store.listed(ended_after_ms(), LISTED_MAX).await?,
+        })
+    }
+}
+
+/// Where a sale stands among the listed ones.
+fn place_of(stored: &StoredSale) -> (u64, &SaleId) {
+    (stored.sale.starts_at_ms, &stored.sale.id)
+}

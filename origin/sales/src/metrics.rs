@@ -1,0 +1,286 @@
+//! What is counted of sales and orders. `docs/metrics.md` lists every name.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use super::by_sale::BySale;
+use super::store::PaymentState;
+use weir_origin_core::metrics::{Group, Metrics};
+use weir_origin_core::outbox::{Backlog, Meter, SinkName};
+
+/// What becomes of claims at `POST /orders`.
+const ORDER_OUTCOMES: [&str; 10] = [
+    "group_cap",
+    "cooling_down",
+    "unpaid_holds",
+    "key_reused",
+    "ordered",
+    "ordered_before",
+    "released",
+    "sold_out",
+    "unknown_sale",
+    "user_cap",
+];
+
+/// What the reconciler makes of claims past their deadline.
+const CLAIM_OUTCOMES: [&str; 2] = ["released", "ordered_before"];
+
+/// A group of open claims.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimAge {
+    /// In the label.
+    pub word: &'static str,
+    /// By how much the deadline has passed at most, in milliseconds; 0: it lies ahead.
+    pub past_ms_max: Option<u64>,
+}
+
+/// What becomes of the clicks that requests to buy name.
+const CLICKS: [&str; 2] = ["counted", "refused"];
+
+/// Open claims are told apart by how far their deadline has passed, the youngest first.
+pub const CLAIM_AGES: [ClaimAge; 4] = [
+    ClaimAge {
+        word: "no",
+        past_ms_max: Some(0),
+    },
+    ClaimAge {
+        word: "10s",
+        past_ms_max: Some(10_000),
+    },
+    ClaimAge {
+        word: "60s",
+        past_ms_max: Some(60_000),
+    },
+    ClaimAge {
+        word: "more",
+        past_ms_max: None,
+    },
+];
+
+/// How risk checks end.
+const RISK_OUTCOMES: [&str; 3] = ["passed", "blocked", "failed"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiverLabel {
+    receiver: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldLabel {
+    receiver: &'static str,
+    outcome: &'static str,
+}
+
+/// The numbers of sales. Cloning it is cheap: clones share them.
+#[derive(Clone, Debug)]
+pub struct SaleMetrics {
+    orders: Family<OutcomeLabel, Counter>,
+    reconciled: Family<OutcomeLabel, Counter>,
+    cold_sales: Gauge,
+    open_changes: Gauge,
+    risk: Family<OutcomeLabel, Counter>,
+    payments: Family<StateLabel, Counter>,
+    risk_pending: Gauge,
+    clicks: Family<OutcomeLabel, Counter>,
+    told: Family<ToldLabel, Counter>,
+    outbox_waiting: Family<ReceiverLabel, Gauge>,
+    outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
+    /// What is shown of each sale.
+    pub by_sale: BySale,
+    /// How long after deadline and grace claims were found by the reconciler.
+    pub overdue_seconds: Histogram,
+    /// Units of transfers that the reconciler finished.
+    pub units_moved: Counter,
+    /// Units put back or taken by the repair of drift.
+    pub units_repaired: Counter,
+    /// Orders that ended since they were not paid in time.
+    pub expired: Counter,
+    /// Requests refused since too many waited for SQL.
+    pub shed: Counter,
+    /// Cold shards rebuilt from SQL.
+    pub rewarmed: Counter,
+    /// How long SQL took for public requests, waiting in line included.
+    pub sql_seconds: Histogram,
+}
+
+impl SaleMetrics {
+    /// Registers all of them.
+    pub fn register(metrics: &Metrics) -> Self {
+        let metrics = metrics.group(Self::add_to);
+        metrics.start_at_zero();
+        metrics
+    }
+
+    fn add_to(group: &mut Group<'_>) -> Self {
+        // 0.5 ms to 8 s, and 0.25 s to 8 minutes.
+        let sql_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 15));
+        let overdue_seconds = Histogram::new(exponential_buckets(0.25, 2.0, 12));
+        let by_sale = BySale::default();
+        group.add_collector(by_sale.clone());
+        Self {
+            by_sale,
+            orders: group.add("orders", "Claims that came, by what became of them"),
+            reconciled: group.add(
+                "claims_reconciled",
+                "Claims past their deadline, by outcome",
+            ),
+            cold_sales: group.add("cold_sales", "Sales that have begun and were never warmed"),
+            open_changes: group.add(
+                "open_stock_changes",
+                "Changes of a sale's stock that not every shard has answered",
+            ),
+            risk: group.add("risk_checks", "Risk checks, by outcome"),
+            risk_pending: group.add(
+                "risk_pending",
+                "Users who have reserved and whom no risk check has judged",
+            ),
+            clicks: group.add(
+                "order_clicks",
+                "Clicks that requests to buy said led to them, by whether they count",
+            ),
+            told: group.add(
+                "order_changes",
+                "Changes of orders, by receiver and whether it took them",
+            ),
+            outbox_waiting: group.add(
+                "outbox_orders_waiting",
+                "Orders of which a receiver does not have every change",
+            ),
+            outbox_oldest_seconds: group.add(
+                "outbox_oldest_seconds",
+                "For how long the oldest change has waited, in seconds",
+            ),
+            payments: group.add(
+                "payment_callbacks",
+                "Callbacks of the payment provider, by the payment's state after it",
+            ),
+            overdue_seconds: group.add_this(
+                "overdue_seconds",
+                "How late claims past deadline and grace were found, in seconds",
+                overdue_seconds,
+            ),
+            units_moved: group.add(
+                "units_moved",
+                "Units of transfers finished by the reconciler",
+            ),
+            units_repaired: group.add("units_repaired", "Units put right by the repair of drift"),
+            expired: group.add("orders_expired", "Orders that were not paid in time"),
+            shed: group.add("shed", "Requests refused since too many waited for SQL"),
+            rewarmed: group.add("shards_rewarmed", "Cold shards rebuilt from SQL"),
+            sql_seconds: group.add_this(
+                "sql_seconds",
+                "How long SQL took for public requests, in seconds",
+                sql_seconds,
+            ),
+        }
+    }
+
+    /// Makes the counters whose labels are known: one that first shows with its first event has no
+    /// increase that an alert could see.
+    fn start_at_zero(&self) {
+        for outcome in ORDER_OUTCOMES {
+            let _ = self.orders.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in CLAIM_OUTCOMES {
+            let _ = self.reconciled.get_or_create(&OutcomeLabel { outcome });
+        }
+        for state in PaymentState::ALL.map(PaymentState::word) {
+            let _ = self.payments.get_or_create(&StateLabel { state });
+        }
+        for name in SinkName::ALL {
+            self.backlog(name, Backlog::default(), 0);
+            let receiver = name.word();
+            for outcome in ["sent", "failed"] {
+                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+            }
+        }
+        for outcome in CLICKS {
+            let _ = self.clicks.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in RISK_OUTCOMES {
+            let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
+        }
+    }
+
+    /// Counts a claim's outcome at `POST /orders`.
+    pub fn order(&self, outcome: &'static str) {
+        self.orders.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Counts a claim that the reconciler ended.
+    pub fn claim_reconciled(&self, outcome: &'static str) {
+        self.reconciled
+            .get_or_create(&OutcomeLabel { outcome })
+            .inc();
+    }
+
+    /// Counts a risk check.
+    pub fn risk_check(&self, outcome: &'static str) {
+        self.risk.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Notes how many sales have begun and were never warmed.
+    pub fn cold_sales(&self, sales: usize) {
+        self.cold_sales
+            .set(i64::try_from(sales).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many changes of a stock are not done.
+    pub fn open_changes(&self, changes: usize) {
+        self.open_changes
+            .set(i64::try_from(changes).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a payment provider's callback.
+    pub fn payment(&self, state: &'static str) {
+        self.payments.get_or_create(&StateLabel { state }).inc();
+    }
+
+    /// Counts a click that a request to buy says led to it.
+    pub fn click(&self, counts: bool) {
+        let [counted, refused] = CLICKS;
+        let outcome = if counts { counted } else { refused };
+        let label = OutcomeLabel { outcome };
+        self.clicks.get_or_create(&label).inc();
+    }
+
+    /// Notes how many users wait for a risk check.
+    pub fn risk_pending(&self, users: u64) {
+        self.risk_pending
+            .set(i64::try_from(users).unwrap_or(i64::MAX));
+    }
+}
+
+impl Meter for SaleMetrics {
+    fn told(&self, receiver: SinkName, outcome: &'static str) {
+        let receiver = receiver.word();
+        self.told
+            .get_or_create(&ToldLabel { receiver, outcome })
+            .inc();
+    }
+
+    fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
+        let label = ReceiverLabel {
+            receiver: receiver.word(),
+        };
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let age_s = gauge(backlog.age_ms(now_ms) / 1_000);
+        self.outbox_waiting
+            .get_or_create(&label)
+            .set(gauge(backlog.subjects));
+        self.outbox_oldest_seconds.get_or_create(&label).set(age_s);
+    }
+}

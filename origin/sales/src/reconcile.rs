@@ -1,0 +1,481 @@
+//! The reconciler cleans up after lost replies, dead gateways, dead origins and lost data.
+//!
+//! Every second, for every warmed sale that has not ended long ago, each sale by itself, so that none waits for another:
+//!
+//! 1. Shards that lost their stock entry: rebuilt from SQL, with no units.
+//! 2. Claims past their deadline: SQL decides whether one was ordered or is released for good, and
+//!    Redis follows.
+//! 3. Abandoned transfers between shards: deposit, then settle.
+//! 4. Books that do not add up: missing units are put back, surplus ones taken, by compare and set on the shards as they
+//!    were read. Users' orders that Redis knows otherwise than SQL are put right.
+//!
+//! Every step is safe to repeat, also by several origins at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+use weir_base::id::SaleId;
+use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
+use weir_sale::repair::repairs;
+use weir_sale::sale::Sale;
+
+use super::books::Books;
+use super::by_sale::SaleNumbers;
+use super::catalogue::{PublishError, Publisher};
+use super::ledger::Ledger;
+use super::metrics::{CLAIM_AGES, SaleMetrics};
+use super::orders::Orders;
+use super::rebuild::Rebuilder;
+use super::store::{SaleStore, StoredSale};
+use super::verify::Verifier;
+use weir_origin_core::background::{Pulse, Rounds};
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::sql::SqlError;
+use weir_origin_core::unavailable::Unavailable;
+
+/// The pause between two rounds.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How long after its deadline a claim is left alone, in milliseconds: it may just be becoming an order. Clocks that
+/// differ do not endanger what is sold.
+pub const GRACE_MS: u64 = 1_000;
+
+/// How long a transfer may be open before it counts as left behind, in milliseconds. A gateway needs
+/// a few for it.
+const TRANSFER_LIMIT_MS: u64 = 1_000;
+
+/// The most overdue claims of one shard in one round; the next round takes the rest.
+const OVERDUE_MAX: u32 = 500;
+
+/// After so many rounds a sale's books are read even if nothing happened.
+const ROUNDS_UNREAD_MAX: u32 = 60;
+
+/// How long the work on a sale may take. A shard of a million orders that is rebuilt takes a minute.
+const TURN_MAX: Duration = Duration::from_secs(300);
+
+/// The most sales that are worked on at once.
+const SALES_AT_ONCE: usize = 16;
+
+/// Cleans up what was left behind.
+#[derive(Debug)]
+pub struct Reconciler {
+    worker: Arc<Worker>,
+    turns: HashMap<SaleId, Turn>,
+    pulse: Pulse,
+}
+
+/// The last round of a sale.
+#[derive(Debug)]
+struct Turn {
+    /// What was found. It is locked as long as the sale is worked on.
+    last: Arc<Mutex<Option<Last>>>,
+    begun: Instant,
+}
+
+/// Works on one sale at a time, for any of them.
+#[derive(Debug)]
+struct Worker {
+    store: SaleStore,
+    ledger: Ledger,
+    orders: Orders,
+    publisher: Publisher,
+    rebuilder: Rebuilder,
+    verifier: Verifier,
+    metrics: SaleMetrics,
+    grace_ms: u64,
+    slots: Semaphore,
+}
+
+/// What was found of a sale.
+#[derive(Debug)]
+struct Last {
+    shards: Vec<Audit>,
+    /// What SQL had left, and the version of its orders.
+    in_sql: (u64, u64),
+    drift: Option<i64>,
+    /// On which shards Redis knows other orders than SQL.
+    other_orders: Vec<u32>,
+    rounds_unread: u32,
+}
+
+impl Last {
+    /// Whether all was right then, and nothing has changed since.
+    fn still_right(&self, shards: &[Audit], in_sql: (u64, u64)) -> bool {
+        self.drift == Some(0)
+            && self.other_orders.is_empty()
+            && self.shards == shards
+            && self.in_sql == in_sql
+            && self.rounds_unread < ROUNDS_UNREAD_MAX
+    }
+}
+
+/// The sales that are worked on.
+type Tasks = JoinSet<Result<(), ReconcileError>>;
+
+/// Why a round broke off. The next one begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// SQL did not answer.
+    #[error(transparent)]
+    Store(#[from] SqlError),
+    /// Redis did not answer.
+    #[error(transparent)]
+    Ledger(#[from] CallError),
+    /// The catalogue could not be written.
+    #[error(transparent)]
+    Catalogue(#[from] PublishError),
+    /// The books could not be read, or a shard could not be rebuilt.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// A task that worked on a sale ended early.
+    #[error("a task broke off: {0}")]
+    Task(#[from] JoinError),
+    /// Nothing has come of the work on a sale for too long.
+    #[error("sale {0}: worked on for more than {TURN_MAX:?}")]
+    Stuck(SaleId),
+}
+
+impl Reconciler {
+    pub(super) fn new(
+        store: SaleStore,
+        ledger: Ledger,
+        orders: Orders,
+        publisher: Publisher,
+        rebuilder: Rebuilder,
+        metrics: SaleMetrics,
+        pulse: Pulse,
+    ) -> Self {
+        let worker = Worker {
+            verifier: Verifier::new(store.clone(), ledger.clone()),
+            rebuilder,
+            store,
+            ledger,
+            orders,
+            publisher,
+            metrics,
+            grace_ms: GRACE_MS,
+            slots: Semaphore::new(SALES_AT_ONCE),
+        };
+        Self {
+            worker: Arc::new(worker),
+            turns: HashMap::new(),
+            pulse,
+        }
+    }
+
+    /// Works until `stop`. A sale that takes long does not keep others from their turn.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "reconciling", stop);
+        let mut tasks = Tasks::new();
+        while rounds.next().await {
+            let mut outcome = self.begin(&mut tasks).await;
+            // Those that have ended by now; the others go on.
+            while let Ok(Some(ended)) = tokio::time::timeout(PERIOD, tasks.join_next()).await {
+                outcome = outcome.and(flat(ended));
+            }
+            if !matches!(outcome, Err(ReconcileError::Stuck(_))) {
+                self.pulse.beat();
+            }
+            rounds.ended(&outcome);
+        }
+    }
+
+    /// One round over all sales. One that fails does not keep others from theirs.
+    ///
+    /// # Errors
+    /// A failure of any sale.
+    pub async fn round(&mut self) -> Result<(), ReconcileError> {
+        let mut tasks = Tasks::new();
+        let mut outcome = self.begin(&mut tasks).await;
+        while let Some(ended) = tasks.join_next().await {
+            outcome = outcome.and(flat(ended));
+        }
+        outcome
+    }
+
+    /// Begins to work on every sale that is not worked on already.
+    async fn begin(&mut self, tasks: &mut Tasks) -> Result<(), ReconcileError> {
+        let sales = self.worker.publisher.sales().await?;
+        self.turns
+            .retain(|id, _| sales.iter().any(|(stored, _)| stored.sale.id == *id));
+        self.worker
+            .metrics
+            .by_sale
+            .keep(|id| self.turns.contains_key(id));
+        let mut stuck = Ok(());
+        for (stored, version) in sales {
+            let id = &stored.sale.id;
+            let turn = self.turns.entry(id.clone()).or_insert_with(|| Turn {
+                last: Arc::default(),
+                begun: Instant::now(),
+            });
+            if let Ok(mut last) = Arc::clone(&turn.last).try_lock_owned() {
+                turn.begun = Instant::now();
+                let worker = Arc::clone(&self.worker);
+                tasks.spawn(async move {
+                    let _slot = worker.slots.acquire().await;
+                    worker.reconcile(&stored, version, &mut last).await
+                });
+            } else if turn.begun.elapsed() > TURN_MAX {
+                stuck = Err(ReconcileError::Stuck(id.clone()));
+            }
+        }
+        stuck
+    }
+}
+
+fn flat(ended: Result<Result<(), ReconcileError>, JoinError>) -> Result<(), ReconcileError> {
+    ended?
+}
+
+impl Worker {
+    async fn reconcile(
+        &self,
+        stored: &StoredSale,
+        version: u64,
+        last: &mut Option<Last>,
+    ) -> Result<(), ReconcileError> {
+        let sale = &stored.sale;
+        let mut shards = self.ledger.audits(&sale.id, sale.shards).await?;
+        self.measure(sale, &shards).await?;
+        if let Some(rebuilt) = self.rebuild(sale, &shards).await? {
+            shards = rebuilt;
+        }
+        for (shard, seen) in (0..).zip(&shards) {
+            if seen.open > 0 || seen.deadlines > 0 {
+                self.end_overdue(&sale.id, shard).await?;
+            }
+            if !seen.transfers.is_empty() {
+                self.end_transfers(&sale.id, shard, seen).await?;
+            }
+            if seen.stock.is_some() && !seen.is_sound() {
+                let done = self.ledger.recount(&sale.id, shard, seen).await?;
+                error!(sale = %sale.id, shard, done, "Redis was made to forget a key of a shard");
+            }
+        }
+        self.pay_debts(sale, &shards).await?;
+        let in_sql = (stored.remaining, version);
+        self.check_books(sale, shards, in_sql, last).await
+    }
+
+    async fn measure(&self, sale: &Sale, shards: &[Audit]) -> Result<(), ReconcileError> {
+        let open_claims_by_age = self.open_claims_by_age(sale, shards).await?;
+        let sum = |term: fn(&Audit) -> u64| shards.iter().map(term).sum();
+        let now_ms = now_ms();
+        let numbers = SaleNumbers {
+            is_open: sale.starts_at_ms <= now_ms && now_ms < sale.ends_at_ms,
+            stock: sum(|seen| u64::try_from(seen.stock.unwrap_or(0)).unwrap_or(0)),
+            held: sum(|seen| seen.held),
+            ordered: sum(|seen| seen.bought + seen.deferred),
+            open_claims: sum(|seen| seen.open),
+            open_claims_by_age,
+            cold_shards: sum(|seen| seen.stock.is_none().into()),
+        };
+        self.metrics.by_sale.set(&sale.id, numbers);
+        Ok(())
+    }
+
+    /// Rebuilds what is cold; returns how the shards are then, if anything was.
+    async fn rebuild(
+        &self,
+        sale: &Sale,
+        shards: &[Audit],
+    ) -> Result<Option<Vec<Audit>>, ReconcileError> {
+        let cold = (0..).zip(shards).filter(|(_, seen)| seen.stock.is_none());
+        let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
+        if cold.is_empty() {
+            return Ok(None);
+        }
+        // The operator's switches first: what is closed must not be sold because Redis has forgotten that.
+        self.publisher.publish().await?;
+        let rebuilt = self.rebuilder.rebuild(sale, &cold).await?;
+        self.metrics.rewarmed.inc_by(rebuilt.len() as u64);
+        Ok(Some(self.ledger.audits(&sale.id, sale.shards).await?))
+    }
+
+    /// How many open claims are how far past their deadline: see [`CLAIM_AGES`].
+    async fn open_claims_by_age(
+        &self,
+        sale: &Sale,
+        shards: &[Audit],
+    ) -> Result<[u64; CLAIM_AGES.len()], ReconcileError> {
+        let now_ms = now_ms();
+        let mut by_age = [0; CLAIM_AGES.len()];
+        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
+            // Those of an age are those that are no older, less those that are younger.
+            let mut left = seen.open;
+            for (age, place) in CLAIM_AGES.iter().zip(&mut by_age) {
+                let older = match age.past_ms_max {
+                    Some(past_ms) => {
+                        let due_ms = now_ms.saturating_sub(past_ms);
+                        let ledger = &self.ledger;
+                        ledger.overdue_count(&sale.id, shard, due_ms).await?
+                    }
+                    None => 0,
+                };
+                *place += left.saturating_sub(older);
+                left = left.min(older);
+            }
+        }
+        Ok(by_age)
+    }
+
+    async fn end_overdue(&self, id: &SaleId, shard: u32) -> Result<(), ReconcileError> {
+        let overdue = self
+            .ledger
+            .overdue(id, shard, self.grace_ms, OVERDUE_MAX)
+            .await?;
+        for claim in overdue {
+            let ticket = claim.into_ticket(id, shard);
+            let late_ms = now_ms().saturating_sub(ticket.deadline_ms + self.grace_ms);
+            self.metrics
+                .overdue_seconds
+                .observe(late_ms as f64 / 1_000.0);
+            let outcome = self.orders.end_overdue(&ticket).await?;
+            info!(claim = %ticket.claim_id(), ?outcome, "a claim past its deadline is ended");
+        }
+        Ok(())
+    }
+
+    async fn end_transfers(
+        &self,
+        id: &SaleId,
+        shard: u32,
+        seen: &Audit,
+    ) -> Result<(), ReconcileError> {
+        // By Redis' clock, which is that of the transfers.
+        let now_ms = self.ledger.now_ms().await?;
+        for &open in &seen.transfers {
+            if now_ms >= open.at_ms.saturating_add(TRANSFER_LIMIT_MS) {
+                self.end_transfer(id, shard, open).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_transfer(
+        &self,
+        id: &SaleId,
+        from_shard: u32,
+        open: OpenTransfer,
+    ) -> Result<(), CallError> {
+        let OpenTransfer {
+            to_shard, transfer, ..
+        } = open;
+        self.move_units(id, from_shard, to_shard, transfer).await?;
+        let units = transfer.units;
+        self.metrics.units_moved.inc_by(units);
+        info!(sale = %id, from_shard, to_shard, units, "a transfer is finished");
+        Ok(())
+    }
+
+    /// The later half of a transfer.
+    async fn move_units(
+        &self,
+        id: &SaleId,
+        from_shard: u32,
+        to_shard: u32,
+        transfer: Transfer,
+    ) -> Result<(), CallError> {
+        let reply = self
+            .ledger
+            .deposit(id, from_shard, to_shard, transfer)
+            .await?;
+        // A cold target gets them once it is rebuilt.
+        if reply != DepositReply::Cold {
+            self.ledger
+                .settle_transfer(id, from_shard, to_shard, transfer.id)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// A shard whose stock is below 0, since what was sold from it at payment was elsewhere, gets
+    /// units from the richest.
+    async fn pay_debts(&self, sale: &Sale, shards: &[Audit]) -> Result<(), CallError> {
+        let stock = |seen: &Audit| seen.stock.unwrap_or(0);
+        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
+            let richest = (0..).zip(shards).max_by_key(|(_, seen)| stock(seen));
+            let Some((from_shard, _)) = richest.filter(|(_, seen)| stock(seen) > 0) else {
+                return Ok(());
+            };
+            let wanted = stock(seen).unsigned_abs();
+            let lent = self
+                .ledger
+                .lend(&sale.id, from_shard, shard, wanted)
+                .await?;
+            if let LendReply::Lent(transfer) = lent {
+                self.move_units(&sale.id, from_shard, shard, transfer)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the books, unless nothing has changed since they were right, neither in Redis nor in SQL. A drift that two
+    /// rounds in a row have found alike is repaired.
+    async fn check_books(
+        &self,
+        sale: &Sale,
+        shards: Vec<Audit>,
+        in_sql: (u64, u64),
+        last: &mut Option<Last>,
+    ) -> Result<(), ReconcileError> {
+        if let Some(last) = last.as_mut()
+            && last.still_right(&shards, in_sql)
+        {
+            last.rounds_unread += 1;
+            return Ok(());
+        }
+        let before = last.take();
+        let Some(books) = Books::read(&self.store, &self.ledger, &sale.id).await? else {
+            return Ok(());
+        };
+        let drift = books.drift();
+        self.metrics.by_sale.set_drift(&sale.id, drift.unwrap_or(0));
+        let other_orders = books.shards_with_other_orders();
+        if let (Some(before), Some(drift)) = (&before, drift)
+            && drift != 0
+            && before.drift == Some(drift)
+        {
+            self.repair(&sale.id, &books, drift).await?;
+        }
+        for &shard in &other_orders {
+            // Once more, since an order may just be on its way from SQL to Redis.
+            let is_known = |last: &Last| last.other_orders.contains(&shard);
+            if before.as_ref().is_some_and(is_known) {
+                self.verifier.verify(&sale.id, shard).await?;
+            }
+        }
+        *last = Some(Last {
+            shards: books.shards,
+            // As it was before the books were read: what has changed since is a reason to read them again.
+            in_sql,
+            drift,
+            other_orders,
+            rounds_unread: 0,
+        });
+        Ok(())
+    }
+
+    async fn repair(&self, id: &SaleId, books: &Books, drift: i64) -> Result<(), CallError> {
+        error!(sale = %id, drift, "the books do not add up: Redis has lost data; repairing");
+        for (shard, units) in repairs(&books.shards, drift) {
+            let Some(seen) = books.shards.get(shard as usize) else {
+                continue;
+            };
+            let done = self.ledger.restock(id, shard, units, seen).await?;
+            if done {
+                self.metrics.units_repaired.inc_by(units.unsigned_abs());
+            }
+            info!(sale = %id, shard, units, done, "stock is put right");
+        }
+        Ok(())
+    }
+}

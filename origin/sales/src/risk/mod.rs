@@ -1,0 +1,253 @@
+//! Scores users who have reserved, in the background, and blocks those whose score is too high.
+//!
+//! SQL keeps the users yet to be scored, so a crash loses none. If the scorer is down, scores are late; reservations
+//! are not, unless the check fails closed: then gateways hear of a reservation when its user has passed.
+
+mod http;
+mod rules;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::ledger::{Ledger, UserList};
+use crate::metrics::SaleMetrics;
+use crate::store::{SaleStore, Score, Standing, Unscored};
+use weir_origin_core::background::Rounds;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::sql::SqlError;
+
+pub use http::{HttpScorer, HttpSettings};
+pub use rules::{Rules, RulesFileError};
+
+/// The pause when no user waits for a score, or a check failed.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The pause between two counts of who waits.
+const COUNT_PERIOD: Duration = Duration::from_secs(5);
+
+/// How long a user waits after a failed check, in milliseconds; doubled with each further one.
+const POSTPONE_MS: u64 = 500;
+
+/// The longest wait for the next check, in milliseconds: 5 minutes.
+const POSTPONE_MS_MAX: u64 = 300_000;
+
+/// Users scored at the same time.
+const AT_ONCE: usize = 16;
+
+/// A score in the making.
+pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<u32, ScoreError>> + Send + 'a>>;
+
+/// Says how much a user looks like a bot.
+pub trait RiskScorer: fmt::Debug + Send + Sync {
+    /// The higher, the worse.
+    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a>;
+}
+
+/// There is no score yet; ask again.
+#[derive(Debug, thiserror::Error)]
+pub enum ScoreError {
+    /// The service failed too often of late, and is not asked for now.
+    #[error("the risk service is left alone for {retry_after_ms} ms")]
+    Open {
+        /// After which time it is asked again.
+        retry_after_ms: u64,
+    },
+    /// The service did not answer in time.
+    #[error("the risk service did not answer in time")]
+    Timeout,
+    /// The service answered with this status.
+    #[error("the risk service answered {0}")]
+    Status(u16),
+    /// The service's answer is no score.
+    #[error("the risk service's answer is no score: {0}")]
+    Answer(#[from] serde_json::Error),
+    /// The connection failed.
+    #[error("the risk service: {0}")]
+    Connection(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WorkError {
+    #[error(transparent)]
+    Score(#[from] ScoreError),
+    #[error(transparent)]
+    Store(#[from] SqlError),
+    #[error(transparent)]
+    Ledger(#[from] CallError),
+}
+
+/// Scores who has reserved.
+#[derive(Clone, Debug)]
+pub struct RiskWorker {
+    store: SaleStore,
+    ledger: Ledger,
+    metrics: SaleMetrics,
+    scorer: Arc<dyn RiskScorer>,
+    threshold: u32,
+}
+
+impl RiskWorker {
+    pub(super) fn new(
+        store: SaleStore,
+        ledger: Ledger,
+        metrics: SaleMetrics,
+        scorer: Arc<dyn RiskScorer>,
+        threshold: u32,
+    ) -> Self {
+        Self {
+            store,
+            ledger,
+            metrics,
+            scorer,
+            threshold,
+        }
+    }
+
+    /// Works until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "checking risks", stop);
+        let mut counted = None::<Instant>;
+        while rounds.next().await {
+            // All of them are counted for it: not in each round.
+            if counted.is_none_or(|at| at.elapsed() >= COUNT_PERIOD) {
+                counted = Some(Instant::now());
+                self.count_pending().await;
+            }
+            let outcome = self.round().await;
+            rounds.ended(&outcome);
+            if outcome.is_ok_and(|round| round.scored > 0 && round.failed == 0) {
+                // More may be waiting.
+                rounds.next_at_once();
+            }
+        }
+    }
+
+    /// Counts those who wait for a score. What SQL does not answer now it does the next time.
+    pub async fn count_pending(&self) {
+        if let Ok(pending) = self.store.risk_pending().await {
+            self.metrics.risk_pending(pending);
+        }
+    }
+
+    /// Scores some of those who wait for it.
+    ///
+    /// # Errors
+    /// When SQL does not say who waits.
+    pub async fn round(&self) -> Result<Round, SqlError> {
+        let mut tasks = JoinSet::new();
+        let waiting = self.store.reservations_to_score(now_ms(), AT_ONCE);
+        for waiting in waiting.await? {
+            let worker = self.clone();
+            tasks.spawn(async move { worker.turn(&waiting).await });
+        }
+        let mut round = Round::default();
+        while let Some(outcome) = tasks.join_next().await {
+            match outcome {
+                Ok(Ok(())) => round.scored += 1,
+                Ok(Err(error)) => {
+                    round.failed += 1;
+                    self.metrics.risk_check("failed");
+                    note_failure(&error);
+                }
+                Err(error) => {
+                    round.failed += 1;
+                    warn!(%error, "a risk check broke off");
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    /// Scores a user. If that fails the user goes behind the others: one that the service never scores must not block
+    /// the queue.
+    async fn turn(&self, waiting: &Unscored) -> Result<(), WorkError> {
+        let scored = self.score(waiting).await;
+        // With the breaker open nobody was asked, which says nothing about this user.
+        let is_asked = !matches!(scored, Err(WorkError::Score(ScoreError::Open { .. })));
+        if scored.is_err() && is_asked {
+            let check_at_ms = now_ms() + postpone_ms(waiting.failed_checks);
+            let (sale, user) = (&waiting.sale, &waiting.user);
+            self.store.postpone_check(sale, user, check_at_ms).await?;
+        }
+        scored
+    }
+
+    /// Redis first: SQL's note ends the work, so after a crash before it everything is done again.
+    async fn score(&self, waiting: &Unscored) -> Result<(), WorkError> {
+        let (id, user) = (&waiting.sale, &waiting.user);
+        let score = self.scorer.score(waiting).await?;
+        let listed = self.store.listed_user(user).await?;
+        let is_allowed = listed.is_some_and(|listed| listed.standing == Standing::Allowed);
+        let block = score >= self.threshold && !is_allowed;
+        let list = match block {
+            true => Some(UserList::Blocked),
+            false if self.store.risk_fails_closed() => {
+                // Whom a draw has not chosen waits for that.
+                let is_admitted = self.store.is_admitted(id, user).await?;
+                is_admitted.then_some(UserList::Reserved)
+            }
+            false => None,
+        };
+        if let Some(list) = list
+            && let Some(stored) = self.store.sale(id).await?
+        {
+            let users = std::slice::from_ref(user);
+            self.ledger.add_users(&stored.sale, list, users).await?;
+        }
+        if block {
+            info!(sale = %id, score, "a user is blocked for risk");
+        }
+        let score = Score { score, block };
+        self.store.set_score(id, user, score, now_ms()).await?;
+        self.metrics
+            .risk_check(if block { "blocked" } else { "passed" });
+        Ok(())
+    }
+}
+
+/// A user who was not asked about, since the breaker is open, is no news: what opened it was logged.
+fn note_failure(error: &WorkError) {
+    match error {
+        WorkError::Score(ScoreError::Open { .. }) => debug!(%error, "no score yet"),
+        _ => warn!(%error, "no score yet; trying again"),
+    }
+}
+
+/// The wait after a failed check, with this many failed ones before it.
+fn postpone_ms(failed_before: u32) -> u64 {
+    let doubled = 1_u64.checked_shl(failed_before).unwrap_or(u64::MAX);
+    POSTPONE_MS.saturating_mul(doubled).min(POSTPONE_MS_MAX)
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Users who have a score now.
+    pub scored: u32,
+    /// Users who still wait for it.
+    pub failed: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fails_again_waits_longer_but_not_for_ever() {
+        let waits = [0, 1, 2, 9, 10, 63, 64, u32::MAX].map(postpone_ms);
+        assert_eq!(
+            waits,
+            [
+                500, 1_000, 2_000, 256_000, 300_000, 300_000, 300_000, 300_000
+            ]
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! What SQL and Redis hold of a sale, and whether it adds up.
+
+use serde::Serialize;
+use weir_base::id::SaleId;
+use weir_sale::challenge::Challenge;
+use weir_sale::ledger::Audit;
+use weir_sale::repair::total_in_redis;
+use weir_sale::sale::{Degrade, SaleState};
+
+use super::ledger::Ledger;
+use super::new_sale::{Payment, SaleGroup, Window};
+use super::price::Price;
+use super::store::{SaleStore, SaleTotals, StoredSale};
+use weir_origin_core::unavailable::Unavailable;
+
+/// A sale, without what Redis holds of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaleSummary {
+    /// Its name.
+    pub id: SaleId,
+    /// What people call it.
+    pub title: String,
+    /// Units to sell: those of the start, with what was topped up since, without what was withdrawn.
+    pub total: u64,
+    /// Units that SQL has not sold.
+    pub remaining: u64,
+    /// Over how many shards the stock is spread.
+    pub shard_count: u32,
+    /// The most units one user may have.
+    pub user_cap: u32,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which they are taken no more.
+    pub ends_at_ms: u64,
+    /// The operator's switch of this sale.
+    pub state: SaleState,
+    /// The switch that counts: the stricter of this sale's own and that of all sales.
+    pub effective_state: SaleState,
+    /// What the operator has taken out of the way.
+    pub degrade: Degrade,
+    /// Whether only who brings an order token may buy.
+    pub token: bool,
+    /// What whoever asks for an order token must do first; null: nothing.
+    pub challenge: Option<Challenge>,
+    /// What the shop calls what is sold; null: nothing is told of it.
+    pub sku: Option<String>,
+    /// What one unit costs; null: nothing is told of it.
+    pub price: Option<Price>,
+    /// Which sales it belongs together with; null: it stands alone.
+    pub group: Option<SaleGroup>,
+    /// When users may reserve; null: nobody needs to.
+    pub reservation: Option<Window>,
+    /// When an order takes its units, and for how long.
+    pub payment: Payment,
+    /// Whether anybody may see it in the list of sales.
+    pub listed: bool,
+    /// How long before its start it is warmed by itself; null: by hand only.
+    pub warm_before_ms: Option<u64>,
+    /// When it was made.
+    pub created_at_ms: u64,
+    /// When its stock was first put on Redis; null until then.
+    pub warmed_at_ms: Option<u64>,
+    /// Since when it is archived: it takes no orders, and Redis forgets it; null until then.
+    pub archived_at_ms: Option<u64>,
+}
+
+/// A sale, and what SQL and Redis hold of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaleStatus {
+    /// The sale.
+    #[serde(flatten)]
+    pub summary: SaleSummary,
+    /// Orders in SQL that are unpaid or paid.
+    pub orders: u64,
+    /// Units that SQL has taken from the stock for them.
+    pub units_ordered: u64,
+    /// What Redis holds, by shard.
+    pub shards: Vec<ShardStatus>,
+    /// Whether `Σ stock + Σ held + units_ordered = total`, in which a change of the stock that is under way counts as far
+    /// as shards have heard of it.
+    ///
+    /// Redis is read first, SQL after it, so under way the sum may be too high but never too low
+    /// by that: a claim that became an order in between counts as both. On a sale that is at rest
+    /// it is exact. False as long as a shard is cold.
+    pub balanced: bool,
+}
+
+/// What Redis holds on one shard.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ShardStatus {
+    /// Units left; null: not warmed, or lost.
+    pub stock: Option<i64>,
+    /// Units in open claims.
+    pub held: u64,
+    /// Units in settled orders.
+    pub bought: u64,
+    /// Raised whenever units come back.
+    pub epoch: i64,
+}
+
+impl SaleStatus {
+    /// Reads a sale's status; `None` if there is no such sale.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn read(
+        store: &SaleStore,
+        ledger: &Ledger,
+        id: &SaleId,
+    ) -> Result<Option<Self>, Unavailable> {
+        let Some(totals) = store.totals(id).await? else {
+            return Ok(None);
+        };
+        // Of an archived sale SQL knows all, and Redis nothing.
+        let shards = match totals.stored.archived_at_ms {
+            Some(_) => Vec::new(),
+            None => ledger.audits(id, totals.stored.sale.shards).await?,
+        };
+        // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
+        let totals = store.totals(id).await?;
+        let switch = store.global_switch().await?;
+        Ok(totals.map(|totals| Self::new(totals, &shards, switch)))
+    }
+
+    fn new(totals: SaleTotals, shards: &[Audit], switch: SaleState) -> Self {
+        Self {
+            balanced: is_balanced(&totals, shards),
+            orders: totals.orders.active(),
+            units_ordered: totals.units_deducted,
+            shards: shards.iter().map(ShardStatus::from).collect(),
+            summary: SaleSummary::new(totals.stored, switch),
+        }
+    }
+}
+
+fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
+    if totals.stored.archived_at_ms.is_some() {
+        return totals.stored.remaining + totals.units_deducted == totals.stored.total;
+    }
+    let total = total_in_redis(totals.stored.total, totals.open_change, shards);
+    let in_redis: Option<i64> = shards
+        .iter()
+        .map(|s| s.stock?.checked_add_unsigned(s.held))
+        .sum();
+    in_redis.and_then(|units| units.checked_add_unsigned(totals.units_deducted))
+        == i64::try_from(total).ok()
+}
+
+impl From<&Audit> for ShardStatus {
+    fn from(audit: &Audit) -> Self {
+        let &Audit {
+            stock,
+            held,
+            bought,
+            epoch,
+            ..
+        } = audit;
+        Self {
+            stock,
+            held,
+            bought,
+            epoch,
+        }
+    }
+}
+
+impl SaleSummary {
+    /// A sale, with the switch of all sales.
+    pub fn new(stored: StoredSale, switch: SaleState) -> Self {
+        let sale = stored.sale;
+        Self {
+            id: sale.id,
+            title: stored.title,
+            total: stored.total,
+            remaining: stored.remaining,
+            shard_count: sale.shards,
+            user_cap: sale.user_cap,
+            starts_at_ms: sale.starts_at_ms,
+            ends_at_ms: sale.ends_at_ms,
+            state: sale.state,
+            effective_state: sale.state.max(switch),
+            degrade: sale.degrade,
+            token: sale.token,
+            challenge: sale.challenge,
+            sku: stored.sku,
+            price: stored.price,
+            group: stored.group,
+            reservation: stored.reservation,
+            payment: stored.payment,
+            listed: stored.listed,
+            warm_before_ms: stored.warm_before_ms,
+            created_at_ms: stored.created_at_ms,
+            warmed_at_ms: stored.warmed_at_ms,
+            archived_at_ms: stored.archived_at_ms,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Which attempt with a key has become which order.
+
+use sqlx::Error;
+use weir_base::id::{SaleId, UserId};
+use weir_sale::claim::Ticket;
+use weir_sale::idempotency::IdempotencyKey;
+
+use super::orders::user_id;
+use super::{Attempt, Placed, SaleStore, orders};
+use weir_origin_core::sql::{Row, SqlError, Tx, damaged, sql};
+
+const INSERT_KEY: &str = "
+    INSERT INTO idempotency_keys (sale_id, user_id, attempt_key, order_id, body_sha256)
+    VALUES (?, ?, ?, ?, ?)";
+
+const SELECT_KEY: &str = "
+    SELECT order_id, body_sha256 FROM idempotency_keys
+    WHERE sale_id = ? AND user_id = ? AND attempt_key = ?";
+
+const SELECT_PAGE: &str = "
+    SELECT orders.generation, orders.user_id, idempotency_keys.attempt_key
+    FROM orders JOIN idempotency_keys ON idempotency_keys.sale_id = orders.sale_id
+        AND idempotency_keys.user_id = orders.user_id AND idempotency_keys.order_id = orders.id
+    WHERE orders.sale_id = ? AND orders.shard = ? AND orders.generation >= ?
+        AND (orders.generation > ? OR idempotency_keys.attempt_key > ?)
+        AND orders.status IN ('unpaid', 'paid')
+    ORDER BY orders.generation, idempotency_keys.attempt_key
+    LIMIT ?";
+
+/// An attempt that has become an order: by its user, its key and the order's generation.
+pub type OrderedAttempt = (UserId, IdempotencyKey, u64);
+
+impl SaleStore {
+    /// At most `limit` attempts that have become orders which stand, of users at home on `shard`: those behind `after`, by
+    /// generation and key. An order may be several attempts': where it is all that its user may have, each gets it.
+    pub async fn attempts_page(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        after: Option<&OrderedAttempt>,
+        limit: usize,
+    ) -> Result<Vec<OrderedAttempt>, SqlError> {
+        let (generation, key) =
+            after.map_or((0, ""), |(_, key, generation)| (*generation, key.as_str()));
+        let select = sql(SELECT_PAGE)
+            .text(sale.as_str())
+            .number(shard)
+            .number(generation)
+            .number(generation)
+            .text(key)
+            .number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(ordered).collect::<Result<_, _>>()?)
+    }
+}
+
+fn ordered(row: &Row) -> Result<OrderedAttempt, Error> {
+    let key = row.text("attempt_key")?;
+    let key = IdempotencyKey::read(key.as_bytes());
+    let key = key.map_err(|error| damaged("attempt_key", error))?;
+    Ok((user_id(row)?, key, row.number("generation")?))
+}
+
+/// Binds the attempt to the claim, whose order is about to be made. If it was bound before, says to what; `None`: it is
+/// bound now, or was to this very claim.
+pub(super) async fn bind(
+    tx: &mut Tx,
+    ticket: &Ticket,
+    attempt: &Attempt,
+) -> Result<Option<Placed>, Error> {
+    let id = ticket.claim_id();
+    let of_attempt = |statement| {
+        sql(statement)
+            .text(ticket.sale.as_str())
+            .text(ticket.user.as_str())
+            .text(attempt.key.as_str())
+    };
+    let insert = of_attempt(INSERT_KEY)
+        .text(id.as_str())
+        .text(&attempt.body_sha256);
+    // Inserted first, read then: so what another transaction has just bound is seen.
+    if tx.insert(insert).await? {
+        return Ok(None);
+    }
+    let row = tx.one(of_attempt(SELECT_KEY)).await?;
+    let row = row.ok_or(Error::RowNotFound)?;
+    let order_id = row.text("order_id")?;
+    let is_spare = order_id != id.as_str();
+    if row.text("body_sha256")? != attempt.body_sha256 {
+        return Ok(Some(Placed::KeyReused { is_spare }));
+    }
+    if !is_spare {
+        return Ok(None);
+    }
+    let order = orders::select(tx, &order_id).await?;
+    Ok(Some(Placed::Elsewhere(order.ok_or(Error::RowNotFound)?)))
+}

@@ -1,0 +1,323 @@
+//! The outcomes of claims.
+
+use sqlx::Error;
+use weir_sale::claim::Ticket;
+
+use super::counts::Changes;
+use super::outbox;
+use super::payments::take_stock;
+use super::reservations::is_barred;
+use super::{Asked, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
+use super::{attempts, cooldowns, groups, orders, payloads, sales};
+use crate::new_sale::Payment;
+use weir_origin_core::outbox::Sinks;
+use weir_origin_core::sql::{SqlError, Tx, retried, sql};
+
+const INSERT_OUTCOME: &str = "
+    INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, void, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const SELECT_OUTCOME: &str = "SELECT user_id, outcome, void FROM claim_outcomes WHERE claim_id = ?";
+
+const INSERT_BUYER: &str = "INSERT INTO buyers (units, sale_id, user_id) VALUES (?, ?, ?)";
+
+const ADD_TO_BUYER: &str = "
+    UPDATE buyers SET units = units + ?
+    WHERE sale_id = ? AND user_id = ? AND units + ? <= ?
+        AND (cooldown_until_ms IS NULL OR cooldown_until_ms <= ?)";
+
+const INSERT_ORDER: &str = "
+    INSERT INTO orders
+        (id, sale_id, shard, generation, user_id, quantity, status, deducted, pay_by_ms,
+        created_at_ms, sku, unit_amount, currency, click_link, click_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+const INSERT_CHANGE: &str = "
+    INSERT INTO change_log (sale_id, order_id, units, reason, at_ms)
+    VALUES (?, ?, ?, ?, ?)";
+
+/// What is decided about a claim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Ordered,
+    Released,
+    Void,
+}
+
+impl SaleStore {
+    /// Makes a claim an order, in one transaction: its outcome, the order, the change log, and the
+    /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
+    /// is paid `at_payment` takes no stock yet.
+    pub async fn place(&self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
+        let asked = Asked::default();
+        self.place_asked(ticket, &asked, now_ms).await
+    }
+
+    /// As [`SaleStore::place`], with what the request says. An attempt with a key becomes an order once: see
+    /// [`Placed::Elsewhere`] and [`Placed::KeyReused`]. What was said with an order that is there already stays.
+    pub async fn place_asked(
+        &self,
+        ticket: &Ticket,
+        asked: &Asked,
+        now_ms: u64,
+    ) -> Result<Placed, SqlError> {
+        Ok(retried(|| place_once(self, ticket, asked, now_ms)).await?)
+    }
+
+    /// Decides that a claim without units behind it never becomes an order. False if its outcome was
+    /// decided before.
+    pub async fn void(&self, ticket: &Ticket, now_ms: u64) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let won = insert_outcome(&mut tx, ticket, Outcome::Void, now_ms).await?;
+            tx.commit().await?;
+            Ok(won)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// Decides that a claim never becomes an order, unless its outcome was decided before: then that is
+    /// told.
+    pub async fn release(&self, ticket: &Ticket, now_ms: u64) -> Result<Option<Placed>, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            if insert_outcome(&mut tx, ticket, Outcome::Released, now_ms).await? {
+                tx.commit().await?;
+                return Ok(None);
+            }
+            let known = known_outcome(&mut tx, ticket).await?;
+            tx.rollback().await?;
+            Ok(Some(known))
+        };
+        Ok(retried(once).await?)
+    }
+}
+
+async fn place_once(
+    store: &SaleStore,
+    ticket: &Ticket,
+    asked: &Asked,
+    now_ms: u64,
+) -> Result<Placed, Error> {
+    let mut tx = store.db.begin().await?;
+    let placed = place_in(&mut tx, store.sinks, ticket, asked, now_ms).await?;
+    let is_kept = match placed {
+        Placed::New(_) => true,
+        // The claim came with another attempt before, or without a key: this attempt has become its order, too.
+        Placed::Again(_) => asked.attempt.is_some(),
+        _ => false,
+    };
+    if is_kept {
+        tx.commit().await?;
+    } else {
+        tx.rollback().await?;
+    }
+    Ok(placed)
+}
+
+/// The steps, in the design's order. Whatever comes of them but an order is rolled back.
+async fn place_in(
+    tx: &mut Tx,
+    sinks: Sinks,
+    ticket: &Ticket,
+    asked: &Asked,
+    now_ms: u64,
+) -> Result<Placed, Error> {
+    if let Some(attempt) = &asked.attempt
+        && let Some(bound) = attempts::bind(tx, ticket, attempt).await?
+    {
+        return Ok(bound);
+    }
+    if !insert_outcome(tx, ticket, Outcome::Ordered, now_ms).await? {
+        return known_outcome(tx, ticket).await;
+    }
+    let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
+        return Ok(Placed::Short(Shortage::UnknownSale));
+    };
+    if sale.archived_at_ms.is_some() {
+        // Whatever became of the claim was decided long ago, and is forgotten.
+        return Ok(Placed::Released { void: false });
+    }
+    if is_barred(tx, &sale.sale, &ticket.user).await? {
+        return Ok(Placed::Short(Shortage::Barred));
+    }
+    if !add_to_buyer(tx, ticket, sale.sale.user_cap, now_ms).await? {
+        let shortage = cooldowns::shortage(tx, &ticket.sale, &ticket.user, now_ms);
+        return Ok(Placed::Short(shortage.await?));
+    }
+    if let Some(group) = &sale.group
+        && !groups::add(tx, ticket, group).await?
+    {
+        return Ok(Placed::Short(Shortage::GroupCap));
+    }
+    let order = StoredOrder {
+        click: asked.click.clone(),
+        ..new_order(ticket, &sale, now_ms)
+    };
+    insert_order(tx, &order).await?;
+    if let Some(payload) = &asked.payload {
+        payloads::insert(tx, &order.id, payload).await?;
+    }
+    outbox::note_created(tx, sinks, &order).await?;
+    let taken = if order.deducted { order.units } else { 0 };
+    insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
+    Changes::of(None, &order).write(tx).await?;
+    if order.deducted && !take_stock(tx, &order).await? {
+        return Ok(Placed::Short(Shortage::SoldOut));
+    }
+    Ok(Placed::New(order))
+}
+
+/// Of these open claims, the units that no order has taken from the stock, and no void claim has.
+pub(super) async fn held_units(tx: &mut Tx, open: &[Ticket]) -> Result<u64, Error> {
+    let mut held = 0;
+    for ticket in open {
+        let id = ticket.claim_id();
+        let is_known = tx
+            .one(sql(SELECT_OUTCOME).text(id.as_str()))
+            .await?
+            .is_some();
+        let is_held = match is_known {
+            true => is_held(known_outcome(tx, ticket).await?),
+            false => true,
+        };
+        if is_held {
+            held += u64::from(ticket.quantity);
+        }
+    }
+    Ok(held)
+}
+
+/// Whether a claim that is open in Redis has units there that SQL counts among those that are left. One whose name
+/// another has taken never becomes an order: its units come back.
+fn is_held(outcome: Placed) -> bool {
+    match outcome {
+        Placed::New(order) | Placed::Again(order) => !(order.deducted && order.status.is_active()),
+        Placed::Released { void } => !void,
+        _ => true,
+    }
+}
+
+/// Decides the claim's outcome; false if it was decided before.
+async fn insert_outcome(
+    tx: &mut Tx,
+    ticket: &Ticket,
+    outcome: Outcome,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let word = match outcome {
+        Outcome::Ordered => "ordered",
+        Outcome::Released | Outcome::Void => "released",
+    };
+    let id = ticket.claim_id();
+    let insert = sql(INSERT_OUTCOME)
+        .text(id.as_str())
+        .text(ticket.sale.as_str())
+        .text(ticket.user.as_str())
+        .text(word)
+        .number(outcome == Outcome::Void)
+        .number(now_ms);
+    tx.insert(insert).await
+}
+
+/// The outcome that was decided before.
+async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<Placed, Error> {
+    let id = ticket.claim_id();
+    let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;
+    let row = row.ok_or(Error::RowNotFound)?;
+    if row.text("user_id")? != ticket.user.as_str() {
+        return Ok(Placed::NameTaken);
+    }
+    // The column's CHECK leaves no third.
+    if row.text("outcome")? != "ordered" {
+        let void = row.flag("void")?;
+        return Ok(Placed::Released { void });
+    }
+    let order = orders::select(tx, id.as_str()).await?;
+    Ok(Placed::Again(order.ok_or(Error::RowNotFound)?))
+}
+
+/// Counts the units as the user's; false if that is more than one user may have, or the user may not buy for a while.
+/// Most users have one order, so the insertion is tried first.
+async fn add_to_buyer(
+    tx: &mut Tx,
+    ticket: &Ticket,
+    user_cap: u32,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    if ticket.quantity > user_cap {
+        return Ok(false);
+    }
+    let with = |statement| {
+        sql(statement)
+            .number(ticket.quantity)
+            .text(ticket.sale.as_str())
+            .text(ticket.user.as_str())
+    };
+    if tx.insert(with(INSERT_BUYER)).await? {
+        return Ok(true);
+    }
+    let add = with(ADD_TO_BUYER).number(ticket.quantity).number(user_cap);
+    let add = add.number(now_ms);
+    Ok(tx.execute(add).await? == 1)
+}
+
+/// The order as the sale's way to pay has it.
+fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
+    let pay_by_ms = match sale.payment {
+        Payment::Hold { pay_within_ms } => Some(now_ms.saturating_add(pay_within_ms)),
+        Payment::AtOrder | Payment::AtPayment => None,
+    };
+    StoredOrder {
+        id: ticket.claim_id().to_string(),
+        sale: ticket.sale.clone(),
+        shard: ticket.shard,
+        generation: ticket.generation,
+        user: ticket.user.clone(),
+        units: ticket.quantity,
+        status: OrderStatus::Unpaid,
+        deducted: sale.payment != Payment::AtPayment,
+        pay_by_ms,
+        created_at_ms: now_ms,
+        sku: sale.sku.clone(),
+        price: sale.price,
+        click: None,
+    }
+}
+
+async fn insert_order(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
+    let insert = sql(INSERT_ORDER)
+        .text(&order.id)
+        .text(order.sale.as_str())
+        .number(order.shard)
+        .number(order.generation)
+        .text(order.user.as_str())
+        .number(order.units)
+        .text(order.status.word())
+        .number(order.deducted)
+        .maybe(order.pay_by_ms)
+        .number(order.created_at_ms)
+        .maybe_text(order.sku.as_deref())
+        .maybe(order.price.map(|price| price.unit_amount))
+        .maybe_text(order.price.as_ref().map(|price| price.currency.as_str()))
+        .maybe_text(order.click.as_ref().map(|click| click.link.as_str()))
+        .maybe_text(order.click.as_ref().map(|click| click.id.as_str()));
+    tx.execute(insert).await.map(drop)
+}
+
+/// Logs a change of the sale's stock by `units`.
+pub(super) async fn insert_change(
+    tx: &mut Tx,
+    order: &StoredOrder,
+    units: i64,
+    reason: &'static str,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let insert = sql(INSERT_CHANGE)
+        .text(order.sale.as_str())
+        .text(&order.id)
+        .signed(units)
+        .text(reason)
+        .number(now_ms);
+    tx.execute(insert).await.map(drop)
+}

@@ -1,0 +1,66 @@
+//! Changes of orders, written for the [outbox](weir_origin_core::outbox) in the transactions that make them.
+
+use sqlx::Error;
+
+use super::order_change::{ChangeKind, NewChange};
+use super::{SaleStore, StoredOrder, payloads};
+use crate::payload::Payload;
+use weir_origin_core::outbox::queue::{self, ORDERS};
+use weir_origin_core::outbox::{self, Queue, Sinks};
+use weir_origin_core::sql::Tx;
+
+impl SaleStore {
+    /// Changes of orders that are to be told to others.
+    pub fn outbox(&self) -> Queue {
+        Queue::new(self.db.clone(), &ORDERS)
+    }
+}
+
+/// Writes the first change of an order that is made in this transaction.
+pub(super) async fn note_created(
+    tx: &mut Tx,
+    sinks: Sinks,
+    order: &StoredOrder,
+) -> Result<(), Error> {
+    if !sinks.has_any() {
+        return Ok(());
+    }
+    let change = NewChange {
+        kind: ChangeKind::Created,
+        order,
+        payment: None,
+        cause: "",
+    };
+    let (payload, at_ms) = (payloads::of(tx, &order.id).await?, order.created_at_ms);
+    let body = |seq| change.body(payload.as_ref(), seq, at_ms);
+    queue::note_first(tx, &ORDERS, sinks, written(change, &body, at_ms)).await
+}
+
+/// Writes a change in the transaction that makes it.
+pub(super) async fn note(
+    tx: &mut Tx,
+    sinks: Sinks,
+    change: NewChange<'_>,
+    now_ms: u64,
+) -> Result<(), Error> {
+    if !sinks.has_any() {
+        return Ok(());
+    }
+    let payload: Option<Payload> = payloads::of(tx, &change.order.id).await?;
+    let body = |seq| change.body(payload.as_ref(), seq, now_ms);
+    queue::note(tx, &ORDERS, sinks, written(change, &body, now_ms)).await
+}
+
+fn written<'a>(
+    change: NewChange<'a>,
+    body: &'a (dyn Fn(u64) -> String + Sync),
+    at_ms: u64,
+) -> outbox::NewChange<'a> {
+    outbox::NewChange {
+        subject: &change.order.id,
+        belongs_to: change.order.sale.as_str(),
+        kind: change.kind.word(),
+        at_ms,
+        body,
+    }
+}

@@ -1,0 +1,497 @@
+//! Payments at a provider: started by buyers, decided by what the provider says of them.
+
+use sqlx::Error;
+use weir_base::id::UserId;
+
+use super::order_change::{ChangeKind, NewChange};
+use super::outbox;
+use super::payments::pay_in;
+use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
+use crate::price::Money;
+use weir_origin_core::outbox::Sinks;
+use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
+use weir_origin_core::tenants::NameRange;
+
+const SELECT_PAYMENT: &str = "SELECT * FROM payments WHERE id = ?";
+
+const SELECT_OF_ORDER: &str = "
+    SELECT * FROM payments WHERE order_id = ? ORDER BY started_at_ms, id";
+
+const SELECT_IN_STATE: &str = "
+    SELECT * FROM payments
+    WHERE state = ? AND (COALESCE(decided_at_ms, 0) > ? OR (COALESCE(decided_at_ms, 0) = ? AND id > ?))
+        AND (? = '' OR (order_id >= ? AND order_id < ?))
+    ORDER BY decided_at_ms, id LIMIT ?";
+
+const INSERT_PAYMENT: &str = "
+    INSERT INTO payments (id, order_id, user_id, state, started_at_ms)
+    VALUES (?, ?, ?, 'started', ?)";
+
+const DECIDE: &str = "
+    UPDATE payments SET state = ?, reason = ?, decided_at_ms = ? WHERE id = ? AND state = ?";
+
+const SET_REFERENCE: &str = "UPDATE payments SET reference = ? WHERE id = ?";
+
+// Changes nothing, and makes events of one payment wait for each other.
+const LOCK_PAYMENT: &str = "UPDATE payments SET started_at_ms = started_at_ms WHERE id = ?";
+
+const INSERT_EVENT: &str = "
+    INSERT INTO payment_events (event_id, payment_id, body_sha256, at_ms) VALUES (?, ?, ?, ?)";
+
+const SELECT_EVENT: &str = "SELECT payment_id, body_sha256 FROM payment_events WHERE event_id = ?";
+
+/// Where a payment stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PaymentState {
+    /// The provider has said nothing of it.
+    Started,
+    /// Its order is paid with it: for ever.
+    Paid,
+    /// The provider could not take the money. It may say later that it could.
+    Failed,
+    /// The provider has the money, and there is nothing to be had for it: it must be given back.
+    RefundDue,
+    /// An operator has noted that it was given back.
+    Refunded,
+}
+
+impl PaymentState {
+    /// Every state.
+    pub const ALL: [Self; 5] = [
+        Self::Started,
+        Self::Paid,
+        Self::Failed,
+        Self::RefundDue,
+        Self::Refunded,
+    ];
+
+    /// The word in SQL and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Paid => "paid",
+            Self::Failed => "failed",
+            Self::RefundDue => "refund_due",
+            Self::Refunded => "refunded",
+        }
+    }
+}
+
+/// A payment of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPayment {
+    /// Its name, by which the provider speaks of it: `<order>.p<number>`.
+    pub id: String,
+    /// What it pays for.
+    pub order: String,
+    /// Whose order that is.
+    pub user: UserId,
+    /// Where it stands.
+    pub state: PaymentState,
+    /// Why money must be given back: see [`Paid`]; empty otherwise.
+    pub reason: String,
+    /// What the operator who gave it back wrote down; empty otherwise.
+    pub reference: String,
+    /// Since when it is in this state, in milliseconds since the Unix epoch; 0 for one that has only started.
+    pub decided_at_ms: u64,
+}
+
+/// The answer to a buyer who wants to pay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PaymentStart {
+    /// A new payment.
+    New(StoredPayment),
+    /// The one that was started, or has paid, before.
+    Again(StoredPayment),
+    /// The order is paid, though by no payment that is known.
+    Paid,
+    /// The time to pay has passed.
+    Expired,
+    /// The order was taken back.
+    Cancelled,
+    /// The order takes its units when it is paid, and there are none now.
+    SoldOut,
+    /// This user has no such order.
+    Unknown,
+}
+
+/// What a provider says of a payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaymentEvent {
+    /// The event's name: of two with one name, the later is the same event again.
+    pub id: String,
+    /// The payment.
+    pub payment: String,
+    /// Whether the money was taken.
+    pub is_paid: bool,
+    /// How much it was, if the provider says.
+    pub money: Option<Money>,
+    /// SHA-256 of the event as it was received, in hex.
+    pub body_sha256: String,
+}
+
+/// The answer to a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PaymentNoted {
+    /// The payment as it stands now, and its order.
+    Noted(Box<StoredPayment>, Box<StoredOrder>),
+    /// There is no such payment. Nothing was changed.
+    Unknown,
+    /// Another event had this name before. Nothing was changed.
+    EventReused,
+}
+
+impl SaleStore {
+    /// Starts a payment of an order of this user. Again gives the same one, until the provider has said that it failed.
+    pub async fn start_payment(
+        &self,
+        order_id: &str,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<PaymentStart, SqlError> {
+        Ok(retried(|| start_once(&self.db, order_id, user, now_ms)).await?)
+    }
+
+    /// Notes what the provider says of a payment, in one transaction with what follows for its order. An event that was
+    /// noted before changes nothing.
+    pub async fn note_payment(
+        &self,
+        event: &PaymentEvent,
+        now_ms: u64,
+    ) -> Result<PaymentNoted, SqlError> {
+        let once = || async {
+            match note_once(self, event, false, now_ms).await? {
+                Some(noted) => Ok(noted),
+                // Nothing is left for the order, so it stays unpaid; the money is noted.
+                None => {
+                    let noted = note_once(self, event, true, now_ms).await?;
+                    noted.ok_or(Error::RowNotFound)
+                }
+            }
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// The last payment of an order, if any was started.
+    pub async fn last_payment(&self, order_id: &str) -> Result<Option<StoredPayment>, SqlError> {
+        let rows = self.db.all(sql(SELECT_OF_ORDER).text(order_id)).await?;
+        Ok(rows.last().map(stored).transpose()?)
+    }
+
+    /// At most `limit` payments of orders of these names in this state, those first that have been in it for longest, behind the one of this
+    /// [`StoredPayment::decided_at_ms`] and this name.
+    pub async fn payments_in(
+        &self,
+        state: PaymentState,
+        orders: &NameRange,
+        after: (u64, &str),
+        limit: usize,
+    ) -> Result<Vec<StoredPayment>, SqlError> {
+        let (at_ms, id) = after;
+        let select = sql(SELECT_IN_STATE).text(state.word());
+        let select = select.number(at_ms).number(at_ms).text(id);
+        let select = select.text(orders.first()).text(orders.first());
+        let rows = self.db.all(select.text(orders.end()).number(limit)).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that the money of a payment was given back, with a reference of the operator's; the payment as it stands now, if
+    /// there is one of that name. The first reference stays.
+    pub async fn note_refund(
+        &self,
+        payment_id: &str,
+        reference: &str,
+        now_ms: u64,
+    ) -> Result<Option<StoredPayment>, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            tx.execute(sql(LOCK_PAYMENT).text(payment_id)).await?;
+            if let Some(payment) = select(&mut tx, payment_id).await?
+                && payment.state == PaymentState::RefundDue
+            {
+                refunded(&mut tx, self.sinks, &payment, reference, now_ms).await?;
+            }
+            let payment = select(&mut tx, payment_id).await?;
+            tx.commit().await?;
+            Ok(payment)
+        };
+        Ok(retried(once).await?)
+    }
+}
+
+async fn refunded(
+    tx: &mut Tx,
+    sinks: Sinks,
+    payment: &StoredPayment,
+    reference: &str,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let (to, reason) = (PaymentState::Refunded, &payment.reason);
+    decide(tx, payment, to, reason, now_ms).await?;
+    let note = sql(SET_REFERENCE).text(reference).text(&payment.id);
+    tx.execute(note).await?;
+    let payment = select(tx, &payment.id).await?.ok_or(Error::RowNotFound)?;
+    let order = orders::select(tx, &payment.order).await?;
+    let order = order.ok_or(Error::RowNotFound)?;
+    tell(tx, sinks, &order, &payment, now_ms).await
+}
+
+/// Which of its order's payments it is.
+pub(super) fn number(payment: &StoredPayment) -> u64 {
+    let (_, number) = payment.id.rsplit_once(".p").unwrap_or_default();
+    number.parse().unwrap_or_default()
+}
+
+async fn start_once(
+    db: &Database,
+    order_id: &str,
+    user: &UserId,
+    now_ms: u64,
+) -> Result<PaymentStart, Error> {
+    let mut tx = db.begin().await?;
+    let started = start_in(&mut tx, order_id, user, now_ms).await?;
+    tx.commit().await?;
+    Ok(started)
+}
+
+async fn start_in(
+    tx: &mut Tx,
+    order_id: &str,
+    user: &UserId,
+    now_ms: u64,
+) -> Result<PaymentStart, Error> {
+    let order = orders::select(tx, order_id).await?;
+    let Some(order) = order.filter(|order| order.user == *user) else {
+        return Ok(PaymentStart::Unknown);
+    };
+    let payments = of_order(tx, order_id).await?;
+    let standing = |payment: &&StoredPayment| match order.status {
+        OrderStatus::Paid => payment.state == PaymentState::Paid,
+        _ => payment.state == PaymentState::Started,
+    };
+    let is_late = order.pay_by_ms.is_some_and(|by_ms| by_ms <= now_ms);
+    match order.status {
+        OrderStatus::Cancelled => return Ok(PaymentStart::Cancelled),
+        OrderStatus::Expired => return Ok(PaymentStart::Expired),
+        OrderStatus::Unpaid if is_late => return Ok(PaymentStart::Expired),
+        OrderStatus::Unpaid | OrderStatus::Paid => {}
+    }
+    if let Some(payment) = payments.iter().find(standing) {
+        return Ok(PaymentStart::Again(payment.clone()));
+    }
+    if order.status == OrderStatus::Paid {
+        return Ok(PaymentStart::Paid);
+    }
+    // Only so that nobody pays in vain: who pays first has the units.
+    if !order.deducted && remaining(tx, &order).await? < u64::from(order.units) {
+        return Ok(PaymentStart::SoldOut);
+    }
+    let id = format!("{order_id}.p{}", payments.len() + 1);
+    let insert = sql(INSERT_PAYMENT)
+        .text(&id)
+        .text(order_id)
+        .text(user.as_str())
+        .number(now_ms);
+    // False: another call has just started this very one.
+    let is_new = tx.insert(insert).await?;
+    let payment = StoredPayment {
+        id,
+        order: order_id.to_owned(),
+        user: user.clone(),
+        state: PaymentState::Started,
+        reason: String::new(),
+        reference: String::new(),
+        decided_at_ms: 0,
+    };
+    Ok(match is_new {
+        true => PaymentStart::New(payment),
+        false => PaymentStart::Again(payment),
+    })
+}
+
+async fn remaining(tx: &mut Tx, order: &StoredOrder) -> Result<u64, Error> {
+    let sale = sales::select_one(tx, &order.sale).await?;
+    Ok(sale.map_or(0, |sale| sale.remaining))
+}
+
+/// `None`, with nothing changed: the order takes its units now, and there are none. If `is_sold_out` that is known.
+async fn note_once(
+    store: &SaleStore,
+    event: &PaymentEvent,
+    is_sold_out: bool,
+    now_ms: u64,
+) -> Result<Option<PaymentNoted>, Error> {
+    let mut tx = store.db.begin().await?;
+    let noted = note_in(&mut tx, store.sinks, event, is_sold_out, now_ms).await?;
+    match noted {
+        Some(PaymentNoted::Noted(..)) => tx.commit().await?,
+        _ => tx.rollback().await?,
+    }
+    Ok(noted)
+}
+
+async fn note_in(
+    tx: &mut Tx,
+    sinks: Sinks,
+    event: &PaymentEvent,
+    is_sold_out: bool,
+    now_ms: u64,
+) -> Result<Option<PaymentNoted>, Error> {
+    let insert = sql(INSERT_EVENT)
+        .text(&event.id)
+        .text(&event.payment)
+        .text(&event.body_sha256)
+        .number(now_ms);
+    // Inserted first, read then: so what another transaction has just noted is seen.
+    let is_new = tx.insert(insert).await?;
+    if !is_new && !is_same(tx, event).await? {
+        return Ok(Some(PaymentNoted::EventReused));
+    }
+    tx.execute(sql(LOCK_PAYMENT).text(&event.payment)).await?;
+    let Some(payment) = select(tx, &event.payment).await? else {
+        return Ok(Some(PaymentNoted::Unknown));
+    };
+    let before = payment.state;
+    if is_new && !follow_event(tx, event, &payment, is_sold_out, now_ms).await? {
+        return Ok(None);
+    }
+    let payment = select(tx, &payment.id).await?.ok_or(Error::RowNotFound)?;
+    let order = orders::select(tx, &payment.order).await?;
+    let order = order.ok_or(Error::RowNotFound)?;
+    if payment.state != before {
+        tell(tx, sinks, &order, &payment, now_ms).await?;
+    }
+    Ok(Some(PaymentNoted::Noted(
+        Box::new(payment),
+        Box::new(order),
+    )))
+}
+
+/// What follows from an event that is new. False: the order's units are not there, and nothing must be kept.
+async fn follow_event(
+    tx: &mut Tx,
+    event: &PaymentEvent,
+    payment: &StoredPayment,
+    is_sold_out: bool,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let is_open = matches!(payment.state, PaymentState::Started | PaymentState::Failed);
+    if !is_open {
+        return Ok(true);
+    }
+    if !event.is_paid {
+        decide(tx, payment, PaymentState::Failed, "", now_ms).await?;
+        return Ok(true);
+    }
+    let refusal = match is_sold_out {
+        true => "sold_out",
+        false if !is_right(tx, event, payment).await? => "wrong_amount",
+        false => match pay_in(tx, &payment.order, &payment.user, now_ms).await? {
+            Paid::Now(_) => "",
+            Paid::SoldOut => return Ok(false),
+            Paid::Again(_) => "order_paid",
+            Paid::Expired => "order_expired",
+            Paid::Cancelled => "order_cancelled",
+            Paid::Unknown => return Err(Error::RowNotFound),
+        },
+    };
+    let state = match refusal {
+        "" => PaymentState::Paid,
+        _ => PaymentState::RefundDue,
+    };
+    decide(tx, payment, state, refusal, now_ms).await?;
+    Ok(true)
+}
+
+/// Whether what was paid is what the order costs, as far as both are known.
+async fn is_right(
+    tx: &mut Tx,
+    event: &PaymentEvent,
+    payment: &StoredPayment,
+) -> Result<bool, Error> {
+    let order = orders::select(tx, &payment.order).await?;
+    let order = order.ok_or(Error::RowNotFound)?;
+    let cost = order.price.map(|price| price.of(order.units));
+    Ok(event
+        .money
+        .zip(cost)
+        .is_none_or(|(paid, cost)| paid == cost))
+}
+
+/// Writes down what a payment's new state means for its order.
+pub(super) async fn tell(
+    tx: &mut Tx,
+    sinks: Sinks,
+    order: &StoredOrder,
+    payment: &StoredPayment,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let kind = match payment.state {
+        PaymentState::Started => return Ok(()),
+        PaymentState::Paid => ChangeKind::Paid,
+        PaymentState::Failed => ChangeKind::PaymentFailed,
+        PaymentState::RefundDue => ChangeKind::RefundDue,
+        PaymentState::Refunded => ChangeKind::Refunded,
+    };
+    let change = NewChange {
+        kind,
+        order,
+        payment: Some(payment),
+        cause: "",
+    };
+    outbox::note(tx, sinks, change, now_ms).await
+}
+
+async fn is_same(tx: &mut Tx, event: &PaymentEvent) -> Result<bool, Error> {
+    let row = tx.one(sql(SELECT_EVENT).text(&event.id)).await?;
+    let row = row.ok_or(Error::RowNotFound)?;
+    let is_same =
+        row.text("payment_id")? == event.payment && row.text("body_sha256")? == event.body_sha256;
+    Ok(is_same)
+}
+
+/// Changes the payment from the state in which it was read.
+pub(super) async fn decide(
+    tx: &mut Tx,
+    payment: &StoredPayment,
+    state: PaymentState,
+    reason: &str,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let decide = sql(DECIDE)
+        .text(state.word())
+        .text(reason)
+        .number(now_ms)
+        .text(&payment.id)
+        .text(payment.state.word());
+    match tx.execute(decide).await? {
+        1 => Ok(()),
+        // Only without the lock: the provider is told to send it again.
+        _ => Err(Error::RowNotFound),
+    }
+}
+
+async fn select(tx: &mut Tx, id: &str) -> Result<Option<StoredPayment>, Error> {
+    let row = tx.one(sql(SELECT_PAYMENT).text(id)).await?;
+    row.as_ref().map(stored).transpose()
+}
+
+pub(super) async fn of_order(tx: &mut Tx, order_id: &str) -> Result<Vec<StoredPayment>, Error> {
+    let rows = tx.all(sql(SELECT_OF_ORDER).text(order_id)).await?;
+    rows.iter().map(stored).collect()
+}
+
+pub(super) fn stored(row: &Row) -> Result<StoredPayment, Error> {
+    let word = row.text("state")?;
+    let mut states = PaymentState::ALL.into_iter();
+    let state = states.find(|state| state.word() == word);
+    Ok(StoredPayment {
+        id: row.text("id")?,
+        order: row.text("order_id")?,
+        user: orders::user_id(row)?,
+        state: state.ok_or_else(|| damaged("state", "names no state"))?,
+        reason: row.text("reason")?,
+        reference: row.text("reference")?,
+        decided_at_ms: row.maybe("decided_at_ms")?.unwrap_or(0),
+    })
+}

@@ -1,0 +1,401 @@
+//! Who has reserved, and who is blocked.
+
+use sqlx::Error;
+use weir_base::id::{SaleId, UserId};
+use weir_sale::sale::Sale;
+
+use super::orders::user_id;
+use super::sales::sale_id;
+use super::{
+    Reserved, SaleStore, Score, Standing, StoredReservation, TakenBack, Unscored, Visitor, draws,
+    user_list,
+};
+use crate::UserList;
+use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
+
+const INSERT_RESERVATION: &str = "
+    INSERT INTO reservations
+        (sale_id, user_id, at_ms, check_at_ms, address, agent, ticket, admitted, risk_state)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending')";
+
+const SELECT_UNSCORED: &str = "
+    SELECT sale_id, user_id, at_ms, failed_checks, address, agent FROM reservations
+    WHERE risk_state = 'pending' AND check_at_ms <= ?
+    ORDER BY check_at_ms
+    LIMIT ?";
+
+const POSTPONE_CHECK: &str = "
+    UPDATE reservations SET failed_checks = failed_checks + 1, check_at_ms = ?
+    WHERE sale_id = ? AND user_id = ? AND risk_state = 'pending'";
+
+const SET_SCORE: &str = "
+    UPDATE reservations SET risk_state = 'scored', score = ?, address = '', agent = ''
+    WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_CHECKED: &str = "
+    SELECT user_id FROM reservations
+    WHERE sale_id = ? AND user_id > ? AND risk_state = 'scored' AND admitted = 1
+    ORDER BY user_id LIMIT ?";
+
+const SELECT_RESERVATION: &str = "
+    SELECT at_ms, risk_state, ticket, admitted, place FROM reservations
+    WHERE sale_id = ? AND user_id = ?";
+
+const DELETE_RESERVATION: &str = "
+    DELETE FROM reservations WHERE sale_id = ? AND user_id = ?";
+
+const COUNT_PENDING: &str = "
+    SELECT COUNT(*) AS pending FROM reservations WHERE risk_state = 'pending'";
+
+const INSERT_BLOCKED: &str = "
+    INSERT INTO blocked_users (sale_id, user_id, reason, at_ms) VALUES (?, ?, ?, ?)";
+
+const DELETE_BLOCKED: &str = "DELETE FROM blocked_users WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_RESERVED: &str = "
+    SELECT user_id FROM reservations
+    WHERE sale_id = ? AND user_id > ? AND admitted = 1 ORDER BY user_id LIMIT ?";
+
+// But whom only a risk check has blocked, and operators have allowed.
+const SELECT_BLOCKED: &str = "
+    SELECT user_id FROM blocked_users
+    WHERE sale_id = ? AND user_id > ? AND (reason <> 'risk' OR NOT EXISTS (
+        SELECT 1 FROM user_list
+        WHERE user_list.user_id = blocked_users.user_id AND standing = 'allowed'))
+    ORDER BY user_id LIMIT ?";
+
+const SELECT_ONE_RESERVED: &str = "
+    SELECT 1 AS one FROM reservations WHERE sale_id = ? AND user_id = ? AND admitted = 1";
+
+const SELECT_ONE_BLOCKED: &str = "
+    SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_ONE_BLOCKED_BY_OPERATORS: &str = "
+    SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ? AND reason <> 'risk'";
+
+/// The reason of users whom the risk check has blocked.
+const RISK: &str = "risk";
+
+impl SaleStore {
+    /// Reserves for a user, of whom nothing else is known.
+    pub async fn reserve(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<Reserved, SqlError> {
+        let visitor = Visitor::default();
+        self.reserve_from(id, user, &visitor, now_ms).await
+    }
+
+    /// Reserves for a user who comes from there.
+    pub async fn reserve_from(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        visitor: &Visitor,
+        now_ms: u64,
+    ) -> Result<Reserved, SqlError> {
+        let Some(sale) = self.sale(id).await? else {
+            return Ok(Reserved::Unknown);
+        };
+        let Some(window) = sale.reservation else {
+            return Ok(Reserved::NoReservation);
+        };
+        if now_ms < window.from_ms {
+            let wait_ms = window.from_ms - now_ms;
+            return Ok(Reserved::NotOpen { wait_ms });
+        }
+        if now_ms >= window.until_ms {
+            return Ok(Reserved::Closed);
+        }
+        let listed = self.listed_user(user).await?;
+        if listed.is_some_and(|listed| listed.standing == Standing::Blocked) {
+            return Ok(Reserved::Blocked);
+        }
+        let new = New {
+            sale: id,
+            user,
+            visitor,
+            now_ms,
+        };
+        let is_new = match self.draw(id).await? {
+            None => retried(|| self.db.insert(new.insert("", true))).await?,
+            Some(_) => match self.enter(&new).await? {
+                None => return Ok(Reserved::Closed),
+                Some(is_new) => is_new,
+            },
+        };
+        Ok(if is_new {
+            Reserved::Now
+        } else {
+            Reserved::Again
+        })
+    }
+
+    /// What a user has reserved.
+    pub async fn reservation(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+    ) -> Result<Option<StoredReservation>, SqlError> {
+        let select = of_user(sql(SELECT_RESERVATION), id, user);
+        let row = self.db.one(select).await?;
+        Ok(row.as_ref().map(reservation).transpose()?)
+    }
+
+    /// Takes a user's reservation back: from now on no claim of that user becomes an order of a sale that wants
+    /// reservations. Once the list of a draw is closed, it stays.
+    pub async fn cancel_reservation(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+    ) -> Result<TakenBack, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            if !draws::lock_open(&mut tx, id).await? && draws::of(&mut tx, id).await?.is_some() {
+                tx.rollback().await?;
+                return Ok(TakenBack::Closed);
+            }
+            let delete = of_user(sql(DELETE_RESERVATION), id, user);
+            let deleted = tx.execute(delete).await?;
+            tx.commit().await?;
+            Ok(match deleted {
+                0 => TakenBack::Again,
+                _ => TakenBack::Now,
+            })
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// At most `limit` users whom no risk check has judged and whose turn has come: those first whose
+    /// turn came first. It comes with the reservation, unless it is postponed.
+    pub async fn reservations_to_score(
+        &self,
+        now_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<Unscored>, SqlError> {
+        let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
+    }
+
+    /// How many users no risk check has judged.
+    pub async fn risk_pending(&self) -> Result<u64, SqlError> {
+        let row = self.db.one(sql(COUNT_PENDING)).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("pending"))?)
+    }
+
+    /// Whether a draw, if the sale has one, has chosen this user, who has reserved.
+    pub async fn is_admitted(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+        let reservation = self.reservation(id, user).await?;
+        Ok(reservation.is_some_and(|reservation| reservation.is_admitted))
+    }
+
+    /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
+    pub async fn postpone_check(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        check_at_ms: u64,
+    ) -> Result<(), SqlError> {
+        let postpone = || of_user(sql(POSTPONE_CHECK).number(check_at_ms), id, user);
+        retried(|| self.db.execute(postpone())).await?;
+        Ok(())
+    }
+
+    /// Notes what the risk check said of a user who has reserved, and blocks the user if it said
+    /// so. False if that user has not reserved.
+    pub async fn set_score(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        score: Score,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let set = of_user(sql(SET_SCORE).number(score.score), id, user);
+            let there = tx.execute(set).await? == 1;
+            if there && score.block {
+                insert_blocked(&mut tx, id, user, RISK, now_ms).await?;
+            }
+            tx.commit().await?;
+            Ok(there)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// Blocks a user. False if the user is blocked already; the first reason stays.
+    pub async fn block(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        reason: &str,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let new = insert_blocked(&mut tx, id, user, reason, now_ms).await?;
+            tx.commit().await?;
+            Ok(new)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// Lets a user buy again. False if the user is not blocked.
+    pub async fn unblock(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+        let delete = || of_user(sql(DELETE_BLOCKED), id, user);
+        Ok(retried(|| self.db.execute(delete())).await? == 1)
+    }
+
+    /// Whether a user is on a list of a sale, as Redis should have it: of those who have reserved, only whose reservations
+    /// count; of those blocked, also who has to wait.
+    pub async fn is_listed(
+        &self,
+        id: &SaleId,
+        list: UserList,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        match list {
+            UserList::Blocked => self.is_barred(id, user, now_ms).await,
+            UserList::Reserved if self.risk_fails_closed => {
+                let reservation = self.reservation(id, user).await?;
+                Ok(reservation.is_some_and(|known| known.is_checked && known.is_admitted))
+            }
+            UserList::Reserved => {
+                let row = self.db.one(select_listed(id, list, user)).await?;
+                Ok(row.is_some())
+            }
+        }
+    }
+
+    /// At most `limit` users whose reservations count, after `after`.
+    pub async fn reserved_page(
+        &self,
+        id: &SaleId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>, SqlError> {
+        let select = match self.risk_fails_closed {
+            true => SELECT_CHECKED,
+            false => SELECT_RESERVED,
+        };
+        Ok(page(&self.db, sql(select), id, after, limit).await?)
+    }
+
+    /// At most `limit` users who are blocked in this sale, after `after`.
+    pub async fn blocked_page(
+        &self,
+        id: &SaleId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>, SqlError> {
+        Ok(page(&self.db, sql(SELECT_BLOCKED), id, after, limit).await?)
+    }
+}
+
+/// A reservation that is to be made.
+pub(super) struct New<'a> {
+    pub(super) sale: &'a SaleId,
+    user: &'a UserId,
+    visitor: &'a Visitor,
+    now_ms: u64,
+}
+
+impl<'a> New<'a> {
+    /// With this ticket of a draw; without a draw everybody is admitted.
+    pub(super) fn insert(&self, ticket: &'a str, is_admitted: bool) -> Statement<'a> {
+        of_user(sql(INSERT_RESERVATION), self.sale, self.user)
+            .number(self.now_ms)
+            .number(self.now_ms)
+            .text(&self.visitor.address)
+            .text(&self.visitor.agent)
+            .text(ticket)
+            .number(is_admitted)
+    }
+}
+
+fn select_listed<'a>(id: &'a SaleId, list: UserList, user: &'a UserId) -> Statement<'a> {
+    let select = match list {
+        UserList::Reserved => SELECT_ONE_RESERVED,
+        UserList::Blocked => SELECT_ONE_BLOCKED,
+    };
+    of_user(sql(select), id, user)
+}
+
+/// Whether a user may not buy from a sale, whatever Redis says: it may have forgotten who is blocked, and who has
+/// reserved.
+pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result<bool, Error> {
+    let degrade = sale.degrade;
+    let blocked = match user_list::standing(tx, user).await? {
+        // No switch of a sale lets them in.
+        Some(Standing::Blocked) => return Ok(true),
+        Some(Standing::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,
+        None => SELECT_ONE_BLOCKED,
+    };
+    if !degrade.skip_risk {
+        let blocked = of_user(sql(blocked), &sale.id, user);
+        if tx.one(blocked).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    if sale.reservation && !degrade.skip_reservation {
+        let reserved = select_listed(&sale.id, UserList::Reserved, user);
+        return Ok(tx.one(reserved).await?.is_none());
+    }
+    Ok(false)
+}
+
+fn reservation(row: &Row) -> Result<StoredReservation, Error> {
+    Ok(StoredReservation {
+        at_ms: row.number("at_ms")?,
+        is_checked: row.text("risk_state")? == "scored",
+        ticket: Some(row.text("ticket")?).filter(|ticket| !ticket.is_empty()),
+        is_admitted: row.flag("admitted")?,
+        place: row.maybe("place")?,
+    })
+}
+
+fn unscored(row: &Row) -> Result<Unscored, Error> {
+    Ok(Unscored {
+        sale: sale_id(row, "sale_id")?,
+        user: user_id(row)?,
+        at_ms: row.number("at_ms")?,
+        failed_checks: row.number("failed_checks")?,
+        visitor: Visitor {
+            address: row.text("address")?,
+            agent: row.text("agent")?,
+        },
+    })
+}
+
+async fn insert_blocked(
+    tx: &mut Tx,
+    id: &SaleId,
+    user: &UserId,
+    reason: &str,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let insert = of_user(sql(INSERT_BLOCKED), id, user);
+    tx.insert(insert.text(reason).number(now_ms)).await
+}
+
+async fn page<'a>(
+    db: &Database,
+    select: Statement<'a>,
+    id: &'a SaleId,
+    after: Option<&'a UserId>,
+    limit: usize,
+) -> Result<Vec<UserId>, Error> {
+    // No user's name is empty.
+    let after = after.map_or("", UserId::as_str);
+    let select = select.text(id.as_str()).text(after).number(limit);
+    let rows = db.all(select).await?;
+    rows.iter().map(user_id).collect()
+}
+
+fn of_user<'a>(statement: Statement<'a>, id: &'a SaleId, user: &'a UserId) -> Statement<'a> {
+    statement.text(id.as_str()).text(user.as_str())
+}

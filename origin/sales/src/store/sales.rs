@@ -1,0 +1,608 @@
+//! Sales, their switches and their sums.
+
+use serde_json::json;
+use sqlx::Error;
+use weir_base::id::SaleId;
+use weir_sale::challenge::Challenge;
+use weir_sale::claim::Ticket;
+use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
+
+use super::{
+    Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
+    SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes, tenants,
+};
+use crate::new_sale::{INSTANT_MS_MAX, NewSale, Payment, SaleGroup, Window};
+use crate::price::{Currency, Price};
+use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
+use weir_origin_core::tenants::{Over, held_by};
+
+const INSERT_SALE: &str = "
+    INSERT INTO sales
+        (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
+        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, challenge, sku, unit_amount, currency, group_id,
+        group_cap, id, state,
+        skip_risk, skip_reservation, static_page, created_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+
+const UPDATE_SALE: &str = "
+    UPDATE sales SET
+        title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
+        token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
+        listed = ?, warm_before_ms = ?, challenge = ?, sku = ?, unit_amount = ?, currency = ?,
+        group_id = ?, group_cap = ?
+    WHERE id = ?";
+
+const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
+
+const SET_STOCK: &str = "UPDATE stock SET remaining = ? WHERE sale_id = ?";
+
+const SELECT_ONE: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE sales.id = ?";
+
+const SELECT_LIST: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE ends_at_ms < ? OR (ends_at_ms = ? AND id > ?)
+    ORDER BY ends_at_ms DESC, id
+    LIMIT ?";
+
+const SELECT_LISTED: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE listed = 1 AND archived_at_ms IS NULL AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id
+    LIMIT ?";
+
+const SET_LISTED: &str = "UPDATE sales SET listed = ? WHERE id = ?";
+
+const SELECT_CATALOGUE: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id
+    LIMIT ?";
+
+// Each change of an order is in the log, whether or not it moves units. Both numbers only grow, so their sum is another
+// one after either.
+const SELECT_RUNNING: &str = "
+    SELECT sales.*, stock.remaining,
+        (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id)
+        + (SELECT COUNT(*) FROM stock_changes
+            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id
+    LIMIT ?";
+
+const SET_STATE: &str = "
+    UPDATE sales SET state = ?, skip_risk = ?, skip_reservation = ?, static_page = ?
+    WHERE id = ?";
+
+const CHANGE_SWITCH: &str = "
+    UPDATE sales SET
+        state = COALESCE(?, state), skip_risk = COALESCE(?, skip_risk),
+        skip_reservation = COALESCE(?, skip_reservation), static_page = COALESCE(?, static_page)
+    WHERE id = ?";
+
+const SELECT_OUTCOMES: &str = "SELECT 1 AS one FROM claim_outcomes WHERE sale_id = ? LIMIT 1";
+
+const SELECT_RESERVED: &str = "SELECT 1 AS one FROM reservations WHERE sale_id = ? LIMIT 1";
+
+const SELECT_VERSION: &str = "
+    SELECT COALESCE(MAX(id), 0) AS version FROM change_log WHERE sale_id = ?";
+
+/// The setting that holds the operator's switch of all sales.
+const GLOBAL_SWITCH: &str = "switch";
+
+/// The setting that holds the version of the last catalogue.
+const CATALOGUE_VERSION: &str = "catalogue_version";
+
+// Takes the row's lock; the value stays.
+const LOCK_SETTING: &str = "UPDATE settings SET value = value WHERE name = ?";
+
+const SELECT_SETTING: &str = "SELECT value FROM settings WHERE name = ?";
+
+const UPDATE_SETTING: &str = "UPDATE settings SET value = ? WHERE name = ?";
+
+const INSERT_SETTING: &str = "INSERT INTO settings (value, name) VALUES (?, ?)";
+
+impl SaleStore {
+    /// Makes a sale, open, with all its units remaining. False if there is one of that id.
+    pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, CreateError> {
+        let made = retried(|| create_once(&self.db, new, now_ms)).await;
+        Ok(made.map_err(SqlError::from)??)
+    }
+
+    /// Changes the sale of that id, before it starts, to what `sale` says; its state stays.
+    pub async fn update_sale(&self, new: &NewSale, now_ms: u64) -> Result<Updated, SqlError> {
+        Ok(retried(|| update_once(&self.db, new, now_ms)).await?)
+    }
+
+    /// Sets the operator's switches of a sale, at any time. False if there is no such sale.
+    pub async fn set_state(
+        &self,
+        id: &SaleId,
+        state: SaleState,
+        degrade: Degrade,
+    ) -> Result<bool, SqlError> {
+        let set = || {
+            sql(SET_STATE)
+                .text(state.word())
+                .number(degrade.skip_risk)
+                .number(degrade.skip_reservation)
+                .number(degrade.static_page)
+                .text(id.as_str())
+        };
+        Ok(retried(|| self.db.execute(set())).await? == 1)
+    }
+
+    /// Changes some of the operator's switches of a sale, at any time, in one step: two operators who change different
+    /// ones undo nothing of each other's. False if there is no such sale.
+    pub async fn change_switch(
+        &self,
+        id: &SaleId,
+        change: &SwitchChange,
+    ) -> Result<bool, SqlError> {
+        let set = || {
+            let statement = sql(CHANGE_SWITCH);
+            let statement = match change.state {
+                Some(state) => statement.text(state.word()),
+                None => statement.maybe(None),
+            };
+            statement
+                .maybe(change.skip_risk.map(u64::from))
+                .maybe(change.skip_reservation.map(u64::from))
+                .maybe(change.static_page.map(u64::from))
+                .text(id.as_str())
+        };
+        Ok(retried(|| self.db.execute(set())).await? == 1)
+    }
+
+    /// The operator's switch of all sales: open, unless it was ever set.
+    pub async fn global_switch(&self) -> Result<SaleState, SqlError> {
+        let row = self.db.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH));
+        match row.await? {
+            Some(row) => Ok(parse_state(&row, "value")?),
+            None => Ok(SaleState::default()),
+        }
+    }
+
+    /// Sets it.
+    pub async fn set_global_switch(&self, state: SaleState) -> Result<(), SqlError> {
+        let with = |statement: &'static str| sql(statement).text(state.word()).text(GLOBAL_SWITCH);
+        if self.db.execute(with(UPDATE_SETTING)).await? == 0
+            && !self.db.insert(with(INSERT_SETTING)).await?
+        {
+            // Someone else has made it in between.
+            self.db.execute(with(UPDATE_SETTING)).await?;
+        }
+        Ok(())
+    }
+
+    /// All that gateways should know, with a version that is later than that of any catalogue before it: of two, the later
+    /// one was read later. Sales that ended before `ended_after_ms` are left out, and all but `limit`.
+    pub async fn next_catalogue(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+        now_ms: u64,
+    ) -> Result<Catalogue, SqlError> {
+        let read = || next_catalogue_once(&self.db, ended_after_ms, limit, now_ms);
+        Ok(retried(read).await?)
+    }
+
+    /// One sale.
+    pub async fn sale(&self, id: &SaleId) -> Result<Option<StoredSale>, SqlError> {
+        let row = self.db.one(sql(SELECT_ONE).text(id.as_str())).await?;
+        Ok(row.as_ref().map(stored).transpose()?)
+    }
+
+    /// One sale and its sums, all of it as of one instant.
+    pub async fn totals(&self, id: &SaleId) -> Result<Option<SaleTotals>, SqlError> {
+        // All its numbers are of one instant.
+        let mut tx = self.db.snapshot().await?;
+        let Some(stored) = select_one(&mut tx, id).await? else {
+            return Ok(None);
+        };
+        let version = tx.one(sql(SELECT_VERSION).text(id.as_str())).await?;
+        let version = version.map_or(Ok(0), |row| row.number("version"))?;
+        let open = stock_changes::open_of(&mut tx, id).await?;
+        let mut totals = SaleTotals {
+            has_changes: open.is_some() || stored.topped_up > 0 || stored.withdrawn > 0,
+            open_change: open.map(|open| open.counted()),
+            stored,
+            orders: OrderCounts::default(),
+            units_deducted: 0,
+            units_deferred: 0,
+            has_outcomes: has_outcomes(&mut tx, id).await?,
+            version,
+        };
+        for counts in counts::select(&mut tx, id).await? {
+            totals.add(&counts);
+        }
+        tx.rollback().await?;
+        Ok(Some(totals))
+    }
+
+    /// What SQL holds of a sale's units, given which claims are open in Redis; `None` if there is no such sale.
+    pub async fn balance(&self, id: &SaleId, open: &[Ticket]) -> Result<Option<Balance>, SqlError> {
+        let mut tx = self.db.snapshot().await?;
+        let Some(stored) = select_one(&mut tx, id).await? else {
+            return Ok(None);
+        };
+        let open_change = stock_changes::open_of(&mut tx, id).await?;
+        let balance = Balance {
+            total: stored.total,
+            topped_up: stored.topped_up,
+            withdrawn: stored.withdrawn,
+            open_change: open_change.map(|open| open.counted()),
+            remaining: stored.remaining,
+            held: claims::held_units(&mut tx, open).await?,
+            is_followed: orders::is_followed(&mut tx, id).await?,
+            counts: counts::select(&mut tx, id).await?,
+        };
+        tx.rollback().await?;
+        Ok(Some(balance))
+    }
+
+    /// At most `limit` sales, those that end last first, behind the one that ends at `after.0` and has the name `after.1`.
+    pub async fn sales(
+        &self,
+        after: Option<(u64, &SaleId)>,
+        limit: usize,
+    ) -> Result<Vec<StoredSale>, SqlError> {
+        // Before the first: no sale ends that late.
+        let (ends_at_ms, id) = after.map_or((INSTANT_MS_MAX + 1, ""), |(ends_at_ms, id)| {
+            (ends_at_ms.min(INSTANT_MS_MAX + 1), id.as_str())
+        });
+        let select = sql(SELECT_LIST).number(ends_at_ms).number(ends_at_ms);
+        let rows = self.db.all(select.text(id).number(limit)).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// At most `limit` sales that anybody may see and that end after `ended_after_ms`, those that start first first.
+    pub async fn listed(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredSale>, SqlError> {
+        let select = sql(SELECT_LISTED).number(ended_after_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// Shows a sale in the list of sales, or takes it off, at any time.
+    pub async fn set_listed(&self, id: &SaleId, listed: bool) -> Result<(), SqlError> {
+        let set = || sql(SET_LISTED).number(listed).text(id.as_str());
+        retried(|| self.db.execute(set())).await?;
+        Ok(())
+    }
+
+    /// At most `limit` warmed sales that end after `ended_after_ms`, those that start first first.
+    pub async fn catalogue(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredSale>, SqlError> {
+        let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        rows.iter().map(|row| Ok(stored(row)?)).collect()
+    }
+
+    /// The same sales, each with the version of its orders and of the changes of its stock.
+    pub async fn running(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+        let select = sql(SELECT_RUNNING).number(ended_after_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        let sale = |row: &Row| Ok((stored(row)?, row.number("version")?));
+        rows.iter().map(sale).collect()
+    }
+}
+
+impl SaleTotals {
+    fn add(&mut self, counts: &ShardCounts) {
+        self.orders += counts.orders;
+        self.units_deducted += counts.units_deducted;
+        self.units_deferred += counts.units_deferred;
+    }
+}
+
+async fn next_catalogue_once(
+    db: &Database,
+    ended_after_ms: u64,
+    limit: usize,
+    now_ms: u64,
+) -> Result<Catalogue, Error> {
+    let mut tx = db.begin().await?;
+    // First, so that whoever else wants a version waits, and reads what follows after this one has.
+    let version = next_version(&mut tx, now_ms).await?;
+    let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
+    let rows = tx.all(select).await?;
+    let sales = rows.iter().map(|row| Ok(stored(row)?.sale));
+    let sales = sales.collect::<Result<_, Error>>()?;
+    let switch = tx.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH)).await?;
+    let switch = switch.map_or(Ok(SaleState::default()), |row| parse_state(&row, "value"))?;
+    tx.commit().await?;
+    Ok(Catalogue {
+        version,
+        switch,
+        sales,
+        ..Catalogue::default()
+    })
+}
+
+/// One more than the last, and at least the time: so that it grows even if SQL is restored from a copy.
+async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
+    let insert = sql(INSERT_SETTING).text("0").text(CATALOGUE_VERSION);
+    if tx
+        .execute(sql(LOCK_SETTING).text(CATALOGUE_VERSION))
+        .await?
+        == 0
+    {
+        tx.insert(insert).await?;
+    }
+    let row = tx.one(sql(SELECT_SETTING).text(CATALOGUE_VERSION)).await?;
+    let last = row.map_or(Ok("0".into()), |row| row.text("value"))?;
+    let last: u64 = last
+        .parse()
+        .map_err(|error| damaged("catalogue_version", error))?;
+    let version = (last + 1).max(now_ms);
+    let text = version.to_string();
+    tx.execute(sql(UPDATE_SETTING).text(&text).text(CATALOGUE_VERSION))
+        .await?;
+    Ok(version)
+}
+
+async fn create_once(
+    db: &Database,
+    new: &NewSale,
+    now_ms: u64,
+) -> Result<Result<bool, Over>, Error> {
+    let mut tx = db.begin().await?;
+    let tenant = held_by(&mut tx, new.id.as_str()).await?;
+    let challenge = challenge_text(new.challenge);
+    let insert = with_fields(sql(INSERT_SALE), new, challenge.as_deref())
+        .text(SaleState::Open.word())
+        .number(now_ms);
+    if !tx.insert(insert).await? {
+        tx.rollback().await?;
+        return Ok(Ok(false));
+    }
+    if let Some(over) = tenants::over(&mut tx, tenant.as_ref(), &new.id, new.total, true).await? {
+        tx.rollback().await?;
+        return Ok(Err(over));
+    }
+    let stock = sql(INSERT_STOCK).text(new.id.as_str()).number(new.total);
+    tx.execute(stock).await?;
+    payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
+    draws::set(&mut tx, &new.id, new.draw).await?;
+    tx.commit().await?;
+    Ok(Ok(true))
+}
+
+async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Updated, Error> {
+    let mut tx = db.begin().await?;
+    let tenant = held_by(&mut tx, new.id.as_str()).await?;
+    let Some(old) = select_one(&mut tx, &new.id).await? else {
+        return Ok(Updated::Unknown);
+    };
+    if let Some(refusal) = refusal(&mut tx, &old, new, now_ms).await? {
+        return Ok(Updated::Refused(refusal));
+    }
+    let tenant = tenant.as_ref().filter(|_| new.total > old.total);
+    if let Some(over) = tenants::over(&mut tx, tenant, &new.id, new.total, false).await? {
+        return Ok(Updated::Refused(over.into()));
+    }
+    let challenge = challenge_text(new.challenge);
+    let update = with_fields(sql(UPDATE_SALE), new, challenge.as_deref());
+    tx.execute(update).await?;
+    let stock = sql(SET_STOCK).number(new.total).text(new.id.as_str());
+    tx.execute(stock).await?;
+    payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
+    draws::set(&mut tx, &new.id, new.draw).await?;
+    tx.commit().await?;
+    Ok(Updated::Done)
+}
+
+/// A sale may be changed only while no order of it can be, and what is on Redis only before it is
+/// there.
+async fn refusal(
+    tx: &mut Tx,
+    old: &StoredSale,
+    new: &NewSale,
+    now_ms: u64,
+) -> Result<Option<EditRefusal>, Error> {
+    if now_ms >= old.sale.starts_at_ms || has_outcomes(tx, &new.id).await? {
+        return Ok(Some(EditRefusal::Started));
+    }
+    if is_drawing(tx, old, new, now_ms).await? {
+        return Ok(Some(EditRefusal::Drawing));
+    }
+    let on_redis = (old.total, old.sale.shards, old.sale.reservation);
+    let wanted = (new.total, new.shards, new.reservation.is_some());
+    let fixed = old.warmed_at_ms.is_some() && on_redis != wanted;
+    Ok(fixed.then_some(EditRefusal::Warmed))
+}
+
+/// Whether something of a draw would change that somebody may have relied on: reservations have opened.
+async fn is_drawing(
+    tx: &mut Tx,
+    old: &StoredSale,
+    new: &NewSale,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let draw = draws::of(tx, &new.id).await?;
+    let winners = draw.as_ref().map(|draw| draw.winners);
+    let stays = winners == new.draw.map(|draw| draw.winners) && old.reservation == new.reservation;
+    let has_opened = |window: Option<Window>| window.is_some_and(|w| w.from_ms <= now_ms);
+    let is_draws = draw.is_some() || new.draw.is_some();
+    if !is_draws || stays {
+        return Ok(false);
+    }
+    // Who reserved when there was no draw has no ticket.
+    let reserved = tx.one(sql(SELECT_RESERVED).text(new.id.as_str()));
+    Ok(has_opened(old.reservation) || reserved.await?.is_some())
+}
+
+/// The fields that the admin gives, in the order of the statements above.
+fn with_fields<'a>(
+    statement: Statement<'a>,
+    new: &'a NewSale,
+    challenge: Option<&'a str>,
+) -> Statement<'a> {
+    let (payment, pay_within_ms) = payment_words(new.payment);
+    statement
+        .text(&new.title)
+        .number(new.total)
+        .number(new.shards)
+        .number(new.user_cap)
+        .number(new.starts_at_ms)
+        .number(new.ends_at_ms)
+        .number(new.token)
+        .maybe(new.reservation.map(|window| window.from_ms))
+        .maybe(new.reservation.map(|window| window.until_ms))
+        .text(payment)
+        .maybe(pay_within_ms)
+        .number(new.listed)
+        .maybe(new.warm_before_ms)
+        .maybe_text(challenge)
+        .maybe_text(new.sku.as_deref())
+        .maybe(new.price.map(|price| price.unit_amount))
+        .maybe_text(new.price.as_ref().map(|price| price.currency.as_str()))
+        .maybe_text(new.group.as_ref().map(|group| group.id.as_str()))
+        .maybe(new.group.as_ref().map(|group| group.user_cap.into()))
+        .text(new.id.as_str())
+}
+
+/// A challenge as it is kept: its JSON.
+fn challenge_text(challenge: Option<Challenge>) -> Option<String> {
+    challenge.map(|challenge| json!(challenge).to_string())
+}
+
+fn challenge(row: &Row) -> Result<Option<Challenge>, Error> {
+    let text = row.maybe_text("challenge")?;
+    let read = text.map(|text| serde_json::from_str(&text));
+    read.transpose()
+        .map_err(|error| damaged("challenge", error))
+}
+
+fn payment_words(payment: Payment) -> (&'static str, Option<u64>) {
+    match payment {
+        Payment::AtOrder => ("at_order", None),
+        Payment::Hold { pay_within_ms } => ("hold", Some(pay_within_ms)),
+        Payment::AtPayment => ("at_payment", None),
+    }
+}
+
+/// The same within a transaction.
+pub(super) async fn select_one(tx: &mut Tx, id: &SaleId) -> Result<Option<StoredSale>, Error> {
+    let row = tx.one(sql(SELECT_ONE).text(id.as_str())).await?;
+    row.as_ref().map(stored).transpose()
+}
+
+async fn has_outcomes(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
+    let row = tx.one(sql(SELECT_OUTCOMES).text(id.as_str())).await?;
+    Ok(row.is_some())
+}
+
+pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
+    let total = row.number("total")?;
+    let remaining = row.number("remaining")?;
+    let reservation = window(row)?;
+    Ok(StoredSale {
+        sale: sale(row, reservation.is_some(), Band::of(remaining, total))?,
+        title: row.text("title")?,
+        total,
+        topped_up: row.number("topped_up")?,
+        withdrawn: row.number("withdrawn")?,
+        remaining,
+        sku: row.maybe_text("sku")?,
+        price: price(row)?,
+        group: group(row)?,
+        reservation,
+        payment: payment(row)?,
+        listed: row.flag("listed")?,
+        warm_before_ms: row.maybe("warm_before_ms")?,
+        created_at_ms: row.number("created_at_ms")?,
+        warmed_at_ms: row.maybe("warmed_at_ms")?,
+        archived_at_ms: row.maybe("archived_at_ms")?,
+    })
+}
+
+fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
+    Ok(Sale {
+        id: sale_id(row, "id")?,
+        starts_at_ms: row.number("starts_at_ms")?,
+        ends_at_ms: row.number("ends_at_ms")?,
+        shards: row.number("shards")?,
+        user_cap: row.number("user_cap")?,
+        state: parse_state(row, "state")?,
+        reservation,
+        token: row.flag("token")?,
+        challenge: challenge(row)?,
+        degrade: Degrade {
+            skip_risk: row.flag("skip_risk")?,
+            skip_reservation: row.flag("skip_reservation")?,
+            static_page: row.flag("static_page")?,
+        },
+        band,
+    })
+}
+
+/// What a unit costs, by a row of a sale or of an order.
+pub(super) fn price(row: &Row) -> Result<Option<Price>, Error> {
+    let (unit_amount, currency) = (row.maybe("unit_amount")?, row.maybe_text("currency")?);
+    let Some((unit_amount, currency)) = unit_amount.zip(currency) else {
+        return Ok(None);
+    };
+    let currency = Currency::try_from(currency).map_err(|error| damaged("currency", error))?;
+    Ok(Some(Price {
+        unit_amount,
+        currency,
+    }))
+}
+
+fn group(row: &Row) -> Result<Option<SaleGroup>, Error> {
+    let Some(id) = row.maybe_text("group_id")? else {
+        return Ok(None);
+    };
+    let id = SaleId::new(id).map_err(|error| damaged("group_id", error))?;
+    let user_cap = row.maybe("group_cap")?.unwrap_or_default();
+    let user_cap = u32::try_from(user_cap).map_err(|error| damaged("group_cap", error))?;
+    Ok(Some(SaleGroup { id, user_cap }))
+}
+
+fn window(row: &Row) -> Result<Option<Window>, Error> {
+    let (from_ms, until_ms) = (
+        row.maybe("reserve_from_ms")?,
+        row.maybe("reserve_until_ms")?,
+    );
+    let window = from_ms.zip(until_ms);
+    Ok(window.map(|(from_ms, until_ms)| Window { from_ms, until_ms }))
+}
+
+fn payment(row: &Row) -> Result<Payment, Error> {
+    match (row.text("payment")?.as_str(), row.maybe("pay_within_ms")?) {
+        ("at_order", None) => Ok(Payment::AtOrder),
+        ("hold", Some(pay_within_ms)) => Ok(Payment::Hold { pay_within_ms }),
+        ("at_payment", None) => Ok(Payment::AtPayment),
+        _ => Err(damaged("payment", "names no way to pay")),
+    }
+}
+
+fn parse_state(row: &Row, column: &str) -> Result<SaleState, Error> {
+    let word = row.text(column)?;
+    let mut states = SaleState::ALL.into_iter();
+    states
+        .find(|state| state.word() == word)
+        .ok_or_else(|| damaged(column, "names no state"))
+}
+
+pub(super) fn sale_id(row: &Row, column: &str) -> Result<SaleId, Error> {
+    SaleId::new(row.text(column)?).map_err(|error| damaged(column, error))
+}

@@ -1,0 +1,337 @@
+//! Changes of a running sale: its stock and its end.
+
+use sqlx::Error;
+use weir_base::id::SaleId;
+use weir_sale::idempotency::IdempotencyKey;
+use weir_sale::ledger::StockChange;
+
+use super::sales::{sale_id, select_one};
+use super::{SaleStore, StoredSale, tenants};
+use crate::new_sale::TOTAL_MAX;
+use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
+use weir_origin_core::tenants::{Limits, NameRange, Over, held_by};
+
+// Takes the row's lock, so that changes of one sale take turns.
+const LOCK_SALE: &str = "UPDATE sales SET total = total WHERE id = ?";
+
+// So that no order takes what is about to be withdrawn.
+const LOCK_STOCK: &str = "UPDATE stock SET remaining = remaining WHERE sale_id = ?";
+
+const SELECT_BY_KEY: &str = "SELECT * FROM stock_changes WHERE sale_id = ? AND change_key = ?";
+
+const SELECT_LIST: &str = "
+    SELECT * FROM stock_changes WHERE sale_id = ? ORDER BY number DESC LIMIT ?";
+
+const SELECT_OPEN: &str = "
+    SELECT * FROM stock_changes WHERE done_at_ms IS NULL ORDER BY asked_at_ms, sale_id LIMIT ?";
+
+const SELECT_OPEN_OF: &str = "
+    SELECT * FROM stock_changes WHERE sale_id = ? AND done_at_ms IS NULL";
+
+const SELECT_LAST: &str = "
+    SELECT COALESCE(MAX(number), 0) AS last FROM stock_changes WHERE sale_id = ?";
+
+const INSERT: &str = "
+    INSERT INTO stock_changes (sale_id, number, change_key, wanted, shares, asked_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const END: &str = "
+    UPDATE stock_changes SET units = ?, done_at_ms = ?
+    WHERE sale_id = ? AND number = ? AND done_at_ms IS NULL";
+
+const ADD_STOCK: &str = "UPDATE stock SET remaining = remaining + ? WHERE sale_id = ?";
+
+const ADD_TOTAL: &str = "
+    UPDATE sales SET total = total + ?, topped_up = topped_up + ?, withdrawn = withdrawn + ?
+    WHERE id = ?";
+
+const MOVE_END: &str = "
+    UPDATE sales SET ends_at_ms = ?
+    WHERE id = ? AND archived_at_ms IS NULL AND starts_at_ms < ?";
+
+/// A change of a sale's stock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredChange {
+    /// The sale.
+    pub sale: SaleId,
+    /// Tells it from every other one of the sale; only grows.
+    pub number: u64,
+    /// By which the operator names it.
+    pub key: String,
+    /// Units to be added; below 0: to be withdrawn, as far as nobody holds them.
+    pub wanted: i64,
+    /// How many of them each shard adds or gives.
+    pub shares: Vec<u64>,
+    /// How many were added, or below 0 withdrawn; `None`: not every shard has answered.
+    pub units: Option<i64>,
+    /// When it was asked for, in milliseconds since the Unix epoch.
+    pub asked_at_ms: u64,
+    /// When every shard had answered.
+    pub done_at_ms: Option<u64>,
+}
+
+/// The answer to a change of a sale's stock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeBegun {
+    /// It is noted: from now on it comes to its end whoever dies.
+    New(StoredChange),
+    /// It was noted before, and may be done.
+    Known(StoredChange),
+    /// Nothing was changed.
+    Refused(ChangeRefusal),
+}
+
+/// Why a running sale may not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeRefusal {
+    /// SQL has no such sale.
+    #[error("there is no such sale")]
+    UnknownSale,
+    /// Its stock is not on Redis.
+    #[error("the sale was never warmed: PATCH its total before it starts, or warm it first")]
+    NotWarmed,
+    /// It is over.
+    #[error("the sale has ended: move its end first, with PATCH /sales/{{id}}")]
+    Ended,
+    /// It is archived.
+    #[error("the sale is archived: nothing of it changes any more")]
+    Archived,
+    /// Another change is not done.
+    #[error("another change of the sale's stock is under way")]
+    UnderWay,
+    /// It would have more units than a sale may have.
+    #[error("the sale would have more than {TOTAL_MAX} units")]
+    TooMany,
+    /// Its tenant would have more units than it may.
+    #[error(transparent)]
+    Over(#[from] Over),
+}
+
+impl StoredChange {
+    /// What SQL's total counts of it while it is open: see [`weir_sale::repair::total_in_redis`].
+    pub(super) fn counted(&self) -> StockChange {
+        StockChange {
+            number: self.number,
+            units: self.wanted.max(0),
+        }
+    }
+}
+
+impl SaleStore {
+    /// The change of this key.
+    pub async fn change(
+        &self,
+        sale: &SaleId,
+        key: &IdempotencyKey,
+    ) -> Result<Option<StoredChange>, SqlError> {
+        let select = sql(SELECT_BY_KEY).text(sale.as_str()).text(key.as_str());
+        let row = self.db.one(select).await?;
+        Ok(row.as_ref().map(change).transpose()?)
+    }
+
+    /// At most `limit` changes of a sale's stock, the last first.
+    pub async fn changes(
+        &self,
+        sale: &SaleId,
+        limit: usize,
+    ) -> Result<Vec<StoredChange>, SqlError> {
+        let select = sql(SELECT_LIST).text(sale.as_str()).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
+    }
+
+    /// At most `limit` changes of any sale that not every shard has answered, the oldest first.
+    pub async fn open_changes(&self, limit: usize) -> Result<Vec<StoredChange>, SqlError> {
+        let rows = self.db.all(sql(SELECT_OPEN).number(limit)).await?;
+        Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that a sale's stock is to change by `wanted` units, of which each shard has its share. Units that are added
+    /// can be ordered from now on; what is withdrawn stays until [`SaleStore::end_change`].
+    pub async fn begin_change(
+        &self,
+        sale: &SaleId,
+        key: &IdempotencyKey,
+        wanted: i64,
+        shares: &[u64],
+        now_ms: u64,
+    ) -> Result<ChangeBegun, SqlError> {
+        let change = StoredChange {
+            sale: sale.clone(),
+            number: 0,
+            key: key.as_str().to_owned(),
+            wanted,
+            shares: shares.to_vec(),
+            units: None,
+            asked_at_ms: now_ms,
+            done_at_ms: None,
+        };
+        Ok(retried(|| begin_once(&self.db, &change)).await?)
+    }
+
+    /// Notes what came of a change: `units` are those that shards have added, or below 0 taken. Only the first time
+    /// counts. Returns the change as it is then.
+    pub async fn end_change(
+        &self,
+        open: &StoredChange,
+        units: i64,
+        now_ms: u64,
+    ) -> Result<StoredChange, SqlError> {
+        Ok(retried(|| end_once(&self.db, open, units, now_ms)).await?)
+    }
+
+    /// Moves the end of a sale, at any time until it is archived. False if there is no such sale, it is archived, or the
+    /// end would not be after the start.
+    pub async fn move_end(&self, sale: &SaleId, ends_at_ms: u64) -> Result<bool, SqlError> {
+        let set = || {
+            sql(MOVE_END)
+                .number(ends_at_ms)
+                .text(sale.as_str())
+                .number(ends_at_ms)
+        };
+        Ok(retried(|| self.db.execute(set())).await? == 1)
+    }
+}
+
+async fn begin_once(db: &Database, asked: &StoredChange) -> Result<ChangeBegun, Error> {
+    let mut tx = db.begin().await?;
+    let id = asked.sale.as_str();
+    let tenant = held_by(&mut tx, id).await?;
+    tx.execute(sql(LOCK_SALE).text(id)).await?;
+    let known = sql(SELECT_BY_KEY).text(id).text(&asked.key);
+    if let Some(known) = tx.one(known).await? {
+        return Ok(ChangeBegun::Known(change(&known)?));
+    }
+    let Some(stored) = select_one(&mut tx, &asked.sale).await? else {
+        return Ok(ChangeBegun::Refused(ChangeRefusal::UnknownSale));
+    };
+    if let Some(refusal) = refusal(&mut tx, &stored, asked, tenant.as_ref()).await? {
+        return Ok(ChangeBegun::Refused(refusal));
+    }
+    let last = tx.one(sql(SELECT_LAST).text(id)).await?;
+    let last: u64 = last.map_or(Ok(0), |row| row.number("last"))?;
+    let begun = StoredChange {
+        // At least the time: so that it grows even if SQL is restored from a copy.
+        number: (last + 1).max(asked.asked_at_ms),
+        ..asked.clone()
+    };
+    insert(&mut tx, &begun).await?;
+    if begun.wanted > 0 {
+        add_units(&mut tx, &begun.sale, begun.wanted).await?;
+    }
+    tx.commit().await?;
+    Ok(ChangeBegun::New(begun))
+}
+
+async fn refusal(
+    tx: &mut Tx,
+    stored: &StoredSale,
+    asked: &StoredChange,
+    tenant: Option<&(NameRange, Limits)>,
+) -> Result<Option<ChangeRefusal>, Error> {
+    let total = stored.total.saturating_add_signed(asked.wanted.max(0));
+    let refusal = match stored {
+        _ if stored.archived_at_ms.is_some() => ChangeRefusal::Archived,
+        _ if stored.warmed_at_ms.is_none() => ChangeRefusal::NotWarmed,
+        _ if stored.sale.ends_at_ms <= asked.asked_at_ms => ChangeRefusal::Ended,
+        _ if total > TOTAL_MAX => ChangeRefusal::TooMany,
+        _ if open_of(tx, &asked.sale).await?.is_some() => ChangeRefusal::UnderWay,
+        _ if asked.wanted > 0 => {
+            let over = tenants::over(tx, tenant, &asked.sale, total, false).await?;
+            return Ok(over.map(ChangeRefusal::from));
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(refusal))
+}
+
+async fn insert(tx: &mut Tx, begun: &StoredChange) -> Result<(), Error> {
+    let shares: Vec<String> = begun.shares.iter().map(u64::to_string).collect();
+    let shares = shares.join(",");
+    let insert = sql(INSERT)
+        .text(begun.sale.as_str())
+        .number(begun.number)
+        .text(&begun.key)
+        .signed(begun.wanted)
+        .text(&shares)
+        .number(begun.asked_at_ms);
+    tx.execute(insert).await?;
+    Ok(())
+}
+
+async fn end_once(
+    db: &Database,
+    open: &StoredChange,
+    units: i64,
+    now_ms: u64,
+) -> Result<StoredChange, Error> {
+    let mut tx = db.begin().await?;
+    let id = open.sale.as_str();
+    tx.execute(sql(LOCK_SALE).text(id)).await?;
+    let units = match open.wanted > 0 {
+        // SQL has counted all of it, so what a shard has lost is put back there.
+        true => open.wanted,
+        false => withdrawable(&mut tx, &open.sale, units).await?,
+    };
+    let end = sql(END)
+        .signed(units)
+        .number(now_ms)
+        .text(id)
+        .number(open.number);
+    let is_first = tx.execute(end).await? == 1;
+    if is_first && units < 0 {
+        add_units(&mut tx, &open.sale, units).await?;
+    }
+    let select = sql(SELECT_BY_KEY).text(id).text(&open.key);
+    let row = tx.one(select).await?;
+    let row = row.ok_or_else(|| damaged("stock_changes", "has lost a row"))?;
+    let ended = change(&row)?;
+    tx.commit().await?;
+    Ok(ended)
+}
+
+/// Of `units` that Redis has taken, below 0, those that SQL has not sold: fewer if Redis has lost data, or has not heard of payments
+/// that took units. What it has taken too much is put back there, as after a loss.
+async fn withdrawable(tx: &mut Tx, sale: &SaleId, units: i64) -> Result<i64, Error> {
+    tx.execute(sql(LOCK_STOCK).text(sale.as_str())).await?;
+    let stored = select_one(tx, sale).await?;
+    let remaining = stored.map_or(0, |stored| stored.remaining);
+    let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
+    Ok(units.clamp(-remaining, 0))
+}
+
+/// Adds to what a sale has, or below 0 takes.
+async fn add_units(tx: &mut Tx, sale: &SaleId, units: i64) -> Result<(), Error> {
+    let stock = sql(ADD_STOCK).signed(units).text(sale.as_str());
+    tx.execute(stock).await?;
+    let total = sql(ADD_TOTAL)
+        .signed(units)
+        .signed(units.max(0))
+        .signed(-units.min(0))
+        .text(sale.as_str());
+    tx.execute(total).await?;
+    Ok(())
+}
+
+/// The change of a sale's stock that is under way, within a transaction.
+pub(super) async fn open_of(tx: &mut Tx, sale: &SaleId) -> Result<Option<StoredChange>, Error> {
+    let row = tx.one(sql(SELECT_OPEN_OF).text(sale.as_str())).await?;
+    row.as_ref().map(change).transpose()
+}
+
+fn change(row: &Row) -> Result<StoredChange, Error> {
+    let done_at_ms = row.maybe("done_at_ms")?;
+    let units = done_at_ms.map(|_| row.signed("units")).transpose()?;
+    let shares = row.text("shares")?;
+    let share = |text: &str| text.parse().map_err(|error| damaged("shares", error));
+    Ok(StoredChange {
+        sale: sale_id(row, "sale_id")?,
+        number: row.number("number")?,
+        key: row.text("change_key")?,
+        wanted: row.signed("wanted")?,
+        shares: shares.split(',').map(share).collect::<Result<_, _>>()?,
+        units,
+        asked_at_ms: row.number("asked_at_ms")?,
+        done_at_ms,
+    })
+}

@@ -1,0 +1,217 @@
+//! Users of every sale: whom operators have blocked, and whom they let buy whatever a risk check says. Each change is written
+//! down, in its transaction.
+
+use sqlx::Error;
+use weir_base::id::UserId;
+
+use super::SaleStore;
+use super::orders::user_id;
+use weir_origin_core::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
+
+const SELECT: &str = "SELECT * FROM user_list WHERE user_id = ?";
+
+const SELECT_PAGE: &str = "
+    SELECT * FROM user_list WHERE standing = ? AND user_id > ? ORDER BY user_id LIMIT ?";
+
+const DELETE: &str = "DELETE FROM user_list WHERE user_id = ?";
+
+const INSERT: &str = "
+    INSERT INTO user_list (user_id, standing, reason, operator, at_ms) VALUES (?, ?, ?, ?, ?)";
+
+const INSERT_LOG: &str = "
+    INSERT INTO user_list_log (user_id, standing, reason, operator, at_ms)
+    VALUES (?, ?, ?, ?, ?)";
+
+const SELECT_LOG: &str = "
+    SELECT standing, reason, operator, at_ms FROM user_list_log
+    WHERE user_id = ? ORDER BY id DESC LIMIT ?";
+
+/// In the log, of a user who was taken off the list.
+const NONE: &str = "none";
+
+/// How a user stands, in every sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// May not buy.
+    Blocked,
+    /// May buy, whatever a risk check says.
+    Allowed,
+}
+
+impl Standing {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Blocked, Self::Allowed];
+
+    /// The word in SQL and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Allowed => "allowed",
+        }
+    }
+
+    fn read(word: &str) -> Result<Self, Error> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|standing| standing.word() == word)
+            .ok_or_else(|| damaged("standing", "is no word for one"))
+    }
+}
+
+/// Why somebody says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Why.
+    pub reason: String,
+    /// Who, as they name themselves.
+    pub operator: String,
+}
+
+/// A user of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedUser {
+    /// Who.
+    pub user: UserId,
+    /// How the user stands.
+    pub standing: Standing,
+    /// Why.
+    pub said: Said,
+    /// Since when, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+}
+
+/// A change of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// How the user stood from then on; `None`: as anybody.
+    pub standing: Option<Standing>,
+    /// Why.
+    pub said: Said,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+}
+
+impl SaleStore {
+    /// How a user stands, if the list says.
+    pub async fn listed_user(&self, user: &UserId) -> Result<Option<ListedUser>, SqlError> {
+        let row = self.db.one(sql(SELECT).text(user.as_str())).await?;
+        Ok(row.as_ref().map(listed).transpose()?)
+    }
+
+    /// At most `limit` users who stand so, after `after`, sorted by the bytes of their names.
+    pub async fn listed_users(
+        &self,
+        standing: Standing,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<ListedUser>, SqlError> {
+        let after = after.map_or("", UserId::as_str);
+        let select = sql(SELECT_PAGE).text(standing.word()).text(after);
+        let rows = self.db.all(select.number(limit)).await?;
+        Ok(rows.iter().map(listed).collect::<Result<_, _>>()?)
+    }
+
+    /// At most `limit` changes of how a user stands, the last one first.
+    pub async fn list_log(&self, user: &UserId, limit: usize) -> Result<Vec<ListEntry>, SqlError> {
+        let select = sql(SELECT_LOG).text(user.as_str()).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
+    }
+
+    /// Has a user stand so from now on, or as anybody; false if that was so, for the same reason.
+    pub async fn set_standing(
+        &self,
+        user: &UserId,
+        standing: Option<Standing>,
+        said: &Said,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let before = tx.one(sql(SELECT).text(user.as_str())).await?;
+            let before = before.as_ref().map(listed).transpose()?;
+            let is_so = match (&before, standing) {
+                (None, None) => true,
+                (Some(before), Some(standing)) => {
+                    before.standing == standing && before.said == *said
+                }
+                _ => false,
+            };
+            if is_so {
+                tx.rollback().await?;
+                return Ok(false);
+            }
+            set(&mut tx, user, standing, said, now_ms).await?;
+            tx.commit().await?;
+            Ok(true)
+        };
+        Ok(retried(once).await?)
+    }
+}
+
+async fn set(
+    tx: &mut Tx,
+    user: &UserId,
+    standing: Option<Standing>,
+    said: &Said,
+    now_ms: u64,
+) -> Result<(), Error> {
+    tx.execute(sql(DELETE).text(user.as_str())).await?;
+    if let Some(standing) = standing {
+        tx.execute(row(INSERT, user, standing.word(), said, now_ms))
+            .await?;
+    }
+    let word = standing.map_or(NONE, Standing::word);
+    tx.execute(row(INSERT_LOG, user, word, said, now_ms))
+        .await?;
+    Ok(())
+}
+
+fn row<'a>(
+    statement: &'static str,
+    user: &'a UserId,
+    standing: &'a str,
+    said: &'a Said,
+    now_ms: u64,
+) -> Statement<'a> {
+    sql(statement)
+        .text(user.as_str())
+        .text(standing)
+        .text(&said.reason)
+        .text(&said.operator)
+        .number(now_ms)
+}
+
+/// How a user stands, within a transaction: one look at one key.
+pub(super) async fn standing(tx: &mut Tx, user: &UserId) -> Result<Option<Standing>, Error> {
+    let row = tx.one(sql(SELECT).text(user.as_str())).await?;
+    row.map(|row| Standing::read(&row.text("standing")?))
+        .transpose()
+}
+
+fn listed(row: &Row) -> Result<ListedUser, Error> {
+    Ok(ListedUser {
+        user: user_id(row)?,
+        standing: Standing::read(&row.text("standing")?)?,
+        said: said(row)?,
+        at_ms: row.number("at_ms")?,
+    })
+}
+
+fn entry(row: &Row) -> Result<ListEntry, Error> {
+    let standing = match row.text("standing")?.as_str() {
+        NONE => None,
+        word => Some(Standing::read(word)?),
+    };
+    Ok(ListEntry {
+        standing,
+        said: said(row)?,
+        at_ms: row.number("at_ms")?,
+    })
+}
+
+fn said(row: &Row) -> Result<Said, Error> {
+    Ok(Said {
+        reason: row.text("reason")?,
+        operator: row.text("operator")?,
+    })
+}

@@ -1,0 +1,50 @@
+//! Which sales are to be warmed, and which are.
+
+use weir_base::id::SaleId;
+
+use super::SaleStore;
+use super::sales::sale_id;
+use weir_origin_core::sql::{SqlError, retried, sql};
+
+const SELECT_DUE: &str = "
+    SELECT id FROM sales
+    WHERE warmed_at_ms IS NULL AND warm_before_ms IS NOT NULL
+        AND starts_at_ms - warm_before_ms <= ? AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id";
+
+const SELECT_COLD: &str = "
+    SELECT id FROM sales
+    WHERE warmed_at_ms IS NULL AND starts_at_ms <= ? AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id";
+
+const MARK_WARMED: &str = "
+    UPDATE sales SET warmed_at_ms = ? WHERE id = ? AND warmed_at_ms IS NULL";
+
+impl SaleStore {
+    /// The sales that are to be warmed by now, have not been, and have not ended.
+    pub async fn due_to_warm(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
+        let select = sql(SELECT_DUE).number(now_ms).number(now_ms);
+        let rows = self.db.all(select).await?;
+        Ok(rows
+            .iter()
+            .map(|row| sale_id(row, "id"))
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// The sales that have begun, have not ended, and were never warmed: gateways do not know them.
+    pub async fn cold(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
+        let select = sql(SELECT_COLD).number(now_ms).number(now_ms);
+        let rows = self.db.all(select).await?;
+        Ok(rows
+            .iter()
+            .map(|row| sale_id(row, "id"))
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that a sale's stock is on Redis, unless that is noted already.
+    pub async fn mark_warmed(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+        let mark = || sql(MARK_WARMED).number(now_ms).text(id.as_str());
+        retried(|| self.db.execute(mark())).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! What gateways tell of their decisions about a sale: see [`weir_scripts::tally`].
+
+use std::collections::BTreeMap;
+
+use redis::from_redis_value;
+use serde::Serialize;
+use weir_base::id::SaleId;
+use weir_sale::verdict::Verdict;
+use weir_scripts::keys;
+use weir_scripts::tally::{Subject, name};
+
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::redis::{CallError, Redis};
+
+/// Of how many minutes.
+const MINUTES: u64 = 5;
+
+/// How many requests for a sale got which verdict in the last minutes.
+#[derive(Debug, Default, Serialize)]
+pub struct Verdicts {
+    minutes: u64,
+    /// By the verdict's word.
+    decided: BTreeMap<&'static str, u64>,
+    /// What would have been decided, while the sale was in shadow.
+    shadow: BTreeMap<&'static str, u64>,
+}
+
+impl Verdicts {
+    /// Those of this minute and of the ones before.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub(super) async fn read(redis: &Redis, sale: &SaleId) -> Result<Self, CallError> {
+        let of = |how: &str, verdict: Verdict| name(&[how, verdict.word(), sale.as_str()]);
+        let names = Verdict::ALL.map(|verdict| [of("decided", verdict), of("shadow", verdict)]);
+        let keys = keys::tallies(redis.prefix(), Subject::Sales, now_ms(), MINUTES);
+        let commands = keys.map(|key| {
+            let mut command = redis::cmd("HMGET");
+            command.arg(key).arg(names.as_flattened());
+            command
+        });
+        let mut verdicts = Self {
+            minutes: MINUTES,
+            ..Self::default()
+        };
+        for reply in redis.send_all(commands.collect()).await? {
+            let counts: Vec<Option<u64>> = from_redis_value(reply)
+                .map_err(|error| CallError::unexpected("HMGET", error.to_string()))?;
+            verdicts.add(&counts);
+        }
+        Ok(verdicts)
+    }
+
+    /// The counts of one minute, two a verdict.
+    fn add(&mut self, counts: &[Option<u64>]) {
+        let (pairs, _) = counts.as_chunks::<2>();
+        for (verdict, [decided, shadow]) in Verdict::ALL.iter().zip(pairs) {
+            for (map, count) in [(&mut self.decided, decided), (&mut self.shadow, shadow)] {
+                if let Some(count) = count {
+                    *map.entry(verdict.word()).or_default() += count;
+                }
+            }
+        }
+    }
+}

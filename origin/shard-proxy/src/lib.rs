@@ -1,0 +1,105 @@
+//! `weir-origin shard-proxy`: a Redis to origin and gateways, whose shards of sales stand in objects of an edge, and so do links
+//! with a maximum.
+//!
+//! It speaks RESP2. Commands on the keys of a shard go to the edge, signed, and so do those on links as `links.rs` says; all others go to a Redis behind it as they are, its
+//! `AUTH` among them. It holds nothing: two of them side by side, or one that dies, change nothing.
+//!
+//! A reply that does not come ends the client's connection, as that of a Redis that has died: whoever asked does not know whether
+//! it has run, and asks again. Every script and command here may run twice with the effect of once; see [`weir_origin_core::redis`].
+
+#![forbid(unsafe_code)]
+
+mod links;
+mod session;
+mod shards;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use redis::{ConnectionAddr, IntoConnectionInfo};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tracing::{debug, info, warn};
+use weir_base::id::SaleId;
+use weir_base::key::KeyRing;
+
+use self::session::Session;
+use self::shards::Shards;
+use weir_origin_core::http::client::HttpClient;
+
+/// Connections beyond it wait until one ends: an origin has a few, and each worker of a gateway has some.
+const CONNECTIONS_MAX: usize = 1_024;
+
+/// How the proxy is started. The edge secret comes by the environment, as the origin's.
+#[derive(Clone, Debug, Args)]
+pub struct ShardProxyCommand {
+    /// Where it listens. Whoever reaches it may change the stock: origin and gateways, and nobody else
+    #[arg(
+        long,
+        env = "WEIR_SHARD_PROXY_LISTEN",
+        default_value = "127.0.0.1:6380"
+    )]
+    pub proxy_listen: SocketAddr,
+
+    /// The edge that has the shards: https://HOST or https://HOST:PORT, or the same with http
+    #[arg(long, env = "WEIR_SHARDS_URL")]
+    pub shards_url: String,
+
+    /// The authority that signed the edge's certificate, in PEM, if it is not one of the system's
+    #[arg(long, env = "WEIR_SHARDS_CA")]
+    pub shards_ca: Option<PathBuf>,
+
+    /// What it is called in stamps: 1 to 64 of a-z, 0-9 and -
+    #[arg(long, env = "WEIR_SHARD_PROXY_NAME", default_value = "shard-proxy")]
+    pub proxy_name: String,
+}
+
+/// Serves until the process ends. `redis_url` and `key_prefix` are those of the origin.
+///
+/// # Errors
+/// When it cannot start.
+pub async fn run(
+    redis_url: &str,
+    key_prefix: &str,
+    command: &ShardProxyCommand,
+    keys: KeyRing,
+) -> Result<()> {
+    let redis = address(redis_url).context("--redis-url")?;
+    let name = SaleId::new(&command.proxy_name).context("--proxy-name")?;
+    let client = HttpClient::new(&command.shards_url, command.shards_ca.as_deref());
+    let client = client.context("--shards-url")?;
+    let shards = Arc::new(Shards::new(client, keys, name.as_str(), key_prefix));
+    let listener = TcpListener::bind(command.proxy_listen);
+    let listener = listener.await.context("--proxy-listen")?;
+    info!(version = weir_version::LONG, listen = %listener.local_addr()?, %redis, "shards are reached");
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let permit = Arc::clone(&free).acquire_owned().await?;
+        let client = match listener.accept().await {
+            Ok((client, _)) => client,
+            Err(error) => {
+                warn!(%error, "a connection could not be accepted");
+                continue;
+            }
+        };
+        let session = Session::new(client, redis.clone(), Arc::clone(&shards));
+        tokio::spawn(async move {
+            if let Err(error) = session.serve().await {
+                debug!("a connection has ended: {error:#}");
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Where the Redis behind it is.
+fn address(url: &str) -> Result<String> {
+    let info = url.into_connection_info()?;
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) => Ok(format!("{host}:{port}")),
+        _ => bail!("must be redis://<host>:<port>: the proxy stands beside its Redis, without TLS"),
+    }
+}

@@ -1,0 +1,106 @@
+//! The shards in objects, reached by HTTP.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use hyper::body::Bytes;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use weir_base::headers::{EDGE, EDGE_SIGNATURE};
+use weir_base::key::KeyRing;
+use weir_feed::routes::shard_commands;
+use weir_feed::stamp::Stamp;
+use weir_scripts::keys::ShardKeys;
+
+use super::links::{Step, on_link};
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::http::client::HttpClient;
+
+/// Longer than origin and gateways wait for a reply.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The most bytes of replies. A page of a shard's claims has them all.
+const REPLIES_LEN_MAX: usize = 64 << 20;
+
+/// How their edge is asked.
+pub(super) struct Shards {
+    client: HttpClient,
+    keys: KeyRing,
+    name: String,
+    key_prefix: String,
+    random: SystemRandom,
+}
+
+impl Shards {
+    pub(super) fn new(client: HttpClient, keys: KeyRing, name: &str, key_prefix: &str) -> Self {
+        Self {
+            client,
+            keys,
+            name: name.to_owned(),
+            key_prefix: key_prefix.to_owned(),
+            random: SystemRandom::new(),
+        }
+    }
+
+    /// The shard that a command is about, if it is about one.
+    pub(super) fn of<'w>(&self, words: &[&'w [u8]]) -> Option<&'w str> {
+        ShardKeys::of_command(&self.key_prefix, words)
+    }
+
+    /// The link that a command is about, if an object has a part in it.
+    pub(super) fn of_link<'w>(&self, words: &[&'w [u8]]) -> Option<(&'w str, Step)> {
+        on_link(&self.key_prefix, words)
+    }
+
+    /// The replies to `count` commands to a shard, or to a link. If the object says that none of them has run, each has an error that says so.
+    ///
+    /// # Errors
+    /// When it is not known whether they have run.
+    pub(super) async fn run(
+        &self,
+        shard: &str,
+        commands: Vec<u8>,
+        count: usize,
+    ) -> Result<Vec<u8>> {
+        let sha256 = hex::encode(digest(&SHA256, &commands));
+        let path = shard_commands(shard, &self.id()?, &sha256);
+        let stamp = Stamp {
+            at_ms: now_ms(),
+            edge: &self.name,
+            client: "",
+            method: "POST",
+            path: &path,
+        };
+        let signed = stamp.sign(&self.keys);
+        let header = |name, value: &str| -> Result<_> {
+            Ok((HeaderName::from_static(name), HeaderValue::from_str(value)?))
+        };
+        let headers = [
+            header(EDGE, &signed.value)?,
+            header(EDGE_SIGNATURE, &signed.signature)?,
+        ];
+        let body = Bytes::from(commands);
+        let client = &self.client;
+        let answer = client.send(Method::POST, &path, &headers, body, REPLIES_LEN_MAX);
+        let answer = tokio::time::timeout(LIMIT, answer).await;
+        let (status, replies) = answer.context("the edge has not answered in time")??;
+        match status {
+            StatusCode::OK => Ok(replies.to_vec()),
+            // Before anything ran, as a Redis says who may not.
+            StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN => {
+                let error = format!("-NOPERM the edge has refused it: {status} of {shard}\r\n");
+                Ok(error.repeat(count).into_bytes())
+            }
+            status => bail!("the edge has answered {status} for {shard}"),
+        }
+    }
+
+    /// It counts once: a request that somebody sends again is not run again.
+    fn id(&self) -> Result<String> {
+        let mut bytes = [0; 16];
+        let filled = self.random.fill(&mut bytes);
+        ensure!(filled.is_ok(), "there is no randomness");
+        Ok(hex::encode(bytes))
+    }
+}
