@@ -1,5 +1,7 @@
 //! Every target on its committed corpus, and on mutations of it.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

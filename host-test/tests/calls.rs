@@ -1,5 +1,7 @@
 //! `proxy_http_call`, the clock and ticks.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Traps, what follows them, and what Envoy does not survive.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::Duration;

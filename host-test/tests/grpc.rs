@@ -1,5 +1,7 @@
 //! gRPC streams.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! What a filter sees and changes of requests and responses, and how they end.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{host, pairs, pairs_len, worker_logs};

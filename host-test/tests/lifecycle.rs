@@ -1,5 +1,7 @@
 //! Contexts come up and go in Envoy's order, and a filter that refuses or traps keeps the host from starting.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{host, worker_logs};

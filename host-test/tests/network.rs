@@ -1,5 +1,7 @@
 //! Network filters: data held back and changed, both ways, and who closes.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{host, worker_logs};

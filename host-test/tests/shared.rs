@@ -1,5 +1,7 @@
 //! What VMs share: data, queues, metrics; and what they keep to themselves.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{host, worker_logs};

@@ -1,5 +1,7 @@
 //! The part of WASI that Envoy has.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use weir_host_test::{Host, LogLevel};

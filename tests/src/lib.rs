@@ -3,6 +3,8 @@
 //! Everything is real: Envoy with `envoy/weir.yaml`, Redis, the origin with its SQLite file. Each
 //! test starts its own on free ports and stops it.
 
+#![allow(clippy::indexing_slicing)]
+
 mod browser;
 mod crowd;
 mod drained;

@@ -1,5 +1,7 @@
 //! What a request may cost. A number here is raised only with a reason; one that has become much too large is lowered.
 
+#![allow(clippy::unwrap_used)]
+
 use weir_costs::{Cost, all};
 
 /// The most of fuel, host calls, bytes copied and Redis commands, by scenario.

@@ -18,13 +18,6 @@
 //! One process at a time has a folder: it holds the lock of the file `lock`. The file `id` names the log.
 
 #![forbid(unsafe_code)]
-#![deny(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
 
 mod cursor;
 mod folder;

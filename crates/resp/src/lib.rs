@@ -12,13 +12,6 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
-#![deny(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
 
 extern crate alloc;
 #[cfg(test)]

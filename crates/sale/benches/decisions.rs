@@ -1,4 +1,5 @@
 //! What the decisions of one request take: `cargo bench -p weir-sale`.
+#![allow(clippy::unwrap_used)]
 #![allow(missing_docs)] // criterion's macros make functions without
 
 use criterion::{Criterion, criterion_group, criterion_main};

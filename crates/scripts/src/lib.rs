@@ -36,13 +36,6 @@
     )),
     allow(dead_code, unused_macros)
 )]
-#![deny(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
 
 extern crate alloc;
 #[cfg(test)]

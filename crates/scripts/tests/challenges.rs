@@ -1,5 +1,7 @@
 //! `challenge_spend.lua`, on a real Redis.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 use std::time::Duration;

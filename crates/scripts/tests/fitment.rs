@@ -1,5 +1,7 @@
 //! Vehicle fitment in Redis against a model: the same steps on both, every reply compared; and what it takes of Redis.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 #[path = "fitment/costs.rs"]

@@ -1,5 +1,7 @@
 //! Browse history in Redis against a model: the same steps on both, every reply and the list compared.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 use std::cell::RefCell;

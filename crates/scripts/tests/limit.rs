@@ -1,6 +1,8 @@
 //! Rate limits in Redis against the model, which is [`weir_limit`]: the same histories on both,
 //! every answer compared, and when each key expires.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 #[path = "limit/history.rs"]

@@ -1,5 +1,7 @@
 //! Scripts of short links, on a real Redis.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 use support::{Redis, Server};

@@ -3,6 +3,8 @@
 //! Redis' clock cannot be set. So lives are of days, what a test lets pass are whole hours, and the seconds
 //! that the test itself takes are rounded away.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! The Lua against the model: the same operations on a real Redis and on [`ShardLedger`], every
 //! reply compared, and the books looked at after each.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::atomic::{AtomicU32, Ordering};

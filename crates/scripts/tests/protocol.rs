@@ -9,6 +9,8 @@
 //! The same histories run on the model alone, thousands of them, and on a real Redis with the real
 //! Lua, where every reply must be the model's.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 #[path = "protocol/parties.rs"]

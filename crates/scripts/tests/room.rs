@@ -1,5 +1,7 @@
 //! Waiting rooms in Redis against a model: the same steps on both, every reply compared; and what must hold of any history.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 use std::cell::RefCell;

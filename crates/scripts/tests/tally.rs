@@ -1,5 +1,7 @@
 //! Counts for operators, on a real Redis and on a model.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod support;
 
 use std::cell::RefCell;

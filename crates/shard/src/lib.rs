@@ -15,13 +15,6 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
-#![deny(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
 
 extern crate alloc;
 // For what is made once: nothing of it reaches a clock or a file.

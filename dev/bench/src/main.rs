@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: the comparison with others, and single measurements beside it.
 
+#![allow(clippy::indexing_slicing)]
+
 mod compare;
 mod events;
 mod fitment;

@@ -11,6 +11,7 @@
 //!
 //! Linux only: it waits with epoll and a timerfd, whose grain is finer than a millisecond.
 #![cfg(target_os = "linux")]
+#![allow(clippy::expect_used)]
 
 mod answer;
 mod ask;

@@ -1,5 +1,6 @@
 //! The generator against servers that answer, stall, close and say nothing.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -16,6 +16,8 @@
 //! # }
 //! ```
 
+#![allow(clippy::indexing_slicing, clippy::panic)]
+
 mod backing;
 pub mod build;
 pub mod cassandra;

@@ -2,14 +2,6 @@
 //!
 //! What it does is in [`weir_engine_links`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
-#![deny(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use weir_base::FieldError;
 use weir_engine_links::Links;
 use weir_proxy_kit::shared::ProxyHost;

@@ -11,14 +11,7 @@
 //! | [`module`](mod@module) | what a module is |
 //! | [`hooks`] | what Envoy calls |
 
-#![deny(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::undocumented_unsafe_blocks
-)]
+#![deny(clippy::undocumented_unsafe_blocks)]
 #![allow(unsafe_code)] // This is the crate for it: the functions of a C program have no safe types.
 
 pub mod api;

@@ -13,6 +13,7 @@
 //! | [`clock`], [`disk`], [`secret`], [`json_schema`], [`unavailable`] | smaller parts |
 
 #![forbid(unsafe_code)]
+#![allow(clippy::indexing_slicing)]
 
 pub mod access;
 pub mod background;

@@ -31,6 +31,7 @@
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 #![forbid(unsafe_code)]
+#![allow(clippy::indexing_slicing)]
 
 pub mod clean;
 pub mod cli;

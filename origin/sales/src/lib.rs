@@ -38,6 +38,7 @@
 //! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`], [`changes`] and [`reconcile`] alone.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::indexing_slicing)]
 
 pub mod archive;
 pub mod books;

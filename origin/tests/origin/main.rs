@@ -1,6 +1,13 @@
 //! The origin's tests: real SQLite files, a real Redis, real processes. One binary, so that all
 //! share one Redis. `origin_on_mysql_and_cluster` runs most of them on other ground.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
 use support::Backing;
 
 // First: the others use its macro.

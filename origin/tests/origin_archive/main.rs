@@ -1,6 +1,8 @@
 //! The archive of events, in a folder and in S3, by a real origin that is killed in the middle. `cargo xtask test` turns this on;
 //! by hand: `cargo test -p weir-origin-tests --features archive --test origin_archive`.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
 #[cfg(feature = "archive")]
 mod archive;
 #[cfg(feature = "archive")]

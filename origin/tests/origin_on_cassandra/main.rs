@@ -1,6 +1,8 @@
 //! The cold store of browse history in a real Apache Cassandra. `cargo xtask test` turns this on where Java and Maven are; by hand:
 //! `cargo test -p weir-origin-tests --features cql --test origin_on_cassandra`.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 #[cfg(feature = "cql")]
 mod cold;
 #[cfg(feature = "cql")]

@@ -1,6 +1,8 @@
 //! The origin's events on a real Apache Kafka. `cargo xtask test` turns this on where Java and Maven are; by hand:
 //! `cargo test -p weir-origin-tests --features kafka --test origin_on_kafka`.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 #[cfg(feature = "kafka")]
 mod events;
 #[cfg(feature = "kafka")]

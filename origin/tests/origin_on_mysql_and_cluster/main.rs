@@ -1,6 +1,13 @@
 //! The origin's tests once more, over the MySQL protocol and a Redis Cluster of three. What is left
 //! out has both databases already, or runs processes, whose stack has SQLite.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
 use support::Backing;
 
 #[path = "../origin/access.rs"]

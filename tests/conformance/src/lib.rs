@@ -3,6 +3,8 @@
 //! A [vector] says what an engine is asked, at what time, with what in Redis, and what must come of it. Every
 //! [host](host::Host) replays all of them, each in its real runtime. `README.md` tells how to add one.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing)]
+
 pub mod host;
 pub mod hosts;
 pub mod make;

@@ -1,5 +1,7 @@
 //! Each rule of the protocol, broken: the simulation must notice.
 
+#![allow(clippy::expect_used, clippy::panic)]
+
 use std::thread::available_parallelism;
 
 use weir_simulation::{Limits, Links, Mutation, Options, Rooms, Sales, Schedule, run_many};

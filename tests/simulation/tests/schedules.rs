@@ -1,5 +1,7 @@
 //! Many schedules of each subject, and some of them twice.
 
+#![allow(clippy::panic)]
+
 use std::thread::available_parallelism;
 
 use weir_simulation::{Limits, Links, Options, Rooms, Sales, Schedule, Stats, run_many, shrink};

@@ -1,6 +1,8 @@
 //! `weir-room-times <rounds>`: what a million people in a queue cost, as JSON: Redis' memory, how fast they get their places, and
 //! positions through Envoy. It is a part of `cargo xtask bench`.
 
+#![allow(clippy::indexing_slicing)]
+
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};

@@ -5,6 +5,8 @@
 //! it on with the same headers. What the gate does besides is left out, which is in this filter's favour: the
 //! catalogue, breakers, rebalances, what is remembered of empty shards, and giving back what a client that left had claimed.
 
+#![allow(clippy::indexing_slicing)]
+
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The engine, driven by its events alone: neither Envoy nor wasm is needed. Redis and the origin are models.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod clicks;
 mod edits;
 mod host;

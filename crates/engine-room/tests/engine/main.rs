@@ -1,5 +1,7 @@
 //! The engine on a model of Redis: who enters, who waits, and what becomes of them when something fails.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 mod failures;
 mod properties;
 mod redis;

@@ -5,6 +5,8 @@
 //!
 //! `SCHEDULES=<number>` runs more, `SCHEDULE=<seed>` one of them.
 
+#![allow(clippy::indexing_slicing)]
+
 mod steps;
 mod world;
 

@@ -3,6 +3,8 @@
 //! `cargo xtask test` turns these on where Java and Maven are; by hand:
 //! `cargo test -p weir-kafkalog --features librdkafka`.
 
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 #[cfg(feature = "librdkafka")]
 mod appends;
 #[cfg(feature = "librdkafka")]

@@ -1,5 +1,7 @@
 //! The example, built and run in a Proxy-Wasm host with a real Redis.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use tokio::runtime::Runtime;

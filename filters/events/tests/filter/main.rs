@@ -1,5 +1,7 @@
 //! The built filter in a Proxy-Wasm host.
 
+#![allow(clippy::panic, clippy::unwrap_used)]
+
 mod collect;
 mod hostile;
 mod observe;

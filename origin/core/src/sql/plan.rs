@@ -1,6 +1,8 @@
 //! How SQLite goes about a statement, for tests: a table that grows with a sale must not be walked through by what is asked
 //! again and again.
 
+#![allow(clippy::unwrap_used)] // only tests call it
+
 use std::path::Path;
 
 use sqlx::sqlite::SqliteConnection;

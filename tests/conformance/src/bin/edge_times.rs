@@ -1,6 +1,8 @@
 //! `weir-edge-times <rounds> <requests>`: how large each edge is, and how long its answers take in its runtime, as JSON. What is
 //! measured is what is shipped.
 
+#![allow(clippy::indexing_slicing)]
+
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
