@@ -1,4 +1,4 @@
--- Admission of one user, as lean as it can be written: what Weir's crates/scripts/lua/claim.lua decides, for a batch of one.
+-- Admission of one user, as lean as it can be written: what Weir's crates/sale/lua/claim.lua decides, for a batch of one.
 -- KEYS: stock, claims, pending, sequence, blocked. ARGV: now_ms, ttl_ms, user_cap, user.
 -- A claim is "<generation> <deadline_ms>", a user's orders are "<generation> o<units>".
 local user = ARGV[4]

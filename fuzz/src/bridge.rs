@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
+use weir_base::resp::{DecodeError, decode};
 use weir_redis_bridge::bridge::{Bridge, Inbound, Outbound};
 use weir_redis_bridge::config::Config;
-use weir_resp::{DecodeError, decode};
 
 use crate::resp::is_command;
 

@@ -3,7 +3,8 @@
 use serde_json::Value as Json;
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine_gate::config::{CheckedLimits, OverloadConfig};
+use weir_sale::engine::config::{CheckedLimits, OverloadConfig};
+use weir_sale::redis::keys::catalogue;
 use weir_scripts::keys;
 
 /// The bridge's configuration: taken if and only if it is an object of positive limits, and what
@@ -49,7 +50,7 @@ fn environment(name: &str) -> Option<Vec<u8>> {
 pub fn gate_config(data: &[u8]) {
     use weir_base::key::{KEYS_MAX, Purpose};
     use weir_engine::keys::KeyConfig;
-    use weir_engine_gate::config::Config;
+    use weir_sale::engine::config::Config;
 
     let written = match parse::<Config>(data) {
         Ok(written) => written,
@@ -114,13 +115,13 @@ pub fn gate_config(data: &[u8]) {
 
     let pump = taken
         .redis
-        .pump_settings(weir_engine_gate::config::DEADLINE_MS);
+        .pump_settings(weir_sale::engine::config::DEADLINE_MS);
     assert!((1..=60_000).contains(&pump.deadline_ms));
     assert!((1..=64).contains(&pump.batches_max));
     assert!((1..=1_000_000).contains(&pump.waiting_max));
     assert!(!taken.redis.cluster.is_empty());
     assert!(keys::is_prefix(&taken.redis.key_prefix));
-    let catalogue = keys::catalogue(&taken.redis.key_prefix);
+    let catalogue = catalogue(&taken.redis.key_prefix);
     assert!(!catalogue.iter().any(|byte| b"{}".contains(byte)));
 
     assert!((1..=KEYS_MAX).contains(&written.claim.keys.len()));

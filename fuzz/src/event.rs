@@ -1,10 +1,10 @@
 //! Events: what clients send, and what stands in the log.
 
-use weir_engine_events::config::Config;
 use weir_event::answer::{MESSAGE_LEN_MAX, Rejection};
 use weir_event::batch::Batch;
 use weir_event::clock::{AHEAD_MS_MAX, DAY_MS, occurred_ms};
 use weir_event::consent::Consent;
+use weir_event::engine::config::Config;
 use weir_event::envelope::{Decided, ENVELOPE_LEN_MAX, Envelope};
 use weir_event::event::Event;
 use weir_event::limits::{EVENTS_MAX, QUERY_LEN_MAX};

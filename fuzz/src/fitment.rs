@@ -1,14 +1,14 @@
 //! Vehicle fitment: what clients ask, how a filter is configured, and what Redis replies.
 
 use serde_json::Value as Json;
-use weir_engine_fitment::config::Config;
+use weir_base::resp::{Value, decode};
 use weir_fitment::check::{BODY_LEN_MAX, Browse, Check, CheckError, Stored};
-use weir_fitment::{Plan, SKUS_MAX, VEHICLES_MAX};
-use weir_resp::{Value, decode};
-use weir_scripts::{
+use weir_fitment::engine::config::Config;
+use weir_fitment::redis::{
     fit_add, fit_browse, fit_browse_fill, fit_drop, fit_put, fit_query, fit_route, fit_route_put,
     fit_vehicles, fit_vehicles_put, fit_verify,
 };
+use weir_fitment::{Plan, SKUS_MAX, VEHICLES_MAX};
 
 use crate::config::{check_nothing_follows, check_refusal};
 

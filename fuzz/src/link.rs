@@ -1,8 +1,6 @@
 //! Short links: what stands in Redis of them, and what whoever clicks one sends.
 
 use weir_base::key::{KeyRing, SigningKey};
-use weir_engine_links::config::Config;
-use weir_engine_links::request::{Fields, Resource};
 use weir_link::answer::{Method, Reply, Visit, answer};
 use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
@@ -10,6 +8,8 @@ use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::click_tag::{ClickTag, TAG_LEN_MAX};
 use weir_link::code::DomainId;
 use weir_link::domain::{Domain, DomainsConfig};
+use weir_link::engine::config::Config;
+use weir_link::engine::request::{Fields, Resource};
 use weir_link::record::{App, Country, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
 
 use crate::config::{check_nothing_follows, check_refusal};

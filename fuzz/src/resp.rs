@@ -1,6 +1,6 @@
 //! The two readers of RESP.
 
-use weir_resp::{
+use weir_base::resp::{
     ARRAY_LEN_MAX, BULK_LEN_MAX, DEPTH_MAX, DecodeError, Direction, Framer, LINE_LEN_MAX,
     Malformed, Value, decode,
 };

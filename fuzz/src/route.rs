@@ -1,6 +1,6 @@
 //! Which requests buy.
 
-use weir_engine_gate::route::{Route, RouteError};
+use weir_sale::engine::route::{Route, RouteError};
 
 /// [`Route`], of four lines: a route's method and path, a request's method and path. The sale that
 /// is found stands in the path in its place, as one whole segment; and a request made from the

@@ -1,7 +1,7 @@
 //! The rate limiter's configuration, and requests that its rules look at.
 
 use weir_engine::config::parse;
-use weir_engine_limiter::config::Config;
+use weir_limit::engine::config::Config;
 use weir_limit::rules::{Applied, Request};
 
 /// [`Config`], up to the first NUL, and then a request: method, path, address, and one value for every

@@ -1,12 +1,12 @@
 //! The replies of the scripts.
 
-use weir_resp::{Value, decode};
+use weir_base::resp::{Value, decode};
+use weir_history::redis::{history_count, history_fill, history_read, history_view};
+use weir_limit::redis::limit::Answer;
+use weir_limit::redis::{limit, limit_back};
+use weir_link::redis::{link_back, link_clicks, link_read};
 use weir_sale::ledger::{Audit, ClaimReply, OpenClaim, ReleaseReply, SettleReply};
-use weir_scripts::limit::Answer;
-use weir_scripts::{
-    audit, claim, deposit, history_count, history_fill, history_read, history_view, lend, limit,
-    limit_back, link_back, link_clicks, link_read, overdue, probe, release, settle, warm,
-};
+use weir_sale::redis::{audit, claim, deposit, lend, overdue, probe, release, settle, warm};
 
 /// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
 /// and a reply to another number of requests is refused.

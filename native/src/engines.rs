@@ -103,7 +103,7 @@ impl Kind {
     /// What an engine may count later, beside what it has from the beginning: only the tags of these matter.
     pub fn later_metrics(self) -> Metrics {
         match self {
-            Self::Limiter | Self::Events => weir_engine_limiter::metrics_of_any_rule(),
+            Self::Limiter | Self::Events => weir_limit::engine::metrics_of_any_rule(),
             Self::Gate | Self::Links | Self::Fitment | Self::Room => Metrics::new(),
         }
     }
@@ -115,12 +115,12 @@ impl Kind {
     pub fn make(self, json: &[u8]) -> Result<Made, FieldError> {
         let host = &ProcessHost;
         match self {
-            Self::Gate => weir_engine_gate::configure(json, host).map(made),
-            Self::Limiter => weir_engine_limiter::configure(json, host, true).map(made),
-            Self::Links => weir_engine_links::configure(json, host).map(made),
-            Self::Events => weir_engine_events::configure(json, host).map(made),
-            Self::Fitment => weir_engine_fitment::configure(json).map(made),
-            Self::Room => weir_engine_room::configure(json, host).map(made),
+            Self::Gate => weir_sale::engine::configure(json, host).map(made),
+            Self::Limiter => weir_limit::engine::configure(json, host, true).map(made),
+            Self::Links => weir_link::engine::configure(json, host).map(made),
+            Self::Events => weir_event::engine::configure(json, host).map(made),
+            Self::Fitment => weir_fitment::engine::configure(json).map(made),
+            Self::Room => weir_room::engine::configure(json, host).map(made),
         }
     }
 }

@@ -10,7 +10,7 @@ use sqlx::{Connection, SqliteConnection};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use weir_base::id::SaleId;
-use weir_scripts::keys::ShardKeys;
+use weir_sale::redis::keys::ShardKeys;
 use weir_stack::envoy::{GATE, set};
 use weir_stack::fault::Fault;
 use weir_stack::http::{self, Method, Response};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_host_test::{Call, CallId, Connection, Host, Reply, Stream, Upstream};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
-use weir_scripts::keys::{self, LinkKeys};
+use weir_link::redis::keys::{self, LinkKeys};
 
 /// As `envoy/weir.yaml` has it; limits are an addition.
 const CONFIG: &str = r#"{

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use weir_resp::{decode, encode_command};
+use weir_base::resp::{decode, encode_command};
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::report::Silent;

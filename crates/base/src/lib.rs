@@ -9,12 +9,14 @@
 //! | [`agent`] | who asks: crawlers, prefetches |
 //! | [`breaker`] | the circuit breaker: whether what failed too often may be asked |
 //! | [`duration`] | durations as people write them |
+//! | [`feed`], [`stamp`] | documents that the origin signs for edges; requests that edges sign |
 //! | [`hash`] | seeded hashes that all bits of are even |
 //! | [`headers`] | the names of Weir's own headers |
 //! | [`id`] | which sale ids and user ids are well formed |
 //! | [`key`] | named secrets, what they sign, and their rotation |
 //! | [`language`] | the language in which somebody is told something |
 //! | [`permutation`] | keyed permutations of ranges of numbers |
+//! | [`resp`] | RESP2, the protocol of Redis |
 //! | [`problem`] | refusals as problem details (RFC 9457) |
 //! | [`shared_data`] | memory that the workers of a gateway share |
 //! | [`FieldError`] | why a configuration was refused |
@@ -30,6 +32,7 @@ pub mod address;
 pub mod agent;
 pub mod breaker;
 pub mod duration;
+pub mod feed;
 mod field_error;
 pub mod hash;
 pub mod headers;
@@ -37,6 +40,8 @@ pub mod id;
 pub mod key;
 pub mod language;
 pub mod permutation;
+pub mod resp;
+pub mod stamp;
 
 pub mod problem;
 pub mod shared_data;

@@ -4,12 +4,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weir_base::FieldError;
 use weir_engine::config::{Environment, RedisConfig, parse};
-use weir_engine_events::config::Config as EventsConfig;
-use weir_engine_fitment::config::Config as FitmentConfig;
-use weir_engine_gate::Config as GateConfig;
-use weir_engine_limiter::config::Config as LimiterConfig;
-use weir_engine_links::config::Config as LinksConfig;
-use weir_engine_room::config::Config as RoomConfig;
+use weir_event::engine::config::Config as EventsConfig;
+use weir_fitment::engine::config::Config as FitmentConfig;
+use weir_limit::engine::config::Config as LimiterConfig;
+use weir_link::engine::config::Config as LinksConfig;
+use weir_room::engine::config::Config as RoomConfig;
+use weir_sale::engine::Config as GateConfig;
 
 use crate::envoy::{Envoy, Manager};
 use crate::tree::{at, field, list, name, text, type_of};
@@ -49,12 +49,12 @@ impl Kind {
     /// What its module is called, and its root.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Gate => weir_engine_gate::NAME,
-            Self::Limiter => weir_engine_limiter::NAME,
-            Self::Links => weir_engine_links::NAME,
-            Self::Events => weir_engine_events::NAME,
-            Self::Fitment => weir_engine_fitment::NAME,
-            Self::Room => weir_engine_room::NAME,
+            Self::Gate => weir_sale::engine::NAME,
+            Self::Limiter => weir_limit::engine::NAME,
+            Self::Links => weir_link::engine::NAME,
+            Self::Events => weir_event::engine::NAME,
+            Self::Fitment => weir_fitment::engine::NAME,
+            Self::Room => weir_room::engine::NAME,
         }
     }
 

@@ -13,8 +13,8 @@ use weir_base::FieldError;
 use weir_engine::event::PlainEnd;
 use weir_engine::redis::{Failure, Reply};
 use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Request, StreamId};
-use weir_engine_gate::Gate;
-use weir_engine_links::Links;
+use weir_link::engine::Links;
+use weir_sale::engine::Gate;
 
 use crate::edge::{Data, Pairs};
 use crate::part::Make;

@@ -11,14 +11,14 @@ use core::cell::Cell;
 use weir_base::FieldError;
 use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, is_gateway_only};
 use weir_base::shared_data::SharedData;
+use weir_base::stamp::{Signed, Stamp};
 use weir_engine::config::parse;
 use weir_engine::event::PlainRequest;
 use weir_engine::redis::Reply;
 use weir_engine::{Answer, Headers, Request, setup};
-use weir_engine_gate::Gate;
-use weir_engine_limiter::Limiter;
-use weir_engine_links::Links;
-use weir_feed::stamp::{Signed, Stamp};
+use weir_limit::engine::Limiter;
+use weir_link::engine::Links;
+use weir_sale::engine::Gate;
 
 use crate::asking::{Ask, Asking, Said as Asked};
 use crate::config::{Checked, Config, NO_CLAIMS};
@@ -427,7 +427,7 @@ pub(crate) fn within(part: &'static str) -> impl Fn(FieldError) -> FieldError {
 pub(crate) fn limiter(json: &[u8], host: &Rc<Host>) -> Result<Part<Limiter<Data>>, FieldError> {
     let (json, host) = (json.to_vec(), Rc::clone(host));
     let make: Make<_> = Box::new(move || {
-        let configured = weir_engine_limiter::configure(&json, &*host, false)?;
+        let configured = weir_limit::engine::configure(&json, &*host, false)?;
         Ok(configured.engine)
     });
     Part::new(make)
@@ -436,7 +436,7 @@ pub(crate) fn limiter(json: &[u8], host: &Rc<Host>) -> Result<Part<Limiter<Data>
 fn gate(json: &[u8], host: &Rc<Host>) -> Result<Part<Gate<Data>>, FieldError> {
     let (json, host) = (json.to_vec(), Rc::clone(host));
     let make: Make<_> = Box::new(move || {
-        let configured = weir_engine_gate::configure(&json, &*host)?;
+        let configured = weir_sale::engine::configure(&json, &*host)?;
         Ok(configured.engine)
     });
     Part::new(make)
@@ -445,7 +445,7 @@ fn gate(json: &[u8], host: &Rc<Host>) -> Result<Part<Gate<Data>>, FieldError> {
 /// The gate that sells from objects, with the claim secret of gateways.
 fn stock(json: &[u8], host: &Rc<Host>) -> Result<Stock, FieldError> {
     let variable = |name: &str| setup::Host::variable(&**host, name);
-    let config = parse::<weir_engine_gate::Config>(json)?.checked(&variable)?;
+    let config = parse::<weir_sale::engine::Config>(json)?.checked(&variable)?;
     let (routes, key_prefix) = (config.routes.clone(), config.redis.key_prefix.clone());
     let host = Rc::clone(host);
     let make: Make<_> = Box::new(move || Ok(Gate::new(config.clone(), &setup::Host::data(&*host))));
@@ -458,7 +458,7 @@ fn links(json: &[u8], host: &Rc<Host>) -> Result<Part<Links>, FieldError> {
 
 /// Links whose clicks are counted in objects.
 fn maxima(json: &[u8], host: &Rc<Host>) -> Result<Maxima, FieldError> {
-    let key_prefix = parse::<weir_engine_links::config::Config>(json)?;
+    let key_prefix = parse::<weir_link::engine::config::Config>(json)?;
     let key_prefix = key_prefix.redis.key_prefix;
     Maxima::new(make_links(json, host), key_prefix)
 }
@@ -466,7 +466,7 @@ fn maxima(json: &[u8], host: &Rc<Host>) -> Result<Maxima, FieldError> {
 fn make_links(json: &[u8], host: &Rc<Host>) -> Make<Links> {
     let (json, host) = (json.to_vec(), Rc::clone(host));
     Box::new(move || {
-        let configured = weir_engine_links::configure(&json, &*host)?;
+        let configured = weir_link::engine::configure(&json, &*host)?;
         Ok(configured.engine)
     })
 }

@@ -13,7 +13,7 @@ use weir_base::FieldError;
 use weir_base::shared_data::SharedData;
 use weir_engine::Answer;
 use weir_engine::event::PlainRequest;
-use weir_engine_limiter::Limiter;
+use weir_limit::engine::Limiter;
 
 use crate::config::Config;
 use crate::edge::{Data, Given, Host, limiter, within};

@@ -10,15 +10,17 @@ use core::cell::Cell;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use weir_base::feed::Refused;
+use weir_base::feed::document::{Document, DocumentError, check_time, is_current, open};
+use weir_base::feed::routes;
 use weir_base::key::KeyRing;
-use weir_feed::Refused;
-use weir_feed::document::{Document, DocumentError, check_time, is_current, open};
-use weir_feed::links::{DomainList, Entry, Page, Progress, State, newer};
-use weir_feed::routes;
-use weir_feed::sales::{Known, SaleList};
+use weir_base::resp::{Value, decode};
 use weir_link::code::LinkId;
-use weir_resp::{Value, decode};
-use weir_scripts::{documents, keys, link_read};
+use weir_link::feed::{DomainList, Entry, Page, Progress, State, newer};
+use weir_link::redis::{domains, keys, link_read};
+use weir_sale::feed::{Known, SaleList};
+use weir_sale::redis::catalogue;
+use weir_sale::redis::keys::catalogue as catalogue_key;
 
 use crate::config::{Checked, PREFIX};
 use crate::store::{NotWritten, Store};
@@ -282,7 +284,7 @@ impl<S: Store> Knowledge<S> {
 
     fn learn_sales(&mut self, text: &[u8], now_ms: u64) -> Result<(), TakeError> {
         let list: Document<SaleList> = open(&self.keys, text)?;
-        let json = documents::catalogue::write(&list.body.catalogue).unwrap_or_default();
+        let json = catalogue::write(&list.body.catalogue).unwrap_or_default();
         self.sales.take(list, now_ms)?;
         if self.catalogue != json {
             self.catalogue = json;
@@ -302,7 +304,7 @@ impl<S: Store> Knowledge<S> {
         }
         let domains = list.body.domains.clone().checked();
         let domains = domains.map_err(|error| TakeError::Domains(error.to_string()))?;
-        let json = documents::domains::write(&domains).unwrap_or_default();
+        let json = domains::write(&domains).unwrap_or_default();
         self.domains = Some(list);
         if self.domains_json != json {
             self.domains_json = json;
@@ -387,7 +389,7 @@ impl<S: Store> Knowledge<S> {
     fn reply(&self, prefix: &str, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) -> Option<()> {
         let domains = keys::link_domains(prefix);
         match words {
-            [b"GET", key] if *key == keys::catalogue(prefix).as_slice() => {
+            [b"GET", key] if *key == catalogue_key(prefix).as_slice() => {
                 self.sales.current(now_ms)?;
                 bulk(out, &self.catalogue);
             }

@@ -23,12 +23,13 @@
 //! | `maxima` | links whose clicks are counted in objects |
 //! | [`exact`] | limits that one place counts |
 //! | [`host`] | what hosts share |
+//! | [`shard`] | one shard of a sale, or one link, without Redis |
 //!
 //! # What an edge must not do
 //!
 //! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every request to buy that is not refused goes on. With
 //!   [stock in objects](stock) it has the secret, and asks the shard of each claim, which gives each unit once.
-//! - *Admit too many clicks*: links with a maximum are [marked](weir_feed::links::State::AtGateway), and go on. With
+//! - *Admit too many clicks*: links with a maximum are [marked](weir_link::feed::State::AtGateway), and go on. With
 //!   maxima in objects it asks the link's object, which counts each click once.
 //! - *Trust a client's claim*: headers that only a gateway sends, and stamps, are taken from every request.
 //! - *Know better*: what it knows ends by itself if the origin is silent, and never goes back.
@@ -37,7 +38,7 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+// For what is made once: nothing of it reaches a clock or a file.
 extern crate std;
 
 pub mod asking;
@@ -48,6 +49,7 @@ pub mod host;
 pub mod knowledge;
 mod maxima;
 mod part;
+pub mod shard;
 pub mod stock;
 pub mod store;
 

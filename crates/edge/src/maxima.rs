@@ -8,10 +8,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::FieldError;
+use weir_base::resp::{decode, encode_command};
 use weir_engine::Request;
-use weir_engine_links::Links;
-use weir_resp::{decode, encode_command};
-use weir_scripts::keys::LinkKeys;
+use weir_link::engine::Links;
+use weir_link::redis::keys::LinkKeys;
 
 use crate::asking::{Knows, Part, Pool, Run};
 use crate::knowledge::{Knowledge, words};

@@ -7,11 +7,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::FieldError;
+use weir_base::resp::{decode, encode_command};
 use weir_engine::Request;
-use weir_engine_gate::Gate;
-use weir_engine_gate::route::{Route, RouteKind};
-use weir_resp::{decode, encode_command};
-use weir_scripts::keys::{self, ShardKeys};
+use weir_sale::engine::Gate;
+use weir_sale::engine::route::{Route, RouteKind};
+use weir_sale::redis::keys::{self, ShardKeys};
 
 use crate::asking::{Knows, Part, Pool, Run};
 use crate::edge::Data;

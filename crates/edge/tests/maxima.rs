@@ -6,21 +6,21 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
+use weir_base::feed::document::seal;
 use weir_base::key::SigningKey;
+use weir_base::resp::{decode, encode_command};
 use weir_base::shared_data::LocalData;
 use weir_edge::asking::{Ask, Asking};
 use weir_edge::edge::Given;
 use weir_edge::knowledge::Feed;
+use weir_edge::shard::Link;
 use weir_edge::store::MemoryStore;
 use weir_edge::{Begun, Decision, Edge, Sold};
 use weir_engine::Headers;
 use weir_engine::event::PlainRequest;
 use weir_engine::redis::{Definite, Reply, Unknown};
-use weir_feed::document::seal;
-use weir_feed::links::{DomainList, Entry, Page, Source, State};
+use weir_link::feed::{DomainList, Entry, Page, Source, State};
 use weir_link::record::Link as Record;
-use weir_resp::{decode, encode_command};
-use weir_shard::Link;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const SECRET: &str = "edge-secret-edge-secret-edge-secret";
@@ -122,7 +122,7 @@ impl World {
         let get = command(&[b"GET", format!("{KEY}:clicks").as_bytes()]);
         let done = self.object.run(&get, self.now_ms).unwrap();
         match decode(&done.replies).unwrap().0 {
-            weir_resp::Value::Bulk(used) => String::from_utf8(used).unwrap().parse().unwrap(),
+            weir_base::resp::Value::Bulk(used) => String::from_utf8(used).unwrap().parse().unwrap(),
             _ => 0,
         }
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use weir_base::FieldError;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::KeyRing;
-use weir_feed::stamp::Stamp;
+use weir_base::stamp::Stamp;
 
 use crate::config::Environment;
 use crate::keys::{KeyConfig, ring};

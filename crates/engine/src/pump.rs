@@ -21,7 +21,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_resp::Value;
+use weir_base::resp::Value;
 use weir_scripts::Call;
 
 use crate::effect::{BatchId, Effects, RedisId};

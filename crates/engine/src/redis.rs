@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_resp::{Value, decode};
+use weir_base::resp::{Value, decode};
 
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,6 +16,7 @@
 //! | [`envelope`] | an event as the log holds it |
 //! | [`partition`], [`row_key`] | where it is kept |
 //! | [`window`] | the last N, a count within a window, A and then B |
+//! | [`engine`] | the engine of its filter: events in, effects out |
 //!
 //! From a body to the log:
 //!
@@ -93,6 +94,7 @@ pub mod answer;
 pub mod batch;
 pub mod clock;
 pub mod consent;
+pub mod engine;
 pub mod envelope;
 pub mod event;
 pub mod fingerprint;

@@ -11,6 +11,8 @@
 //! | [`shape`] | a SKU's offsets as Redis keeps them |
 //! | [`place`] | in which Redis a product is, and the rules that say so |
 //! | `model` | what the scripts in Redis do, in Rust (feature `model`) |
+//! | [`engine`] | the engine of its filter: events in, effects out |
+//! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -20,10 +22,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod check;
+pub mod engine;
 pub mod id;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod place;
+pub mod redis;
+pub mod routes;
 pub mod shape;
 
 pub use check::Answer;

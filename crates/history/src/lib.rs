@@ -11,6 +11,7 @@
 //! | [`cold`] | a list as the cold store keeps it |
 //! | [`slot`] | which users share a slot of a Redis Cluster |
 //! | `model` | what the scripts in Redis do, in Rust (feature `model`) |
+//! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod list;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod owner;
+pub mod redis;
 pub mod sku;
 pub mod slot;
 

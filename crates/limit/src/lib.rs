@@ -4,6 +4,7 @@
 //!   a request may do and what it leaves behind.
 //! - [`Slot`]: the states of up to [`WAYS`] keys, as one value of a table with a fixed number of them.
 //! - [`table`]: states of many keys, in memory that all workers share.
+//! - [`engine`]: the engine of the filter; [`redis`]: Redis keys, and typed calls of the scripts in `lua/`.
 //! - [`rules`]: which requests a rule concerns, by which key, and what it allows.
 //!
 //! The algorithms, for `rate` requests per `per_ms`:
@@ -45,9 +46,11 @@ extern crate alloc;
 extern crate std;
 
 mod backlog;
+pub mod engine;
 mod in_flight;
 mod log;
 mod quota;
+pub mod redis;
 pub mod rules;
 mod slot;
 mod state;

@@ -14,6 +14,9 @@
 //! | [`click_buffer`] | clicks as a gateway counts them |
 //! | [`click`] | clicks on their way from gateways to the statistics |
 //! | [`click_tag`] | the name of a click that travels on to an order |
+//! | [`feed`], [`routes`] | the link feed, for edges; routes between gateways and origin |
+//! | [`engine`] | the engine of its filter: events in, effects out |
+//! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -65,10 +68,14 @@ pub mod click_buffer;
 pub mod click_tag;
 pub mod code;
 pub mod domain;
+pub mod engine;
+pub mod feed;
 pub mod page;
 pub mod password;
 pub mod preview;
 pub mod record;
+pub mod redis;
+pub mod routes;
 pub mod rule;
 #[cfg(feature = "origin")]
 pub mod scramble;

@@ -27,7 +27,7 @@ pub(crate) fn read_message(message: Vec<u8>) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_resp::{DecodeError, decode};
+    use weir_base::resp::{DecodeError, decode};
 
     #[test]
     fn neither_reads_as_a_reply() {

@@ -17,6 +17,8 @@
 //! | [`draw`] | the order of those who were there before the opening |
 //! | [`pace`] | how fast the queue moves, and what wait to expect |
 //! | `model` | what the scripts do, in Rust (feature `model`) |
+//! | [`engine`] | the engine of its filter: events in, effects out |
+//! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -26,11 +28,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod draw;
+pub mod engine;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod name;
 pub mod pace;
 pub mod pass;
+pub mod redis;
 pub mod setting;
 pub mod state;
 pub mod visitor;

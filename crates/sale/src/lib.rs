@@ -21,6 +21,9 @@
 //! | [`ledger`] | the words of the claim protocol; with the feature `model`, the model that the Lua is checked against |
 //! | [`rebalance`] | how stock comes to a shard that has none while others have some |
 //! | [`repair`] | whether the books add up, and what would make them |
+//! | [`feed`] | the sold-out feed, for edges |
+//! | [`engine`] | the engine of its filter: events in, effects out |
+//! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -32,11 +35,14 @@ extern crate std;
 pub mod admission;
 pub mod challenge;
 pub mod claim;
+pub mod engine;
+pub mod feed;
 pub mod idempotency;
 pub mod identity;
 pub mod ledger;
 pub mod message;
 pub mod rebalance;
+pub mod redis;
 pub mod repair;
 pub mod sale;
 pub mod shard;

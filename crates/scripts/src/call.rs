@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use sha1::{Digest, Sha1};
-use weir_resp::{Arguments, encode_parts};
+use weir_base::resp::{Arguments, encode_parts};
 
 /// A script: its name, for logs and metrics, and its Lua.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Call {
 }
 
 /// A number as Redis takes it.
-pub(crate) fn decimal(number: impl Into<u64>) -> Vec<u8> {
+pub fn decimal(number: impl Into<u64>) -> Vec<u8> {
     itoa::Buffer::new().format(number.into()).into()
 }
 

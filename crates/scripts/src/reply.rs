@@ -1,6 +1,6 @@
 //! Reading replies.
 
-use weir_resp::Value;
+use weir_base::resp::Value;
 
 /// A reply that is not what the script returns: another script's, another version's, or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,26 +10,29 @@ pub struct ReplyError {
     pub script: &'static str,
 }
 
-pub(crate) fn array(value: &Value) -> Option<&[Value]> {
+/// The values of an array.
+pub fn array(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(values) => Some(values),
         _ => None,
     }
 }
 
-pub(crate) fn integer(value: &Value) -> Option<i64> {
+/// The number of an integer reply.
+pub fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Integer(number) => Some(*number),
         _ => None,
     }
 }
 
-pub(crate) fn unsigned<N: TryFrom<i64>>(value: &Value) -> Option<N> {
+/// The number of an integer reply, if it fits `N`.
+pub fn unsigned<N: TryFrom<i64>>(value: &Value) -> Option<N> {
     N::try_from(integer(value)?).ok()
 }
 
 /// Reads the reply of a script that says 1 for done and 0 for nothing to do.
-pub(crate) fn flag(value: &Value, script: &'static crate::Script) -> Result<bool, ReplyError> {
+pub fn flag(value: &Value, script: &'static crate::Script) -> Result<bool, ReplyError> {
     match value {
         Value::Integer(0) => Ok(false),
         Value::Integer(1) => Ok(true),
@@ -39,24 +42,8 @@ pub(crate) fn flag(value: &Value, script: &'static crate::Script) -> Result<bool
     }
 }
 
-/// Reads the reply of a script that says 1 for done, 0 for nothing to do, and 2 for a cold shard.
-#[cfg(feature = "sale")]
-pub(crate) fn followed(
-    value: &Value,
-    script: &'static crate::Script,
-) -> Result<weir_sale::ledger::Followed, ReplyError> {
-    use weir_sale::ledger::Followed;
-    match value {
-        Value::Integer(0) => Ok(Followed::Nothing),
-        Value::Integer(1) => Ok(Followed::Done),
-        Value::Integer(2) => Ok(Followed::Cold),
-        _ => Err(ReplyError {
-            script: script.name,
-        }),
-    }
-}
-
-pub(crate) fn text(value: &Value) -> Option<&[u8]> {
+/// The bytes of a bulk reply.
+pub fn text(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Bulk(text) => Some(text),
         _ => None,
@@ -64,14 +51,14 @@ pub(crate) fn text(value: &Value) -> Option<&[u8]> {
 }
 
 /// Reads a number as scripts write it.
-pub(crate) fn digits(text: &[u8]) -> Option<u64> {
+pub fn digits(text: &[u8]) -> Option<u64> {
     let mut text = Numbers(text);
     let number = text.number()?;
     text.take().is_none().then_some(number)
 }
 
 /// A text with numbers in it as scripts write them: digits, and no zero before others. Each byte is read once.
-pub(crate) struct Numbers<'a>(pub &'a [u8]);
+pub struct Numbers<'a>(pub &'a [u8]);
 
 impl Numbers<'_> {
     /// Takes the number that comes next.

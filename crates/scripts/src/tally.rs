@@ -5,7 +5,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_resp::Arguments;
+use weir_base::resp::Arguments;
 
 use crate::{Call, Script};
 

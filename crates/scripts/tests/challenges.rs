@@ -7,8 +7,8 @@ mod support;
 use std::time::Duration;
 
 use support::{Redis, Server};
-use weir_resp::Value;
-use weir_scripts::challenge_spend::{Spend, call, parse};
+use weir_base::resp::Value;
+use weir_sale::redis::challenge_spend::{Spend, call, parse};
 
 fn spend(redis: &mut Redis, spends: &[Spend]) -> Vec<u64> {
     let reply = redis.run(&call("weir", spends));

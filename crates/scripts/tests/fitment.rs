@@ -15,18 +15,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{Redis, Server};
+use weir_base::resp::Value;
 use weir_fitment::check::Stored;
 use weir_fitment::model::{self, Lost, Product, Routes};
-use weir_fitment::{Cluster, Offset, Place, Plan, Shape, Sku, Spu};
-use weir_resp::Value;
-use weir_scripts::fit_add::{Change, Changed};
-use weir_scripts::fit_put::Newer;
-use weir_scripts::fit_route_put::NewRoute;
-use weir_scripts::fit_verify::Kept;
-use weir_scripts::keys::FitmentKeys;
-use weir_scripts::{
-    Call, fit_add, fit_drop, fit_put, fit_query, fit_route, fit_route_put, fit_verify,
+use weir_fitment::redis::fit_add::{Change, Changed};
+use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_route_put::NewRoute;
+use weir_fitment::redis::fit_verify::Kept;
+use weir_fitment::redis::keys::FitmentKeys;
+use weir_fitment::redis::{
+    fit_add, fit_drop, fit_put, fit_query, fit_route, fit_route_put, fit_verify,
 };
+use weir_fitment::{Cluster, Offset, Place, Plan, Shape, Sku, Spu};
+use weir_scripts::Call;
 
 /// Segments that the seed's plan writes.
 const SEGMENTS: u32 = 3;

@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{Redis, Server};
+use weir_base::resp::Value;
 use weir_history::model::{Hot, Told};
-use weir_history::slot::Tags;
-use weir_history::{DAY_MS, HOT_MS, Loaded, Owner, Removals, Seen, Sku, VIEWS_MAX, Viewed};
-use weir_resp::Value;
-use weir_scripts::history::List;
-use weir_scripts::history::{Active, Change};
-use weir_scripts::history_fill::NO_GENERATION;
-use weir_scripts::history_read::{Counted, NewGeneration, Promise};
-use weir_scripts::keys::{HistoryKeys, history_active_of};
-use weir_scripts::{
+use weir_history::redis::history::List;
+use weir_history::redis::history::{Active, Change};
+use weir_history::redis::history_fill::NO_GENERATION;
+use weir_history::redis::history_read::{Counted, NewGeneration, Promise};
+use weir_history::redis::keys::{HistoryKeys, history_active_of};
+use weir_history::redis::{
     history_clear, history_count, history_delete, history_fill, history_mark, history_read,
     history_view,
 };
+use weir_history::slot::Tags;
+use weir_history::{DAY_MS, HOT_MS, Loaded, Owner, Removals, Seen, Sku, VIEWS_MAX, Viewed};
 
 const ACTIVE_MS: u64 = HOT_MS + DAY_MS;
 

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use history::{histories_go_as_in_the_model, mixed, steady};
 use pair::{ALGORITHMS, NOW_MS, Pair, ask, new_key, quota};
 use support::Server;
+use weir_base::resp::Value;
+use weir_limit::redis::keys::LimitKey;
+use weir_limit::redis::limit;
+use weir_limit::redis::limit::{Answer, LimitRequest};
+use weir_limit::redis::limit_back::Charge;
 use weir_limit::{Algorithm, Quota, RATE_MAX, SET_BACK_MS_MAX};
-use weir_resp::Value;
-use weir_scripts::keys::LimitKey;
-use weir_scripts::limit;
-use weir_scripts::limit::{Answer, LimitRequest};
-use weir_scripts::limit_back::Charge;
 
 #[test]
 fn whatever_is_asked_goes_as_in_the_model() {

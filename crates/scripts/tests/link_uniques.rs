@@ -5,9 +5,9 @@
 mod support;
 
 use support::{Redis, Server};
-use weir_resp::Value;
-use weir_scripts::keys::UniquesKeys;
-use weir_scripts::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};
+use weir_base::resp::Value;
+use weir_link::redis::keys::UniquesKeys;
+use weir_link::redis::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};
 
 fn hash(number: u64) -> UniqueHash {
     let mut hash = [0xff; 16];

@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{Redis, Server};
+use weir_base::resp::{Value, encode_command};
 use weir_link::click::{BatchId, ClickId, Row, decode, encode};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
-use weir_resp::{Value, encode_command};
-use weir_scripts::keys::{LinkKeys, link_clicks};
-use weir_scripts::link_read::{MARK_MS, Purpose, Read};
-use weir_scripts::{Call, link_back, link_clicks, link_read};
+use weir_link::redis::keys::{LinkKeys, link_clicks};
+use weir_link::redis::link_read::{MARK_MS, Purpose, Read};
+use weir_link::redis::{link_back, link_clicks, link_read};
+use weir_scripts::Call;
 
 const HOUR_MS: u64 = 3_600_000;
 /// Never a whole number of hours of a life of days: a test that takes a millisecond must not change what is renewed.
@@ -127,14 +128,14 @@ struct Pair<'a> {
 
 /// A link as an object holds it. Its clock can be set.
 struct Object {
-    link: weir_shard::Link,
+    link: weir_edge::shard::Link,
     now_ms: u64,
 }
 
 impl Object {
     fn new(keys: &LinkKeys) -> Self {
         Self {
-            link: weir_shard::Link::new(&keys.record()).unwrap(),
+            link: weir_edge::shard::Link::new(&keys.record()).unwrap(),
             now_ms: 1_700_000_000_000,
         }
     }
@@ -150,7 +151,7 @@ impl Object {
             again.run(&commands, self.now_ms).unwrap();
             assert_eq!(again, self.link);
         }
-        weir_resp::decode(&done.replies).unwrap().0
+        weir_base::resp::decode(&done.replies).unwrap().0
     }
 
     /// Marks are kept for as long as the test: those in Redis end by a clock that nobody sets.

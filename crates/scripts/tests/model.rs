@@ -11,21 +11,33 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::{Redis, Server};
 use weir_base::id::{SaleId, UserId};
-use weir_resp::Value;
+use weir_base::resp::Value;
+use weir_edge::shard::Shard;
 use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, EvictedKey, LendReply, OrderEntry, ReleaseKind,
     SettleReply, ShardLedger, StockChange, StockChanged, Transfer,
 };
-use weir_sale::shard::bucket;
-use weir_scripts::keys::ShardKeys;
-use weir_scripts::{
-    Call, SCRIPTS, audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount,
-    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
+use weir_sale::redis::keys::ShardKeys;
+use weir_sale::redis::{
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount, release,
+    restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
-use weir_shard::Shard;
+use weir_sale::shard::bucket;
+use weir_scripts::{Call, Script, tally};
 
 const TTL_MS: u64 = 500;
+
+/// The scripts of each crate that has some, by its folder.
+const DOMAINS: [(&str, &[&Script]); 7] = [
+    ("fitment", weir_fitment::redis::SCRIPTS),
+    ("history", weir_history::redis::SCRIPTS),
+    ("limit", weir_limit::redis::SCRIPTS),
+    ("link", weir_link::redis::SCRIPTS),
+    ("room", weir_room::redis::SCRIPTS),
+    ("sale", weir_sale::redis::SCRIPTS),
+    ("scripts", &[&tally::SCRIPT]),
+];
 
 /// One shard, in Redis and in the model.
 struct Pair {
@@ -90,7 +102,7 @@ impl Pair {
     fn command(&mut self, words: &[&[u8]]) -> Value {
         let reply = self.redis.command(words);
         let mut bytes = Vec::new();
-        weir_resp::encode_command(&mut bytes, words.iter().copied());
+        weir_base::resp::encode_command(&mut bytes, words.iter().copied());
         if let Some(shard) = &mut self.shard {
             // How many of them were new, only Redis tells.
             let said = value_of(&shard.run(&bytes, self.now_us).unwrap().replies);
@@ -338,7 +350,7 @@ impl Pair {
 }
 
 fn value_of(reply: &[u8]) -> Value {
-    weir_resp::decode(reply).unwrap().0
+    weir_base::resp::decode(reply).unwrap().0
 }
 
 /// Redis' hashes have no order.
@@ -864,7 +876,7 @@ fn a_full_batch_of_one_user_takes_one_unit() {
 fn redis_gives_each_script_the_digest_that_we_do() {
     let server = Server::start();
     let mut redis = server.connect();
-    for script in SCRIPTS {
+    for script in DOMAINS.into_iter().flat_map(|(_, scripts)| scripts) {
         let loaded = redis.command(&[b"SCRIPT", b"LOAD", script.source.as_bytes()]);
         assert_eq!(
             loaded,
@@ -877,7 +889,6 @@ fn redis_gives_each_script_the_digest_that_we_do() {
 
 #[test]
 fn every_script_file_is_listed() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua");
     // Not scripts: what stands before some of them.
     let preludes = [
         "record.lua",
@@ -886,15 +897,16 @@ fn every_script_file_is_listed() {
         "room_state.lua",
     ];
     let is_prelude = |name: &String| preludes.contains(&name.as_str());
-    let mut files: Vec<String> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !is_prelude(name))
-        .collect();
-    files.sort();
-    let names: Vec<String> = SCRIPTS
-        .iter()
-        .map(|script| format!("{}.lua", script.name))
-        .collect();
-    assert_eq!(files, names);
+    for (domain, scripts) in DOMAINS {
+        let folder = format!("{}/../{domain}/lua", env!("CARGO_MANIFEST_DIR"));
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !is_prelude(name))
+            .collect();
+        files.sort();
+        let names = scripts.iter();
+        let names: Vec<String> = names.map(|script| format!("{}.lua", script.name)).collect();
+        assert_eq!(files, names, "{domain}");
+    }
 }

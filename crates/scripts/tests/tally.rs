@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{Redis, Server};
-use weir_resp::Value;
+use weir_base::resp::Value;
 use weir_scripts::keys;
 use weir_scripts::tally::{self, KEPT_S, NAMES_MAX, Subject};
 

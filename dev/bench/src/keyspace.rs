@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
 use serde::Serialize;
+use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::BUCKETS;
-use weir_scripts::keys::ShardKeys;
 
 /// Keys that one step of the scan looks at, and commands in one pipeline.
 const STEP: usize = 1_000;

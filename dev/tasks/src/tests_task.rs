@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn without_java_its_features_alone_are_off() {
         let (without, with) = (features(false), features(true));
-        assert!(with.starts_with(&format!("{without},weir-kafkalog/")));
+        assert!(with.starts_with(&format!("{without},weir-log/")));
         assert!(!without.contains("kafka"), "{without}");
     }
 
@@ -429,7 +429,7 @@ mod tests {
             assert!(!here.contains(&name.to_owned()), "{name}");
         }
         let known = |name: &&str| {
-            let all = ["crates/kafkalog", "origin"].map(|dir| workspace::root().join(dir));
+            let all = ["crates/log", "origin"].map(|dir| workspace::root().join(dir));
             all.iter().any(|dir| dir.join("tests").join(name).is_dir())
         };
         assert!(BESIDE.iter().all(known));

@@ -10,9 +10,9 @@ use std::cell::RefCell;
 use sha2::{Digest, Sha256};
 #[cfg(feature = "conformance")]
 use wasm_bindgen::{JsCast, JsValue};
-use weir_feed::routes::SHARD as PATH;
-use weir_shard::Held;
-use weir_shard::call::prefix_of;
+use weir_base::feed::routes::SHARD as PATH;
+use weir_edge::shard::Held;
+use weir_edge::shard::call::prefix_of;
 use worker::{
     Date, DurableObject, Env, Method, Request, RequestInit, Response, Result, SqlStorage,
     SqlStorageValue, State, Stub, Url, durable_object,

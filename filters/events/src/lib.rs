@@ -1,6 +1,6 @@
 //! `events`: behaviour events, collected and observed at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_engine_events`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! What it does is in [`weir_event::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 use weir_base::FieldError;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
@@ -11,10 +11,10 @@ use weir_proxy_kit::{Configured, Filter};
 pub struct Events;
 
 impl Filter for Events {
-    type Engine = weir_engine_events::Events<HostData>;
+    type Engine = weir_event::engine::Events<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        weir_engine_events::configure(json, &ProxyHost)
+        weir_event::engine::configure(json, &ProxyHost)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `fitment`: which parts fit which vehicles, answered at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_engine_fitment`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! What it does is in [`weir_fitment::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 use weir_base::FieldError;
 use weir_proxy_kit::{Configured, Filter};
@@ -10,10 +10,10 @@ use weir_proxy_kit::{Configured, Filter};
 pub struct Fitment;
 
 impl Filter for Fitment {
-    type Engine = weir_engine_fitment::Fitment;
+    type Engine = weir_fitment::engine::Fitment;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        weir_engine_fitment::configure(json)
+        weir_fitment::engine::configure(json)
     }
 }
 

@@ -1,9 +1,9 @@
 //! `ratelimit`: rate limits at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_engine_limiter`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! What it does is in [`weir_limit::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 use weir_base::FieldError;
-use weir_engine_limiter::Limiter;
+use weir_limit::engine::Limiter;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
 use weir_proxy_kit::{Configured, Filter};
 
@@ -18,7 +18,7 @@ impl Filter for RateLimit {
     type Engine = Limiter<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        weir_engine_limiter::configure(json, &ProxyHost, SEES_RESPONSES)
+        weir_limit::engine::configure(json, &ProxyHost, SEES_RESPONSES)
     }
 }
 

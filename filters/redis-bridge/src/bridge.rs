@@ -15,8 +15,8 @@
 
 use std::rc::Rc;
 
+use weir_base::resp::{Direction, Framer};
 use weir_proxy_kit::bridge as words;
-use weir_resp::{Direction, Framer};
 
 use crate::chunk::{Decoder, Over};
 use crate::config::Config;
@@ -442,8 +442,11 @@ mod tests {
 
     /// Filters take a message that reads as replies for replies.
     fn check_no_reply(text: &str) {
-        let read = weir_resp::decode(text.as_bytes());
-        assert!(matches!(read, Err(weir_resp::DecodeError::Malformed(_))));
+        let read = weir_base::resp::decode(text.as_bytes());
+        assert!(matches!(
+            read,
+            Err(weir_base::resp::DecodeError::Malformed(_))
+        ));
     }
 
     #[test]

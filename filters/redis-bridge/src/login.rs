@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use weir_resp::{Direction, Framer, encode_command};
+use weir_base::resp::{Direction, Framer, encode_command};
 
 /// The longest reply that can be one to `AUTH`.
 const REPLY_LEN_MAX: usize = 512;

@@ -1,11 +1,11 @@
 //! `seckill-gate`: flash-sale admission at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_engine_gate`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! What it does is in [`weir_sale::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 use weir_base::FieldError;
-use weir_engine_gate::Gate;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
 use weir_proxy_kit::{Configured, Filter};
+use weir_sale::engine::Gate;
 
 /// The filter.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ impl Filter for SeckillGate {
     type Engine = Gate<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        weir_engine_gate::configure(json, &ProxyHost)
+        weir_sale::engine::configure(json, &ProxyHost)
     }
 }
 

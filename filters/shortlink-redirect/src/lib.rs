@@ -1,9 +1,9 @@
 //! `shortlink-redirect`: short links, answered at the gateway, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_engine_links`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! What it does is in [`weir_link::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 use weir_base::FieldError;
-use weir_engine_links::Links;
+use weir_link::engine::Links;
 use weir_proxy_kit::shared::ProxyHost;
 use weir_proxy_kit::{Configured, Filter};
 
@@ -15,7 +15,7 @@ impl Filter for ShortlinkRedirect {
     type Engine = Links;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        weir_engine_links::configure(json, &ProxyHost)
+        weir_link::engine::configure(json, &ProxyHost)
     }
 }
 

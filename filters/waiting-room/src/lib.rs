@@ -1,6 +1,6 @@
 //! `waiting-room`: a waiting room in front of any route, as a Proxy-Wasm filter.
 //!
-//! What it does is in [`weir_engine_room`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+//! What it does is in [`weir_room::engine`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 use weir_base::FieldError;
 use weir_proxy_kit::shared::{HostData, ProxyHost};
@@ -11,10 +11,10 @@ use weir_proxy_kit::{Configured, Filter};
 pub struct WaitingRoom;
 
 impl Filter for WaitingRoom {
-    type Engine = weir_engine_room::WaitingRoom<HostData>;
+    type Engine = weir_room::engine::WaitingRoom<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        weir_engine_room::configure(json, &ProxyHost)
+        weir_room::engine::configure(json, &ProxyHost)
     }
 }
 

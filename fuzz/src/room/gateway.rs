@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_base::resp::decode;
 use weir_base::shared_data::LocalData;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Headers, StreamId};
-use weir_engine_room::WaitingRoom;
-use weir_resp::decode;
-use weir_scripts::room_tick;
+use weir_room::engine::WaitingRoom;
+use weir_room::redis::room_tick;
 
 /// One request makes no more events than this: calls, calls again with their scripts, and turns.
 const EVENTS_MAX: usize = 64;

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use weir_base::key::{KeyRing, Purpose, SigningKey};
+use weir_base::resp::{Value, decode};
 use weir_base::shared_data::LocalData;
-use weir_engine_room::WaitingRoom;
-use weir_engine_room::config::Config;
-use weir_resp::{Value, decode};
+use weir_room::engine::WaitingRoom;
+use weir_room::engine::config::Config;
 use weir_room::pass::LEN_MAX;
+use weir_room::redis::{room_ask, room_look, room_set, room_tick};
 use weir_room::state::wait_percentile;
 use weir_room::{NUMBER_MAX, Pass, PassError, RoomName, Snapshot, Visitor};
-use weir_scripts::{room_ask, room_look, room_set, room_tick};
 
 use crate::config::{check_nothing_follows, check_refusal};
 use gateway::{Gateway, Outcome};

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use weir_base::resp::{Direction, Framer, Value, decode, encode_command};
 use weir_engine::redis::{Failure, Reply};
-use weir_resp::{Direction, Framer, Value, decode, encode_command};
 
 use super::Dial;
 use super::server::Server;

@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::rustls::pki_types::ServerName;
+use weir_base::resp::{Direction, Framer};
 use weir_engine::redis::{Definite, Failure, Reply, Unknown, is_noscript};
-use weir_resp::{Direction, Framer};
 
 use super::{Dial, timeout};
 use crate::service::before;

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_base::FieldError;
+use weir_base::resp::{Direction, Framer, encode_command};
 use weir_engine::redis::{Definite, Failure, Reply, Unknown};
-use weir_resp::{Direction, Framer, encode_command};
 
 use crate::settings::{self, Kind, RedisSettings};
 use cluster::Cluster;

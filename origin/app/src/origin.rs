@@ -7,7 +7,7 @@ use axum::{Extension, Router};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
-use weir_scripts::routes::FITMENT_CHECK;
+use weir_fitment::routes::FITMENT_CHECK;
 
 use crate::access::metrics::AccessMetrics;
 use crate::access::scope::{Area, Level};

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use weir_base::duration::Duration;
 use weir_event::name::Topic;
 use weir_event::partition::PARTITIONS;
-use weir_eventlog::{Limits, Retention};
+use weir_log::{Limits, Retention};
 
 use super::Clock;
 use super::groups::webhook::{WEBHOOK_GROUP, Webhook};
@@ -109,7 +109,7 @@ pub enum LogSync {
     Os,
 }
 
-impl From<LogSync> for weir_eventlog::Sync {
+impl From<LogSync> for weir_log::Sync {
     fn from(sync: LogSync) -> Self {
         match sync {
             LogSync::Disk => Self::Disk,
@@ -169,7 +169,7 @@ impl EventConfig {
 
     #[cfg(feature = "kafka")]
     fn kafka(&self, url: &str) -> Result<Home> {
-        let mut settings = weir_kafkalog::Settings::from_url(url).context("--events")?;
+        let mut settings = weir_log::kafka::Settings::from_url(url).context("--events")?;
         if let Some(path) = &self.events_kafka_properties {
             let name = "--events-kafka-properties";
             let text = std::fs::read_to_string(path);
@@ -255,7 +255,7 @@ pub enum Home {
     Folder(PathBuf),
     /// On Kafka, for all origins together.
     #[cfg(feature = "kafka")]
-    Kafka(weir_kafkalog::Settings),
+    Kafka(weir_log::kafka::Settings),
 }
 
 /// How events are taken and kept.
@@ -264,7 +264,7 @@ pub struct Settings {
     /// Where the log is.
     pub home: Home,
     /// When an event counts as kept.
-    pub sync: weir_eventlog::Sync,
+    pub sync: weir_log::Sync,
     /// What the log may hold.
     pub limits: Limits,
     /// What it keeps of what was handled.
@@ -315,7 +315,7 @@ impl Settings {
                 Home::Kafka(kafka) => kafka.partitions(),
             },
             home,
-            sync: weir_eventlog::Sync::Disk,
+            sync: weir_log::Sync::Disk,
             limits: Limits::default(),
             retention: Retention {
                 age_ms: 7 * DAY_MS,

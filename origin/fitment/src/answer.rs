@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use tokio::sync::TryAcquireError;
 use tracing::debug;
 use weir_fitment::check::{Browse, Check};
+use weir_fitment::redis::fit_browse::Page;
+use weir_fitment::redis::fit_browse_fill;
+use weir_fitment::redis::fit_put::Newer;
 use weir_fitment::{Answer, Cluster, Offset, Sku};
-use weir_scripts::fit_browse::Page;
-use weir_scripts::fit_browse_fill;
-use weir_scripts::fit_put::Newer;
 
 use super::Fitment;
 use super::store::SkuRow;

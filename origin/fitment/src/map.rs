@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use weir_fitment::SEGMENT_LEN;
-use weir_scripts::fit_vehicles::{self, Head, Known};
-use weir_scripts::fit_vehicles_put::{self, Piece, Written};
-use weir_scripts::keys::VehicleMapKeys;
+use weir_fitment::redis::fit_vehicles::{self, Head, Known};
+use weir_fitment::redis::fit_vehicles_put::{self, Piece, Written};
+use weir_fitment::redis::keys::VehicleMapKeys;
 
 use super::Fitment;
 use weir_origin_core::background::Rounds;

@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use weir_fitment::redis::fit_add::{Change, Changed};
+use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_route_put::NewRoute;
+use weir_fitment::redis::keys::{FitmentKeys, fitment_pages};
+use weir_fitment::redis::{fit_add, fit_drop, fit_put, fit_route_put};
 use weir_fitment::{Cluster, Offset, Place, Shape, Sku};
-use weir_scripts::fit_add::{Change, Changed};
-use weir_scripts::fit_put::Newer;
-use weir_scripts::fit_route_put::NewRoute;
-use weir_scripts::keys::{FitmentKeys, fitment_pages};
-use weir_scripts::{Call, fit_add, fit_drop, fit_put, fit_route_put};
+use weir_scripts::Call;
 
 use super::Fitment;
 use super::store::{Dirty, SkuRow, offsets};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use weir_fitment::redis::fit_route::{self, Route};
+use weir_fitment::redis::keys::{FitmentKeys, ROUTE_BUCKETS, ROUTE_TAGS, RouteBucket};
+use weir_fitment::redis::{fit_drop, fit_route_put};
 use weir_fitment::{Cluster, Place, Sku};
-use weir_scripts::fit_route::{self, Route};
-use weir_scripts::keys::{FitmentKeys, ROUTE_BUCKETS, ROUTE_TAGS, RouteBucket};
-use weir_scripts::{fit_drop, fit_route_put};
 
 use super::Fitment;
 use weir_origin_core::background::Rounds;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_route;
+use weir_fitment::redis::fit_verify::{self, Kept};
+use weir_fitment::redis::keys::FitmentKeys;
 use weir_fitment::{Cluster, Place};
-use weir_scripts::fit_put::Newer;
-use weir_scripts::fit_verify::{self, Kept};
-use weir_scripts::keys::FitmentKeys;
-use weir_scripts::{Call, fit_route};
+use weir_scripts::Call;
 
 use super::Fitment;
 use super::store::{SkuRow, offsets};

@@ -6,15 +6,16 @@ use redis::{Cmd, Value, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use weir_history::redis::history::{Active, Change, List};
+use weir_history::redis::history_fill::NO_GENERATION;
+use weir_history::redis::history_read::{Counted, NewGeneration, Promise};
+use weir_history::redis::keys::{HistoryKeys, history_active, history_active_of, history_mark};
+use weir_history::redis::{
+    history_clear, history_count, history_delete, history_fill, history_read, history_view,
+};
 use weir_history::slot::{SLOTS, Tags};
 use weir_history::{DAY_MS, Owner, Removals, Seen, Viewed};
-use weir_scripts::history::{Active, Change, List};
-use weir_scripts::history_fill::NO_GENERATION;
-use weir_scripts::history_read::{Counted, NewGeneration, Promise};
-use weir_scripts::keys::{HistoryKeys, history_active, history_active_of, history_mark};
-use weir_scripts::{
-    Call, history_clear, history_count, history_delete, history_fill, history_read, history_view,
-};
+use weir_scripts::Call;
 
 use super::config::Bounds;
 use weir_origin_core::background::Rounds;
@@ -136,11 +137,11 @@ impl HotLists {
         let marks = self.marks();
         let calls: Vec<Call> = marks
             .iter()
-            .map(|key| weir_scripts::history_mark::call(key, source, from, to))
+            .map(|key| weir_history::redis::history_mark::call(key, source, from, to))
             .collect();
         let mut all = true;
         for reply in self.redis.run_all(&calls).await? {
-            all &= weir_scripts::history_mark::parse(&reply)?;
+            all &= weir_history::redis::history_mark::parse(&reply)?;
         }
         Ok(all)
     }
@@ -157,7 +158,10 @@ impl HotLists {
 
     /// Puts the marks of a log there.
     pub async fn set_mark(&self, source: &str, to: u64) -> Result<(), CallError> {
-        let (marks, position) = (self.marks(), weir_scripts::history_mark::position(to));
+        let (marks, position) = (
+            self.marks(),
+            weir_history::redis::history_mark::position(to),
+        );
         let set = |key: &Vec<u8>| cmd("HSET").arg(key).arg(source).arg(&position).to_owned();
         self.redis.send_all(marks.iter().map(set).collect()).await?;
         Ok(())

@@ -7,9 +7,9 @@
 use ring::rand::{SecureRandom, SystemRandom};
 use tracing::warn;
 use weir_history::list::{self, Place, merge};
+use weir_history::redis::history::List;
+use weir_history::redis::history_read::Counted;
 use weir_history::{Loaded, Owner, Removals, Seen, VIEWS_MAX, oldest_ms};
-use weir_scripts::history::List;
-use weir_scripts::history_read::Counted;
 
 use super::History;
 use super::products::Product;

@@ -6,7 +6,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::warn;
-use weir_scripts::keys;
+use weir_limit::redis::keys;
 use weir_scripts::tally::KEPT_S;
 
 use super::refusals::Refusals;

@@ -20,7 +20,7 @@ use tracing::{error, info};
 use weir_link::agent::Device;
 use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
 use weir_link::code::LinkId;
-use weir_scripts::{keys, link_clicks};
+use weir_link::redis::{keys, link_clicks};
 
 use super::geo::Geo;
 use super::metrics::LinkMetrics;

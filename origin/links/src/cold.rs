@@ -13,9 +13,10 @@ use weir_link::agent::{Agent, Language, agent_hash};
 use weir_link::click::{BatchId, ClickId, MINUTE_MS, Row, encode, referrer_host};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
-use weir_scripts::keys::LinkKeys;
-use weir_scripts::link_read::{self, MARK_MS, Purpose, Read};
-use weir_scripts::{ReplyError, link_back, link_clicks};
+use weir_link::redis::keys::LinkKeys;
+use weir_link::redis::link_read::{self, MARK_MS, Purpose, Read};
+use weir_link::redis::{link_back, link_clicks};
+use weir_scripts::ReplyError;
 
 use super::find::Finder;
 use super::metrics::LinkMetrics;

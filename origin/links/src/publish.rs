@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use weir_link::code::LinkId;
-use weir_scripts::documents;
+use weir_link::redis::domains;
 
 use super::domains::SharedDomains;
 use super::metrics::LinkMetrics;
@@ -219,7 +219,7 @@ impl Publisher {
     /// When Redis does not answer.
     pub async fn publish_domains(&self) -> Result<(), CallError> {
         // They were read from JSON, so they can be written as JSON.
-        let document = documents::domains::write(&self.domains.get().domains);
+        let document = domains::write(&self.domains.get().domains);
         self.records
             .publish_domains(&document.unwrap_or_default())
             .await

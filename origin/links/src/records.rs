@@ -2,9 +2,9 @@
 
 use redis::{Cmd, Value, cmd};
 use weir_link::code::{Length, LinkId};
-use weir_scripts::keys::{self, LinkKeys};
-use weir_scripts::link_segment;
-use weir_scripts::streams::link_changes;
+use weir_link::redis::keys::{self, LinkKeys};
+use weir_link::redis::link_changes;
+use weir_link::redis::link_segment;
 
 use weir_origin_core::redis::{CallError, Redis};
 

@@ -15,8 +15,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::task::JoinSet;
 use weir_link::click::Row;
 use weir_link::code::LinkId;
-use weir_scripts::keys::{self, UniquesKeys};
-use weir_scripts::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};
+use weir_link::redis::keys::{self, UniquesKeys};
+use weir_link::redis::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};
 
 use super::stats::{DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot};
 use weir_origin_core::redis::{CallError, Redis};

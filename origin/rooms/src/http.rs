@@ -5,10 +5,10 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+use weir_room::redis::room_look::Look;
 use weir_room::setting::{ACTIVE_MAX, PER_MINUTE_MAX};
 use weir_room::state::wait_percentile;
 use weir_room::{Mode, NUMBER_MAX, RoomName, Setting};
-use weir_scripts::room_look::Look;
 
 use super::Rooms;
 use super::store::SetError;

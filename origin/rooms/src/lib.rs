@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use weir_room::redis::keys::RoomKeys;
+use weir_room::redis::room_look::Look;
+use weir_room::redis::{room_look, room_set};
 use weir_room::{RoomName, Setting};
-use weir_scripts::keys::RoomKeys;
-use weir_scripts::room_look::Look;
-use weir_scripts::{room_look, room_set};
 
 use store::RoomStore;
 use weir_origin_core::redis::{CallError, Redis};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
+use weir_sale::redis::catalogue;
 use weir_sale::sale::{Catalogue, CatalogueError, ClaimKey, SALES_MAX};
-use weir_scripts::documents;
 
 use super::ledger::Ledger;
 use super::store::{SaleStore, StoredSale};
@@ -115,7 +115,7 @@ impl Publisher {
             claim_keys: self.claim_keys.clone(),
             ..next.await?.checked()?
         };
-        let json = documents::catalogue::write(&catalogue)?;
+        let json = catalogue::write(&catalogue)?;
         // If the reply is lost it is unknown what gateways have: then nothing counts as written.
         *last = Catalogue::default();
         self.ledger.publish(catalogue.version, &json).await?;
@@ -142,7 +142,7 @@ impl Publisher {
     async fn check(&self) -> Result<(), PublishError> {
         let mut last = self.turn.lock().await;
         let published = self.ledger.published().await?;
-        let published = published.and_then(|json| documents::catalogue::read(&json).ok());
+        let published = published.and_then(|json| catalogue::read(&json).ok());
         let is_same = published.is_some_and(|published| {
             let version = last.version;
             let is_late = published.version >= version;

@@ -10,13 +10,13 @@ use weir_sale::ledger::{
     Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
     ReleaseReply, SettleReply, StockChange, StockChanged, Transfer, WipeReply,
 };
-use weir_sale::sale::Sale;
-use weir_sale::shard::{BUCKETS, bucket, home_shard};
-use weir_scripts::keys::{self, ShardKeys};
-use weir_scripts::{
+use weir_sale::redis::keys::{self, ShardKeys};
+use weir_sale::redis::{
     audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount, release,
     restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
+use weir_sale::sale::Sale;
+use weir_sale::shard::{BUCKETS, bucket, home_shard};
 
 pub use super::UserList;
 pub use super::claim_key::ClaimKey;

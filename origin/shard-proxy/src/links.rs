@@ -6,8 +6,8 @@
 //! The object hears of a change before Redis does. So what Redis leads to is there already, and who dies in between has
 //! acknowledged nothing: whoever asked does it again.
 
-use weir_resp::{Value, decode, encode_command};
-use weir_scripts::keys::LinkKeys;
+use weir_base::resp::{Value, decode, encode_command};
+use weir_link::redis::keys::LinkKeys;
 
 /// What stands in Redis for a record that an object has.
 pub(super) const IN_OBJECT: &[u8] = b"in-object";

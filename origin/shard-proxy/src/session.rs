@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use weir_resp::{DecodeError, Value, decode};
+use weir_base::resp::{DecodeError, Value, decode};
 
 use super::links::{Step, is_error, leads_to_object, lives_ms};
 use super::shards::Shards;
@@ -244,7 +244,7 @@ impl Session {
         for on_link in led {
             if let Some(left_ms) = replies.get(on_link.place).and_then(|reply| lives_ms(reply)) {
                 let words = ["PEXPIRE", &on_link.link, &left_ms.to_string()];
-                weir_resp::encode_command(&mut commands, words.map(str::as_bytes));
+                weir_base::resp::encode_command(&mut commands, words.map(str::as_bytes));
                 count += 1;
             }
         }
@@ -378,7 +378,7 @@ impl Redis {
             }
         };
         stream.write_all(commands).await?;
-        let mut framer = weir_resp::Framer::new(weir_resp::Direction::Replies);
+        let mut framer = weir_base::resp::Framer::new(weir_base::resp::Direction::Replies);
         let (mut replies, mut read, mut frames) = (Vec::new(), 0, 0);
         while frames < count {
             ensure!(replies.len() <= REPLIES_LEN_MAX, "Redis says too much");

@@ -7,11 +7,11 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use hyper::body::Bytes;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
+use weir_base::feed::routes::shard_commands;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::KeyRing;
-use weir_feed::routes::shard_commands;
-use weir_feed::stamp::Stamp;
-use weir_scripts::keys::ShardKeys;
+use weir_base::stamp::Stamp;
+use weir_sale::redis::keys::ShardKeys;
 
 use super::links::{Step, on_link};
 use weir_origin_core::clock::now_ms;

@@ -14,7 +14,7 @@ use weir_base::headers::IDEMPOTENCY_KEY;
 use weir_sale::claim::Ticket;
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::ClaimReply;
-use weir_scripts::keys::ShardKeys;
+use weir_sale::redis::keys::ShardKeys;
 
 use crate::support::{Answer, World, claim_headers, id, user};
 

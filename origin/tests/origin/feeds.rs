@@ -4,17 +4,17 @@ use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use weir_base::feed::document::{Content, Document, open};
+use weir_base::feed::routes::{CONTENT_TYPE, DOMAINS, LINKS, SOLD_OUT, links_after};
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::{KeyRing, SigningKey};
-use weir_feed::document::{Content, Document, open};
-use weir_feed::links::{Cursor, DomainList, Links, Page, State};
-use weir_feed::routes::{CONTENT_TYPE, DOMAINS, LINKS, SOLD_OUT, links_after};
-use weir_feed::sales::{Known, SaleList};
-use weir_feed::stamp::Stamp;
+use weir_base::stamp::Stamp;
 use weir_link::code::LinkId;
+use weir_link::feed::{Cursor, DomainList, Links, Page, State};
 use weir_link::record::{Guard, Link};
 use weir_origin::clock::now_ms;
 use weir_origin::links::store::NewLink;
+use weir_sale::feed::{Known, SaleList};
 
 use crate::support::World;
 
@@ -227,7 +227,7 @@ async fn pages_follow_each_other_without_holes_while_links_are_made() {
                     weir_origin::links::store::Entry::Made(new_link(&code, &Link::to(&long)))
                 })
                 .collect();
-            let position = weir_eventlog::Position {
+            let position = weir_log::Position {
                 file: 1,
                 byte: chunk,
             };

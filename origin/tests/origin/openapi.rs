@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use weir_feed::routes::{DOMAINS, SOLD_OUT};
-use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
+use weir_base::feed::routes::{DOMAINS, SOLD_OUT};
+use weir_link::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use crate::support::{Answer, World, contract, sale_json};
 
@@ -100,7 +100,7 @@ fn every_route_is_documented() {
     ];
     let files = pages.map(|page| format!("{page}/{{file}}"));
     let files = files.iter().map(String::as_str);
-    let feeds = [weir_feed::routes::LINKS, DOMAINS, SOLD_OUT];
+    let feeds = [weir_base::feed::routes::LINKS, DOMAINS, SOLD_OUT];
     let paths = paths.into_iter().chain(pages).chain(files).chain(feeds);
     for path in paths {
         assert!(document["paths"][path].is_object(), "{path}");

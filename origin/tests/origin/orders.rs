@@ -14,8 +14,8 @@ use weir_base::headers::{CLAIM, CLAIM_SIGNATURE};
 use weir_base::key::SigningKey;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, ReleaseKind, checksum_of};
+use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::{bucket, home_shard};
-use weir_scripts::keys::ShardKeys;
 
 use crate::support::{Answer, SECRET, SHARDS, World, claim_headers, id, ticket, user};
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
 use weir_origin::sales::store::HoldRules;
 use weir_sale::ledger::ClaimReply;
+use weir_sale::redis::keys;
 use weir_sale::shard::{bucket, home_shard};
-use weir_scripts::keys;
 
 use crate::support::{
     Answer, PAYMENT_SECRET, PREVIOUS_PAYMENT_SECRET, SECRET, SHARDS, World, id, user,

@@ -353,7 +353,7 @@ async fn it_starts_without_redis_and_is_ready_once_redis_is_there() {
     redis.start_again().await.unwrap();
     let is_ready = || http::is_ok(&readyz);
     origin.process().wait_ready(limit, is_ready).await.unwrap();
-    let key = weir_scripts::keys::catalogue("weir");
+    let key = weir_sale::redis::keys::catalogue("weir");
     let mut connection = redis.connection().await.unwrap();
     let published = async || -> Option<String> {
         let mut connection = connection.clone();

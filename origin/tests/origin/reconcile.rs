@@ -5,8 +5,8 @@ use weir_origin::clock::now_ms;
 use weir_origin::sales::store::{HoldRules, Placed};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, LendReply, WipeReply};
+use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::{bucket, home_shard};
-use weir_scripts::keys::ShardKeys;
 
 use crate::support::{CLAIM_TTL_MS, SHARDS, World, id, user};
 
@@ -134,9 +134,9 @@ async fn a_transfer_that_its_gateway_left_open_is_finished_wherever_it_stopped()
         let ledger = world.origin.sales().ledger();
         let keys = ShardKeys::new(&world.prefix, &id("s"), 1);
         let long_ago = now_ms() - LONG_MS;
-        let call = weir_scripts::lend::call(&keys, 2, 1);
+        let call = weir_sale::redis::lend::call(&keys, 2, 1);
         let reply = world.script_at(&call, long_ago).await;
-        let lent = weir_scripts::lend::parse(&reply).unwrap();
+        let lent = weir_sale::redis::lend::parse(&reply).unwrap();
         let LendReply::Lent(transfer) = lent else {
             panic!("{lent:?}")
         };

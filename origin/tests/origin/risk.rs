@@ -17,8 +17,8 @@ use weir_origin::sales::risk::{
     HttpScorer, HttpSettings, RiskScorer, RiskWorker, Round, Rules, ScoreError, ScoreFuture,
 };
 use weir_origin::sales::store::{Unscored, Visitor};
+use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::{bucket, home_shard};
-use weir_scripts::keys::ShardKeys;
 
 use crate::support::{SHARDS, World, id, user};
 

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use weir_room::draw::Seed;
+use weir_room::redis::keys::RoomKeys;
+use weir_room::redis::room::Brought;
+use weir_room::redis::room_ask::{self, Ask};
+use weir_room::redis::room_tick;
 use weir_room::{RoomName, Seen, Setting, Terms, Visitor};
-use weir_scripts::keys::RoomKeys;
-use weir_scripts::room::Brought;
-use weir_scripts::room_ask::{self, Ask};
-use weir_scripts::room_tick;
 
 use crate::support::World;
 

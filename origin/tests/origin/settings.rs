@@ -82,12 +82,12 @@ fn the_page_of_the_filters_settings_is_what_their_types_say() {
     );
     let crates = weir_stack::workspace::root().join("crates");
     for (filter, folder) in [
-        ("seckill-gate", "engine-gate"),
-        ("ratelimit", "engine-limiter"),
-        ("shortlink-redirect", "engine-links"),
-        ("events", "engine-events"),
-        ("fitment", "engine-fitment"),
-        ("waiting-room", "engine-room"),
+        ("seckill-gate", "sale"),
+        ("ratelimit", "limit"),
+        ("shortlink-redirect", "link"),
+        ("events", "event"),
+        ("fitment", "fitment"),
+        ("waiting-room", "room"),
     ] {
         write!(page, "\n## `{filter}`\n").unwrap();
         page += &filters::tables(&crates, Path::new(folder));

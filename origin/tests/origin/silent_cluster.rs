@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use weir_origin::redis::Redis;
 use weir_origin::sales::ledger::Ledger;
-use weir_scripts::keys::ShardKeys;
+use weir_sale::redis::keys::ShardKeys;
 use weir_stack::fault::{Fault, FaultProxy};
 use weir_stack::redis::{RedisServer, proxied, start_cluster};
 use weir_stack::report::Silent;

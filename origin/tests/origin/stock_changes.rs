@@ -6,7 +6,7 @@ use weir_origin::sales::archive::Progress;
 use weir_origin::sales::store::{ChangeBegun, StoredChange};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::{StockChange, StockChanged};
-use weir_scripts::keys::ShardKeys;
+use weir_sale::redis::keys::ShardKeys;
 
 use crate::support::{Answer, SHARDS, World, id};
 

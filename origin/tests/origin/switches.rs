@@ -7,7 +7,7 @@ use weir_sale::sale::{Catalogue, SaleState};
 use crate::support::{World, sale_json};
 
 async fn published(world: &World) -> Catalogue {
-    let key = weir_scripts::keys::catalogue(&world.prefix);
+    let key = weir_sale::redis::keys::catalogue(&world.prefix);
     let reply = world.redis(redis::cmd("GET").arg(key)).await;
     let redis::Value::BulkString(bytes) = reply else {
         panic!("{reply:?}")

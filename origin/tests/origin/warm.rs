@@ -1,8 +1,8 @@
 //! Stock goes on Redis once, and gateways learn of the sale.
 
 use serde_json::{Value, json};
+use weir_sale::redis::keys::{ShardKeys, catalogue};
 use weir_sale::sale::Catalogue;
-use weir_scripts::keys::{ShardKeys, catalogue};
 
 use crate::support::{Answer, SHARDS, World, id, sale_json};
 

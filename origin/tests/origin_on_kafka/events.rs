@@ -150,7 +150,7 @@ pub async fn cluster() -> (TempDir, KafkaCluster) {
 }
 
 fn on_kafka(settings: &mut Settings, url: &str, handler: Noting) {
-    let mut kafka = weir_kafkalog::Settings::from_url(url).unwrap();
+    let mut kafka = weir_log::kafka::Settings::from_url(url).unwrap();
     // A session that ends soon: a test waits for it.
     kafka.times.session = Duration::from_secs(3);
     settings.partitions = kafka.partitions();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weir_kafkalog::{Feed, FeedBounds, KafkaLog, NewRecord, Places, Settings};
+use weir_log::kafka::{Feed, FeedBounds, KafkaLog, NewRecord, Places, Settings};
 use weir_origin::clock::now_ms;
 use weir_stack::http::{self, Method};
 use weir_stack::origin::{Origin, OriginOptions};

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use weir_feed::document::{Content, seal};
-use weir_feed::links::{Cursor, DomainList, Entry, Page, Source, State};
-use weir_feed::routes::{DOMAINS, SOLD_OUT, links_after};
-use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_base::feed::document::{Content, seal};
+use weir_base::feed::routes::{DOMAINS, SOLD_OUT, links_after};
+use weir_link::feed::{Cursor, DomainList, Entry, Page, Source, State};
 use weir_link::record::Link;
+use weir_sale::feed::{FRESH_MS, SaleList};
 
 use crate::hosts::wasi::feeds::{EDGE_SECRET, keys};
 
@@ -118,7 +118,7 @@ pub fn sales_in_objects(
     let list = SaleList {
         stock_in_objects: stock_in_objects.map(str::to_owned),
         // Tests take longer than sales of an origin that is there.
-        fresh_ms: weir_feed::sales::FRESH_MS_MAX,
+        fresh_ms: weir_sale::feed::FRESH_MS_MAX,
         ..sales(version, "high", now_ms)?
     };
     Ok([(SOLD_OUT.to_owned(), sealed(&list, now_ms)?)].into())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use weir_resp::{DecodeError, Value, decode, encode_command};
+use weir_base::resp::{DecodeError, Value, decode, encode_command};
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::report::Silent;

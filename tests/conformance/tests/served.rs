@@ -9,14 +9,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
+use weir_base::stamp::Stamp;
 use weir_conformance::hosts::served::client::{Ask, Got, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::served::{CLOUDFLARE, FASTLY};
 use weir_conformance::hosts::wasi::feeds::keys;
 use weir_conformance::shop::{self, HOST};
 use weir_conformance::vector::Headers;
-use weir_feed::sales::FRESH_MS;
-use weir_feed::stamp::Stamp;
+use weir_sale::feed::FRESH_MS;
 use weir_stack::edge::{self, Build, Server};
 
 /// So much room a platform gives for free.

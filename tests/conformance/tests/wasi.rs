@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
+use weir_base::stamp::Stamp;
 use weir_conformance::hosts::wasi::Wasi;
 use weir_conformance::hosts::wasi::feeds::keys;
 use weir_conformance::shop;
-use weir_feed::stamp::Stamp;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 

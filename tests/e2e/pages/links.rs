@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_link::agent::{Agent, Language, agent_hash};
 use weir_link::click::{BatchId, MINUTE_MS, Row, encode};
-use weir_scripts::keys;
+use weir_link::redis::keys;
 use weir_stack::http::{self, Method};
 use weir_tests::Browser;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use weir_room::redis::keys::RoomKeys;
+use weir_room::redis::room_set;
 use weir_room::{Mode, RoomName, Setting};
-use weir_scripts::keys::RoomKeys;
-use weir_scripts::room_set;
 use weir_tests::{Person, RoomSetup, Rooms, until};
 
 use super::{come, enter_all};

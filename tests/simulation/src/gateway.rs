@@ -5,8 +5,8 @@ use std::rc::Rc;
 use weir_base::key::KeyRing;
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
-use weir_engine_gate::config::Checked;
-use weir_engine_gate::{Config, Gate};
+use weir_sale::engine::config::Checked;
+use weir_sale::engine::{Config, Gate};
 
 use crate::host::Remembers;
 

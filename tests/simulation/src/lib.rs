@@ -5,10 +5,10 @@
 //!
 //! | subject | real | models | what must hold |
 //! |---|---|---|---|
-//! | [`Sales`] | [`weir_engine_gate::Gate`] | Redis ([`weir_sale::ledger::ShardLedger`]), origins on the same pure decisions, SQL | `witness`, `finish` |
-//! | [`Limits`] | [`weir_engine_limiter::Limiter`] | Redis ([`weir_limit::State`]), the document with rules | `limits/witness`, `limits/finish` |
-//! | [`Links`] | [`weir_engine_links::Links`] | Redis (strings, streams, the scripts of links), the origin, SQL | `links/witness`, `links/finish` |
-//! | [`Rooms`] | [`weir_engine_room::WaitingRoom`] | Redis ([`weir_room::model`]) | `rooms/witness`, `rooms/finish` |
+//! | [`Sales`] | [`weir_sale::engine::Gate`] | Redis ([`weir_sale::ledger::ShardLedger`]), origins on the same pure decisions, SQL | `witness`, `finish` |
+//! | [`Limits`] | [`weir_limit::engine::Limiter`] | Redis ([`weir_limit::State`]), the document with rules | `limits/witness`, `limits/finish` |
+//! | [`Links`] | [`weir_link::engine::Links`] | Redis (strings, streams, the scripts of links), the origin, SQL | `links/witness`, `links/finish` |
+//! | [`Rooms`] | [`weir_room::engine::WaitingRoom`] | Redis ([`weir_room::model`]) | `rooms/witness`, `rooms/finish` |
 //!
 //! Gateways are real engines, several workers each, in one small host that applies their effects (`host`). `stage` is what
 //! limits, links and waiting rooms have in common.

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use weir_base::key::{KeyRing, SigningKey};
+use weir_room::redis::keys::RoomKeys;
+use weir_room::redis::room::Brought;
+use weir_room::redis::room_ask::{self, Ask};
 use weir_room::{Mode, Pass, RoomName, Seen, Setting, Terms, Visitor};
-use weir_scripts::keys::RoomKeys;
-use weir_scripts::room::Brought;
-use weir_scripts::room_ask::{self, Ask};
 use weir_stack::http::{Connection, Method};
 use weir_tests::{ROOM_SECRET, RoomSetup, Rooms, until};
 

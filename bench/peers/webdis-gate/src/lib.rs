@@ -27,11 +27,12 @@ use weir_proxy_kit::{env, reply};
 use weir_sale::admission::{Conclusion, conclude};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Checks, ClaimTerms, OpenClaim};
+use weir_sale::redis::claim::{self, Group};
+use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::home_shard;
 use weir_sale::verdict::Verdict;
 use weir_scripts::Call;
-use weir_scripts::claim::{self, Group};
-use weir_scripts::keys::{DEFAULT_PREFIX, ShardKeys};
+use weir_scripts::keys::DEFAULT_PREFIX;
 
 /// The one sale that this gate knows, as the benchmark fills it.
 const SALE: &str = "open";

@@ -141,7 +141,7 @@ fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
     let deadline_ms = gate
         .redis
         .deadline_ms
-        .unwrap_or(weir_engine_gate::config::DEADLINE_MS);
+        .unwrap_or(weir_sale::engine::config::DEADLINE_MS);
     let (place, connect_ms) = match filter.host {
         Host::Native => return None,
         Host::Wasm => {

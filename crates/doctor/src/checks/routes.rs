@@ -1,7 +1,7 @@
 //! Whether requests that a filter lets go on reach the origin, and nothing else of it is open.
 
 use serde_json::Value;
-use weir_engine_gate::Config as GateConfig;
+use weir_sale::engine::Config as GateConfig;
 
 use super::Gateway;
 use crate::envoy::Manager;

@@ -317,7 +317,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     admitted as f64 / asked_again as f64
 }
 
-/// The shares are those that [`weir_limit`] states; each is a sum over a Poisson distribution.
+/// The shares are those that [`crate`] states; each is a sum over a Poisson distribution.
 #[test]
 fn a_million_keys_take_the_memory_of_the_slots_and_forget_no_more_than_is_stated() {
     for (load, stated) in [(0.5, 0.0511), (0.25, 0.0011)] {

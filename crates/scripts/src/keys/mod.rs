@@ -32,38 +32,8 @@
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
 
-#[cfg(feature = "fitment")]
-mod fitment;
-#[cfg(feature = "history")]
-mod history;
-#[cfg(feature = "limit")]
-mod limit;
-#[cfg(feature = "link")]
-mod link;
-#[cfg(feature = "room")]
-mod room;
-#[cfg(feature = "sale")]
-mod sale;
 mod tally;
 
-#[cfg(feature = "fitment")]
-pub use fitment::{
-    FitmentKeys, ROUTE_BUCKETS, ROUTE_TAGS, RouteBucket, VehicleMapKeys, fitment_pages,
-};
-#[cfg(feature = "history")]
-pub use history::{HistoryKeys, history_active, history_active_of, history_mark};
-#[cfg(feature = "limit")]
-pub use limit::{LimitKey, limit_rules};
-#[cfg(feature = "link")]
-pub use link::{
-    BATCH_ID, BATCH_ROWS, BATCHES_LEN, LinkKeys, UniquesKeys, link_changes, link_clicks,
-    link_clicks_refused, link_domains, link_idempotency, link_mark, link_segments,
-    link_uniques_secret, link_wrap,
-};
-#[cfg(feature = "room")]
-pub use room::{ADDRESS_BUCKETS, PLACE_BUCKETS, RoomKeys};
-#[cfg(feature = "sale")]
-pub use sale::{ShardKeys, catalogue, challenge};
 pub use tally::{tallies, tally};
 
 /// The key prefix unless one is configured.

@@ -1,11 +1,12 @@
 //! The figures of the design: what a relation takes of Redis, and what 1,000 pairs take of its time.
 
+use weir_base::resp::Value;
+use weir_fitment::redis::fit_add::Change;
+use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::keys::FitmentKeys;
+use weir_fitment::redis::{fit_add, fit_put, fit_query};
 use weir_fitment::{Plan, SEGMENT_LEN, Shape, Sku, Spu};
-use weir_resp::Value;
-use weir_scripts::fit_add::Change;
-use weir_scripts::fit_put::Newer;
-use weir_scripts::keys::FitmentKeys;
-use weir_scripts::{Call, fit_add, fit_put, fit_query};
+use weir_scripts::Call;
 
 use crate::support::{Redis, Server};
 use crate::{Offset, offset};

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use weir_base::resp::Value;
 use weir_fitment::check::Browse;
 use weir_fitment::model::{Map, Mapped};
+use weir_fitment::redis::fit_browse::Page;
+use weir_fitment::redis::fit_vehicles::{Head, Known};
+use weir_fitment::redis::fit_vehicles_put::{Piece, Written};
+use weir_fitment::redis::keys::{VehicleMapKeys, fitment_pages};
+use weir_fitment::redis::{fit_browse, fit_browse_fill, fit_vehicles, fit_vehicles_put};
 use weir_fitment::{SEGMENT_LEN, VehicleId};
-use weir_resp::Value;
-use weir_scripts::fit_browse::Page;
-use weir_scripts::fit_vehicles::{Head, Known};
-use weir_scripts::fit_vehicles_put::{Piece, Written};
-use weir_scripts::keys::{VehicleMapKeys, fitment_pages};
-use weir_scripts::{fit_browse, fit_browse_fill, fit_vehicles, fit_vehicles_put};
 
 use crate::support::{Redis, Server};
 

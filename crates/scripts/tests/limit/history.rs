@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
+use weir_limit::redis::keys::LimitKey;
+use weir_limit::redis::limit::LimitRequest;
+use weir_limit::redis::limit_back::Charge;
 use weir_limit::{Algorithm, PER_MS_MAX, Quota, RATE_MAX, SET_BACK_MS_MAX, SLIDING_PER_MS_MAX};
-use weir_scripts::keys::LimitKey;
-use weir_scripts::limit::LimitRequest;
-use weir_scripts::limit_back::Charge;
 
 use crate::pair::{ALGORITHMS, NOW_MS, Pair, new_key, quota};
 use crate::support::Server;

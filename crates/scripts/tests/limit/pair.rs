@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use weir_base::resp::Value;
+use weir_limit::redis::keys::LimitKey;
+use weir_limit::redis::limit::{Answer, LimitRequest};
+use weir_limit::redis::limit_back::Charge;
+use weir_limit::redis::{limit, limit_back};
 use weir_limit::{Algorithm, Quota, SET_BACK_MS_MAX, State};
-use weir_resp::Value;
-use weir_scripts::keys::LimitKey;
-use weir_scripts::limit::{Answer, LimitRequest};
-use weir_scripts::limit_back::Charge;
-use weir_scripts::{Call, limit, limit_back};
+use weir_scripts::Call;
 
 use crate::support::{Redis, Server};
 

@@ -7,11 +7,12 @@ use weir_sale::ledger::{
     Audit, ClaimReply, ClaimTerms, Deduction, DepositReply, Followed, LendReply, ReleaseKind,
     ReleaseReply, SettleReply, ShardLedger, ShardProbe, Transfer,
 };
-use weir_scripts::keys::ShardKeys;
-use weir_scripts::{
-    Call, audit, cancel, charge, claim, deposit, lend, probe, release, restock, settle,
-    settle_transfer, warm,
+use weir_sale::redis::keys::ShardKeys;
+use weir_sale::redis::{
+    audit, cancel, charge, claim, deposit, lend, probe, release, restock, settle, settle_transfer,
+    warm,
 };
+use weir_scripts::Call;
 
 use crate::support::{Redis, Server};
 

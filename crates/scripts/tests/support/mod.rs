@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
 
-use weir_resp::{DecodeError, Value, decode};
+use weir_base::resp::{DecodeError, Value, decode};
 use weir_scripts::{Call, Script};
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
@@ -97,7 +97,7 @@ impl Redis {
     /// Runs one plain command.
     pub fn command(&mut self, arguments: &[&[u8]]) -> Value {
         let mut body = Vec::new();
-        weir_resp::encode_command(&mut body, arguments.iter().copied());
+        weir_base::resp::encode_command(&mut body, arguments.iter().copied());
         self.exchange(&body)
     }
 

@@ -256,7 +256,10 @@ impl Yard<'_> {
                 &format!("\"127.0.0.1\", {redis_port}"),
             )
             .replace("@CLAIM_SHA@", sha)
-            .replace("@FITMENT_SHA@", &weir_scripts::fit_query::SCRIPT.sha1_hex())
+            .replace(
+                "@FITMENT_SHA@",
+                &weir_fitment::redis::fit_query::SCRIPT.sha1_hex(),
+            )
             .replace("@PEERS@", &peers().display().to_string());
         let file = dir.join("nginx.conf");
         std::fs::write(&file, config).context("cannot write nginx.conf")?;

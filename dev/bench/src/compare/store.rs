@@ -8,15 +8,19 @@ use redis::aio::MultiplexedConnection;
 use std::path::Path;
 use std::time::Duration;
 use weir_base::id::SaleId;
+use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_vehicles::Head;
+use weir_fitment::redis::fit_vehicles_put::Piece;
+use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
+use weir_fitment::redis::{fit_put, fit_vehicles_put};
 use weir_fitment::{Offset, Plan as FitmentPlan, SEGMENT_LEN, Shape, Sku, Spu};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
+use weir_link::redis::keys::{LinkKeys, link_domains};
+use weir_sale::redis::keys::{self, ShardKeys};
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
-use weir_scripts::fit_put::Newer;
-use weir_scripts::fit_vehicles::Head;
-use weir_scripts::fit_vehicles_put::Piece;
-use weir_scripts::keys::{self, DEFAULT_PREFIX, FitmentKeys, LinkKeys, ShardKeys, VehicleMapKeys};
-use weir_scripts::{Call, fit_put, fit_vehicles_put};
+use weir_scripts::Call;
+use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::tools;
@@ -70,7 +74,7 @@ impl Store {
             .query_async(&mut connection)
             .await?;
         // The gate says it itself; the one behind Webdis does not.
-        load(weir_scripts::claim::SCRIPT.source)
+        load(weir_sale::redis::claim::SCRIPT.source)
             .exec_async(&mut connection)
             .await?;
         let mut store = Self {
@@ -132,11 +136,7 @@ impl Store {
         let record = Link::to(TARGET).encode();
         let mut all = redis::pipe();
         let domains = format!(r#"{{"version":1,"domains":[{{"id":"b","hosts":["{HOST}"]}}]}}"#);
-        set(
-            &mut all,
-            keys::link_domains(DEFAULT_PREFIX),
-            domains.as_bytes(),
-        );
+        set(&mut all, link_domains(DEFAULT_PREFIX), domains.as_bytes());
         for n in 0..self.kind.links() {
             let code = code(n).context("a link's code")?;
             let id: LinkId = format!("b/{}", code.as_str())
@@ -196,7 +196,8 @@ impl Store {
         }
         // The gateway loads it by itself; nginx asks by its digest.
         let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(weir_scripts::fit_query::SCRIPT.source);
+        load.arg("LOAD")
+            .arg(weir_fitment::redis::fit_query::SCRIPT.source);
         load.exec_async(&mut self.connection)
             .await
             .context("cannot load the script")

@@ -3,10 +3,10 @@
 use super::sql::Sql;
 use anyhow::{Context, Result, ensure};
 use weir_base::id::SaleId;
-use weir_resp::Value;
+use weir_base::resp::Value;
 use weir_sale::ledger::Audit;
-use weir_scripts::audit;
-use weir_scripts::keys::ShardKeys;
+use weir_sale::redis::audit;
+use weir_sale::redis::keys::ShardKeys;
 use weir_stack::Stack;
 
 /// Both sides of the books of one sale.

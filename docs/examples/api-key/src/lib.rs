@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use weir_base::FieldError;
+use weir_base::resp::{Value, encode_command};
 use weir_engine::answer::Refusal;
 use weir_engine::config::{RedisConfig, header_name, parse};
 use weir_engine::metrics::Counter;
 use weir_engine::redis::{Reply, read};
 use weir_engine::{Answer, BatchId, Effects, Engine, Event, Metrics, Request, StreamId};
 use weir_proxy_kit::{Configured, Filter};
-use weir_resp::{Value, encode_command};
 
 /// Tells the upstream who has the key. A client's own copy is removed.
 const OWNER: &str = "x-api-owner";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::support::{CONFIG, Gate, granted};
 use weir_base::id::UserId;
 use weir_host_test::{FailurePolicy, Reply, Thread, Upstream};
+use weir_sale::redis::{claim, release};
 use weir_sale::shard::bucket;
-use weir_scripts::{claim, release};
 
 const SECOND: Duration = Duration::from_secs(1);
 

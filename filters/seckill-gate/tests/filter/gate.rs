@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{CATALOGUE, CONFIG, Gate, NOTHING_LEFT, SECRET, commands, granted, reply_to};
 use weir_base::key::SigningKey;
 use weir_sale::claim::Ticket;
-use weir_scripts::claim;
+use weir_sale::redis::claim;
 
 #[test]
 fn a_granted_request_goes_on_with_a_signed_claim_and_comes_back_with_its_verdict() {
@@ -422,6 +422,6 @@ fn a_batch_stays_within_its_budget() {
 #[test]
 fn the_reply_helpers_of_these_tests_make_what_the_script_returns() {
     let reply = reply_to(&["a".into()], |_user| granted(7));
-    let (value, _) = weir_resp::decode(reply.as_bytes()).unwrap();
+    let (value, _) = weir_base::resp::decode(reply.as_bytes()).unwrap();
     assert!(claim::parse(&value, 1).is_ok());
 }

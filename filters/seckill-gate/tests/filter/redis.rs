@@ -6,8 +6,9 @@ use crate::support::{CATALOGUE, CONFIG, Gate};
 use tokio::runtime::Runtime;
 use weir_base::id::SaleId;
 use weir_host_test::{Reply, Stream, Upstream};
-use weir_scripts::keys::{ShardKeys, catalogue};
-use weir_scripts::{Call, warm};
+use weir_sale::redis::keys::{ShardKeys, catalogue};
+use weir_sale::redis::warm;
+use weir_scripts::Call;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
@@ -209,7 +210,7 @@ fn units_that_a_dead_gateway_left_on_their_way_are_not_sold_out() {
     set_stock(&shop, 0, 1);
     set_stock(&shop, 1, 0);
     // Somebody lent from 0 to 1 and died before the deposit.
-    shop.run(&weir_scripts::lend::call(&keys(0), 1, 1));
+    shop.run(&weir_sale::redis::lend::call(&keys(0), 1, 1));
     let verdicts: Vec<Stream> = (0..12)
         .map(|n| {
             let buyer = shop.buy_on(0, n);

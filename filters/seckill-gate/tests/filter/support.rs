@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use weir_base::resp::{Value, decode};
 use weir_host_test::{Builder, Host, Reply, RequestBuilder, Stream, Upstream};
-use weir_resp::{Value, decode};
 
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
 

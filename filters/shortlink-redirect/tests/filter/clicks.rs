@@ -6,7 +6,7 @@ use redis::cmd;
 use weir_host_test::{Call, Reply, Upstream};
 use weir_link::agent::{Browser, Device, Os};
 use weir_link::record::Link;
-use weir_scripts::keys::link_clicks;
+use weir_link::redis::keys::link_clicks;
 
 use crate::support::{Gate, link, status};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::cmd;
 use weir_host_test::{Reply, StreamState};
 use weir_link::record::{App, Link, Platform, RedirectStatus, Rule};
-use weir_scripts::keys::LinkKeys;
+use weir_link::redis::keys::LinkKeys;
 
 use crate::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
 
@@ -344,7 +344,7 @@ fn when_changes_were_missed_everything_is_read_again() {
     gate.click("/abc");
     gate.click("/abd");
     // Redis has lost its stream, and with it whatever was told there.
-    gate.redis::<i64>(cmd("DEL").arg(weir_scripts::keys::link_changes("weir")));
+    gate.redis::<i64>(cmd("DEL").arg(weir_link::redis::keys::link_changes("weir")));
     gate.put("s/abc", &Link::to("https://other.example/"));
     gate.poll();
     assert_eq!(gate.location("/abc"), "https://other.example/");

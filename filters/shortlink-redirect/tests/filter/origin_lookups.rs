@@ -198,7 +198,7 @@ fn other_methods_use_no_click_when_they_are_looked_up() {
 fn a_record_that_is_none_is_the_origins_to_read() {
     let gate = Gate::new();
     known_to_the_origin(&gate, "abc");
-    let key = weir_scripts::keys::LinkKeys::new("weir", &"s/abc".parse().unwrap()).record();
+    let key = weir_link::redis::keys::LinkKeys::new("weir", &"s/abc".parse().unwrap()).record();
     for record in [
         &b"from a later version"[..],
         b"0 0 {}",

@@ -12,10 +12,10 @@ use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_host_test::{Call, FailurePolicy, Host, Reply, RequestBuilder, Stream, Upstream};
 use weir_link::click::{BatchId, Row, decode};
 use weir_link::record::Link;
-use weir_scripts::link_read::Read;
-use weir_scripts::routes::LINK_RECORD;
-use weir_scripts::streams::link_changes;
-use weir_scripts::{documents, keys};
+use weir_link::redis::link_changes;
+use weir_link::redis::link_read::Read;
+use weir_link::redis::{document, keys};
+use weir_link::routes::LINK_RECORD;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
@@ -78,7 +78,7 @@ pub fn found(target: &str) -> Reply {
         left_ms: None,
         clicks_left: None,
     };
-    Reply::status(200, documents::link::write(&read))
+    Reply::status(200, document::write(&read))
 }
 
 impl Gate {

@@ -7,11 +7,11 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::IntoResponse;
 use tracing::error;
+use weir_base::feed::document::{self, Content};
+use weir_base::feed::routes::CONTENT_TYPE;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::KeyRing;
-use weir_feed::document::{self, Content};
-use weir_feed::routes::CONTENT_TYPE;
-use weir_feed::stamp::Stamp;
+use weir_base::stamp::Stamp;
 
 use super::Problem;
 use crate::clock::now_ms;

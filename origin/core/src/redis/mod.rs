@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 use tokio::task::JoinError;
-use weir_resp::Value;
+use weir_base::resp::Value;
 use weir_scripts::{Call, ReplyError};
 
 use connection::Connection;

@@ -1,4 +1,4 @@
-//! The log in files of this machine: [`weir_eventlog`].
+//! The log in files of this machine: [`weir_log`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use weir_eventlog::{Limits, Log, Reader, Retention};
+use weir_log::{Limits, Log, Reader, Retention};
 
 use super::{
     AppendError, Batch, EventLog, Fill, GroupReader, Lag, LogError, LogFuture, NewRecord, Next,
@@ -30,7 +30,7 @@ struct Inner {
     limits: Limits,
     retention: Retention,
     /// How far each group is. What lies before all of them is released.
-    committed: Mutex<BTreeMap<String, weir_eventlog::Position>>,
+    committed: Mutex<BTreeMap<String, weir_log::Position>>,
 }
 
 impl EmbeddedLog {
@@ -40,7 +40,7 @@ impl EmbeddedLog {
     /// When the folder is another process's, or cannot be used.
     pub fn open(
         folder: &Path,
-        sync: weir_eventlog::Sync,
+        sync: weir_log::Sync,
         limits: Limits,
         retention: Retention,
     ) -> Result<Self, LogError> {
@@ -62,7 +62,7 @@ impl EmbeddedLog {
     }
 
     /// Notes how far a group is, and releases what lies before all groups.
-    fn note(&self, group: &str, position: weir_eventlog::Position) {
+    fn note(&self, group: &str, position: weir_log::Position) {
         let mut committed = self
             .0
             .committed
@@ -85,12 +85,12 @@ impl EmbeddedLog {
     }
 }
 
-fn packed(position: weir_eventlog::Position) -> Position {
+fn packed(position: weir_log::Position) -> Position {
     (position.file << BYTE_BITS) | position.byte
 }
 
-fn unpacked(position: Position) -> weir_eventlog::Position {
-    weir_eventlog::Position {
+fn unpacked(position: Position) -> weir_log::Position {
+    weir_log::Position {
         file: position >> BYTE_BITS,
         byte: position & ((1 << BYTE_BITS) - 1),
     }
@@ -103,22 +103,22 @@ impl EventLog for EmbeddedLog {
         now_ms: u64,
     ) -> LogFuture<'_, Result<(), AppendError>> {
         Box::pin(async move {
-            let records = records.iter().map(|record| weir_eventlog::NewRecord {
+            let records = records.iter().map(|record| weir_log::NewRecord {
                 partition: record.partition,
                 payload: &record.payload,
             });
             let appended = self.0.log.append(records, now_ms).await;
             appended.map(|_| ()).map_err(|error| match error {
-                weir_eventlog::AppendError::Full => AppendError::Full,
-                weir_eventlog::AppendError::Length => AppendError::Refused,
-                weir_eventlog::AppendError::Io => AppendError::Unknown,
+                weir_log::AppendError::Full => AppendError::Full,
+                weir_log::AppendError::Length => AppendError::Refused,
+                weir_log::AppendError::Io => AppendError::Unknown,
             })
         })
     }
 
     fn reader(&self, group: &str) -> Result<Box<dyn GroupReader>, LogError> {
         // From the start, until it is known how far the group is.
-        self.note(group, weir_eventlog::Position::default());
+        self.note(group, weir_log::Position::default());
         Ok(Box::new(EmbeddedReader {
             written: self.0.log.written(),
             log: self.clone(),
@@ -139,7 +139,7 @@ impl EventLog for EmbeddedLog {
             let place = move |log: &Log| {
                 let at = |position| Reader::new(log, position, 1).map(|reader| reader.position());
                 Ok(match target {
-                    Target::Start => at(weir_eventlog::Position::default())?,
+                    Target::Start => at(weir_log::Position::default())?,
                     Target::End => *log.written().borrow(),
                     Target::Time(time_ms) => log.seek(time_ms)?,
                     Target::Position(position) => record_at(log, unpacked(position))?,
@@ -196,9 +196,9 @@ impl EventLog for EmbeddedLog {
 /// one.
 fn record_at(
     log: &Log,
-    from: weir_eventlog::Position,
-) -> Result<weir_eventlog::Position, weir_eventlog::LogError> {
-    let start = weir_eventlog::Position {
+    from: weir_log::Position,
+) -> Result<weir_log::Position, weir_log::LogError> {
+    let start = weir_log::Position {
         file: from.file,
         byte: 0,
     };
@@ -215,16 +215,12 @@ fn record_at(
     }
 }
 
-fn count(
-    log: &Log,
-    from: weir_eventlog::Position,
-    to: weir_eventlog::Position,
-) -> Result<u64, LogError> {
+fn count(log: &Log, from: weir_log::Position, to: weir_log::Position) -> Result<u64, LogError> {
     let mut reader = Reader::new(log, from, BATCH)?;
     let mut count = 0;
     loop {
         let batch = reader.read()?;
-        let before = |record: &&weir_eventlog::Record| record.position < to;
+        let before = |record: &&weir_log::Record| record.position < to;
         let records = batch.records.iter().filter(before).count();
         count += records as u64;
         if records < batch.records.len() || batch.records.is_empty() {
@@ -236,7 +232,7 @@ fn count(
 struct EmbeddedReader {
     log: EmbeddedLog,
     group: String,
-    written: watch::Receiver<weir_eventlog::Position>,
+    written: watch::Receiver<weir_log::Position>,
     is_assigned: bool,
     state: State,
 }
@@ -246,16 +242,11 @@ enum State {
     Unplaced,
     Idle(Reader),
     /// Kept here, so that whoever stops waiting for it loses nothing.
-    Reading(
-        JoinHandle<(
-            Reader,
-            Result<weir_eventlog::Batch, weir_eventlog::LogError>,
-        )>,
-    ),
+    Reading(JoinHandle<(Reader, Result<weir_log::Batch, weir_log::LogError>)>),
 }
 
 impl EmbeddedReader {
-    async fn read(&mut self) -> Result<weir_eventlog::Batch, LogError> {
+    async fn read(&mut self) -> Result<weir_log::Batch, LogError> {
         if let State::Idle(_) = &self.state
             && let State::Idle(mut reader) = std::mem::replace(&mut self.state, State::Unplaced)
         {
@@ -292,7 +283,7 @@ impl GroupReader for EmbeddedReader {
                     let _ = self.written.changed().await;
                     continue;
                 }
-                let record = |record: weir_eventlog::Record| Record {
+                let record = |record: weir_log::Record| Record {
                     position: packed(record.position),
                     time_ms: record.time_ms,
                     payload: record.payload,

@@ -1,10 +1,10 @@
-//! The log on Kafka: [`weir_kafkalog`]. Each partition of the topic is a source, which any origin may ask about and one at a
+//! The log on Kafka: [`weir_log::kafka`]. Each partition of the topic is a source, which any origin may ask about and one at a
 //! time reads.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use weir_kafkalog::{KafkaLog, Reader, Settings};
+use weir_log::kafka::{KafkaLog, Reader, Settings};
 
 use super::{
     AppendError, Batch, EventLog, Fill, GroupReader, Lag, LogError, LogFuture, NewRecord, Next,
@@ -48,7 +48,7 @@ impl Sources {
 
     fn source(&self, partition: u16) -> Result<Source, LogError> {
         let source = self.all.get(usize::from(partition)).cloned();
-        source.ok_or(LogError::Kafka(weir_kafkalog::LogError::Partition(
+        source.ok_or(LogError::Kafka(weir_log::kafka::LogError::Partition(
             partition,
         )))
     }
@@ -72,7 +72,7 @@ impl KafkaHome {
     }
 }
 
-impl From<Target> for weir_kafkalog::Target {
+impl From<Target> for weir_log::kafka::Target {
     fn from(target: Target) -> Self {
         match target {
             Target::Start => Self::Start,
@@ -83,12 +83,12 @@ impl From<Target> for weir_kafkalog::Target {
     }
 }
 
-impl From<weir_kafkalog::AppendError> for AppendError {
-    fn from(error: weir_kafkalog::AppendError) -> Self {
+impl From<weir_log::kafka::AppendError> for AppendError {
+    fn from(error: weir_log::kafka::AppendError) -> Self {
         match error {
-            weir_kafkalog::AppendError::Full => Self::Full,
-            weir_kafkalog::AppendError::Unknown => Self::Unknown,
-            weir_kafkalog::AppendError::Refused => Self::Refused,
+            weir_log::kafka::AppendError::Full => Self::Full,
+            weir_log::kafka::AppendError::Unknown => Self::Unknown,
+            weir_log::kafka::AppendError::Refused => Self::Refused,
         }
     }
 }
@@ -100,9 +100,9 @@ impl EventLog for KafkaHome {
         now_ms: u64,
     ) -> LogFuture<'_, Result<(), AppendError>> {
         Box::pin(async move {
-            let records: Vec<weir_kafkalog::NewRecord<'_>> = records
+            let records: Vec<weir_log::kafka::NewRecord<'_>> = records
                 .iter()
-                .map(|record| weir_kafkalog::NewRecord {
+                .map(|record| weir_log::kafka::NewRecord {
                     partition: record.partition,
                     payload: &record.payload,
                 })
@@ -173,12 +173,12 @@ impl GroupReader for KafkaReader {
     fn next(&mut self) -> LogFuture<'_, Result<Next, LogError>> {
         Box::pin(async move {
             Ok(match self.reader.next().await? {
-                weir_kafkalog::Next::Assigned(partitions) => {
+                weir_log::kafka::Next::Assigned(partitions) => {
                     let source = |partition| self.sources.source(partition);
                     let sources: Result<_, _> = partitions.into_iter().map(source).collect();
                     Next::Assigned(sources?)
                 }
-                weir_kafkalog::Next::Batch(batch) => Next::Batch(Batch {
+                weir_log::kafka::Next::Batch(batch) => Next::Batch(Batch {
                     source: self.sources.source(batch.partition)?,
                     records: batch.records.into_iter().map(record).collect(),
                     next: batch.next,
@@ -199,7 +199,7 @@ impl GroupReader for KafkaReader {
             match self.reader.start_at(partition?, Some(position)).await {
                 // A rebalance was faster. Nothing comes of it, and what comes next says whose it is not: an error would
                 // be tried again for ever.
-                Err(weir_kafkalog::LogError::Partition(_)) => Ok(position),
+                Err(weir_log::kafka::LogError::Partition(_)) => Ok(position),
                 result => Ok(result?),
             }
         })
@@ -213,7 +213,7 @@ impl GroupReader for KafkaReader {
     }
 }
 
-fn record(record: weir_kafkalog::Record) -> Record {
+fn record(record: weir_log::kafka::Record) -> Record {
     Record {
         position: record.position,
         time_ms: record.time_ms,

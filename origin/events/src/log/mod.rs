@@ -137,11 +137,11 @@ pub enum AppendError {
 pub enum LogError {
     /// Its files could not be.
     #[error(transparent)]
-    Files(#[from] weir_eventlog::LogError),
+    Files(#[from] weir_log::LogError),
     /// Kafka does not do what it is asked.
     #[cfg(feature = "kafka")]
     #[error(transparent)]
-    Kafka(#[from] weir_kafkalog::LogError),
+    Kafka(#[from] weir_log::kafka::LogError),
     /// A task that read it has ended early.
     #[error("reading the log of events has ended early")]
     Ended,

@@ -156,7 +156,7 @@ impl TableConfig {
 #[cfg(feature = "kafka")]
 impl TopicConfig {
     fn source(&self) -> Result<Arc<dyn Source>, Wrong> {
-        let settings = weir_kafkalog::Settings::from_url(&self.url);
+        let settings = weir_log::kafka::Settings::from_url(&self.url);
         let mut settings = settings.map_err(|error| wrong("kafka.url", error))?;
         if let Some(path) = &self.properties_file {
             let text = read("kafka.properties_file", path)?;

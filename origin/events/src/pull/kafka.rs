@@ -3,7 +3,7 @@
 //! The cursor has the next record of each partition, `0:17,1:4`, and is in SQL as every collector's. No group is joined.
 
 use weir_event::limits::{BODY_LEN_MAX, EVENTS_MAX};
-use weir_kafkalog::{Feed, FeedBounds, LogError, Places, Settings};
+use weir_log::kafka::{Feed, FeedBounds, LogError, Places, Settings};
 
 use super::body::Body;
 use super::{Fetched, Fetching, Source};

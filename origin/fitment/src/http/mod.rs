@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::routing::{get, post, put};
 use weir_base::id::UserId;
 use weir_fitment::check::BODY_LEN_MAX;
-use weir_scripts::routes::{FITMENT_CHECK, FITMENT_SKUS};
+use weir_fitment::routes::{FITMENT_CHECK, FITMENT_SKUS};
 
 use super::Fitment;
 use weir_origin_core::http::{Problem, UserReader};

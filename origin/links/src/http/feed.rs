@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode};
 use serde::Deserialize;
-use weir_feed::links::{self as feed, Cursor, DomainList};
+use weir_link::feed::{self as feed, Cursor, DomainList};
 
 use crate::Links;
 use weir_origin_core::http::{Edges, Problem, ReadQuery, document_ms};

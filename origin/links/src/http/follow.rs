@@ -19,11 +19,11 @@ use weir_link::code::{Code, LinkId};
 use weir_link::domain::{Domain, Domains};
 use weir_link::password::Refusal;
 use weir_link::record::Link;
+use weir_link::redis::document;
+use weir_link::redis::link_read::Purpose;
+use weir_link::routes::{LINK_FOLLOW, link_purpose};
 use weir_link::rule::point_of;
 use weir_link::site::{File, unavailable, unknown};
-use weir_scripts::documents;
-use weir_scripts::link_read::Purpose;
-use weir_scripts::routes::{LINK_FOLLOW, link_purpose};
 
 use crate::Links;
 use crate::cold::{Clicker, ColdError, ColdLinks, Found};
@@ -282,7 +282,7 @@ async fn visit_in_time(
 }
 
 /// `GET /link-records/{domain}/{code}`: what a gateway is told of a link that Redis does not know: see
-/// [`weir_scripts::documents::link`].
+/// [`weir_link::redis::document`].
 pub(super) async fn record(
     links: Links,
     Path((domain, code)): Path<(String, String)>,
@@ -298,9 +298,7 @@ pub(super) async fn record(
     let Some(found) = found else {
         return Ok(no_link(None));
     };
-    Ok(Response::new(
-        documents::link::write(&found.to_read()).into(),
-    ))
+    Ok(Response::new(document::write(&found.to_read()).into()))
 }
 
 fn is_prefetched(headers: &HeaderMap) -> bool {

@@ -19,7 +19,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::request::Parts;
 use axum::routing::{get, post};
-use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
+use weir_link::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use super::Links;
 use super::logo::FILE_LEN_MAX;
@@ -90,8 +90,8 @@ pub fn feeds(links: Option<Links>, edges: Edges, maxima_in_objects: Option<Strin
         edges: edges.clone(),
     };
     let routes = Router::new()
-        .route(weir_feed::routes::LINKS, get(feed::links))
-        .route(weir_feed::routes::DOMAINS, get(feed::domains))
+        .route(weir_base::feed::routes::LINKS, get(feed::links))
+        .route(weir_base::feed::routes::DOMAINS, get(feed::domains))
         .with_state(state);
     with_stamp(routes, edges)
 }

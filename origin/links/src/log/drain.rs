@@ -7,7 +7,7 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use tracing::error;
-use weir_eventlog::{Batch, LogError, Position, Record, Retention};
+use weir_log::{Batch, LogError, Position, Record, Retention};
 
 use super::{LinkLog, Reader};
 use crate::metrics::LinkMetrics;

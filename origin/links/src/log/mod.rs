@@ -2,7 +2,7 @@
 //!
 //! Before a link is acknowledged its [entry](Entry) is written here; the [drainer](drain) carries entries into the cold
 //! store, which notes in the same transaction how far it has the log. After a crash the next process goes on where the
-//! store is. What a crash or a loss costs is told in [`weir_eventlog`]: the loss of the folder costs what the cold store
+//! store is. What a crash or a loss costs is told in [`weir_log`]: the loss of the folder costs what the cold store
 //! has not taken yet, normally less than a second's links.
 
 pub mod drain;
@@ -10,11 +10,11 @@ pub mod drain;
 use std::path::Path;
 
 use clap::ValueEnum;
-use weir_eventlog::{Log, NewRecord, Position, Reader};
+use weir_log::{Log, NewRecord, Position, Reader};
 
 use super::store::Entry;
 
-pub use weir_eventlog::{AppendError, Limits as LogLimits, LogError};
+pub use weir_log::{AppendError, Limits as LogLimits, LogError};
 
 /// The most bytes of an entry's JSON: a record, and the tags.
 const ENTRY_LEN_MAX: usize = 256 * 1024;
@@ -32,7 +32,7 @@ pub enum Sync {
     Disk,
 }
 
-impl From<Sync> for weir_eventlog::Sync {
+impl From<Sync> for weir_log::Sync {
     fn from(sync: Sync) -> Self {
         match sync {
             Sync::Os => Self::Os,

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use sqlx::Error;
-use weir_eventlog::Position;
+use weir_log::Position;
 
 use super::outbox::Telling;
 use super::{Entry, LinkStore, NewLink, ends_at, feed};

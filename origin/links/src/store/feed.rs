@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use sqlx::Error;
-use weir_feed::links::{Cursor, Entry, PAGE_BYTES_MAX, PAGE_LINKS_MAX, Page, Source, State};
 use weir_link::code::LinkId;
+use weir_link::feed::{Cursor, Entry, PAGE_BYTES_MAX, PAGE_LINKS_MAX, Page, Source, State};
 use weir_link::record::Link;
 
 use super::edits::named;

@@ -4,9 +4,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Response};
 use tracing::error;
-use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_sale::feed::{FRESH_MS, SaleList};
+use weir_sale::redis::catalogue;
 use weir_sale::sale::Catalogue;
-use weir_scripts::documents;
 
 use crate::Sales;
 use weir_origin_core::http::{Edges, Problem, document_ms};
@@ -34,7 +34,7 @@ pub(super) async fn sold_out(
             "no sale was published yet; please try again",
         )
     })?;
-    let catalogue = documents::catalogue::read(&json).map_err(|error| {
+    let catalogue = catalogue::read(&json).map_err(|error| {
         error!(%error, "Redis holds what is no catalogue");
         Problem::redis()
     })?;

@@ -68,7 +68,7 @@ pub fn feeds(sales: Sales, edges: Edges, is_stock_in_objects: bool) -> Router {
         edges: edges.clone(),
     };
     let routes = Router::new()
-        .route(weir_feed::routes::SOLD_OUT, get(feed::sold_out))
+        .route(weir_base::feed::routes::SOLD_OUT, get(feed::sold_out))
         .with_state(state);
     with_stamp(routes, edges)
 }

@@ -51,7 +51,7 @@ async fn a_consumer_that_never_answers_fills_the_log_and_nothing_is_lost() {
     let (world, noting) = with_noting(|settings| {
         settings.limits.waiting_len_max = 200_000;
         settings.limits.file_len = 20_000;
-        settings.retention = weir_eventlog::Retention::NONE;
+        settings.retention = weir_log::Retention::NONE;
     })
     .await;
     noting.hang(true);
@@ -105,7 +105,7 @@ async fn a_consumer_that_never_answers_fills_the_log_and_nothing_is_lost() {
 async fn the_log_keeps_what_a_group_has_not_handled() {
     let (world, noting) = with_noting(|settings| {
         settings.limits.file_len = 2_000;
-        settings.retention = weir_eventlog::Retention::NONE;
+        settings.retention = weir_log::Retention::NONE;
     })
     .await;
     post(&world, "/groups/noting/pause", &Value::Null).await;

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use weir_fitment::check::Stored;
+use weir_fitment::redis::fit_vehicles::Known;
+use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
+use weir_fitment::redis::{fit_query, fit_route, fit_vehicles};
 use weir_fitment::{Answer, Offset, Place, Plan, Sku, VehicleId};
 use weir_origin::fitment::Fitment;
-use weir_scripts::fit_vehicles::Known;
-use weir_scripts::keys::{FitmentKeys, VehicleMapKeys};
-use weir_scripts::{fit_query, fit_route, fit_vehicles};
 
 use crate::support::World;
 

@@ -3,9 +3,9 @@
 use serde_json::json;
 use weir_fitment::check::Stored;
 use weir_fitment::place::Rules;
+use weir_fitment::redis::keys::RouteBucket;
 use weir_fitment::{Answer, Cluster, Place, Spu};
 use weir_origin::redis::Redis;
-use weir_scripts::keys::RouteBucket;
 
 use super::{
     add, catalogue, fitment, follow, in_redis, map, put_product, query, remove, route, sku, vehicle,
@@ -209,15 +209,15 @@ async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
     follow(&world).await;
     // What it would write now: version and place of before.
     let shape = weir_fitment::Shape::None;
-    let keys = weir_scripts::keys::FitmentKeys::new(&world.prefix, &Spu::new("P1").unwrap());
-    let call = weir_scripts::fit_put::call(
+    let keys = weir_fitment::redis::keys::FitmentKeys::new(&world.prefix, &Spu::new("P1").unwrap());
+    let call = weir_fitment::redis::fit_put::call(
         &keys,
         &sku("S1"),
         2,
-        weir_scripts::fit_put::Newer::Stays,
+        weir_fitment::redis::fit_put::Newer::Stays,
         &shape,
     );
-    assert!(!weir_scripts::fit_put::parse(&world.script(&call).await).unwrap());
+    assert!(!weir_fitment::redis::fit_put::parse(&world.script(&call).await).unwrap());
     let offset = map(&world).await[&vehicle(1)];
     assert_eq!(
         query(&world, &place("P1"), offset, &sku("S1")).await,

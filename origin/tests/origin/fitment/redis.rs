@@ -2,8 +2,8 @@
 
 use redis::cmd;
 use serde_json::Value;
+use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::{Answer, Spu};
-use weir_scripts::keys::{FitmentKeys, VehicleMapKeys};
 
 use super::{add, catalogue, check, fitment, follow, in_redis, map, put_product, remove, sku};
 use crate::support::World;

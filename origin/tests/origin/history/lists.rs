@@ -4,9 +4,9 @@ use axum::body::Body;
 use axum::http::Request;
 use redis::cmd;
 use serde_json::{Value, json};
+use weir_history::redis::keys::HistoryKeys;
 use weir_history::{COLD_MS, DAY_MS, VIEWS_MAX};
 use weir_origin::history::Outcome;
-use weir_scripts::keys::HistoryKeys;
 
 use super::{Clock, list, lose, pairs, record, user};
 use crate::support::World;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use weir_link::record::Link;
+use weir_link::redis::keys::{LinkKeys, link_changes, link_domains};
 use weir_link::scramble::{Numbering, Scramble};
 use weir_origin::clock::now_ms;
-use weir_scripts::keys::{LinkKeys, link_changes, link_domains};
 
 use super::id;
 use crate::support::{Answer, World};

@@ -7,12 +7,12 @@ use axum::http::Request;
 use serde_json::{Value, json};
 use weir_link::click::decode;
 use weir_link::record::Link;
+use weir_link::redis::document;
+use weir_link::redis::keys::{LinkKeys, link_clicks};
+use weir_link::redis::link_read::{Purpose, Read};
 use weir_origin::links::cold::{ColdError, ColdLinks};
 use weir_origin::links::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::store::NewLink;
-use weir_scripts::documents;
-use weir_scripts::keys::{LinkKeys, link_clicks};
-use weir_scripts::link_read::{Purpose, Read};
 
 use super::id;
 use crate::support::{Answer, World};
@@ -183,7 +183,7 @@ async fn record(world: &World, path: &str) -> Answer {
 async fn told(world: &World, path: &str) -> Read {
     let answer = record(world, path).await;
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
-    documents::link::read(answer.body.as_str().unwrap().as_bytes()).unwrap()
+    document::read(answer.body.as_str().unwrap().as_bytes()).unwrap()
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Domains in SQL: seeded once, changed by the API, the same for all origins.
 
 use serde_json::{Value, json};
+use weir_link::redis::keys::link_domains;
 use weir_origin::links::domains::SharedDomains;
-use weir_scripts::keys::link_domains;
 
 use crate::support::World;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use weir_scripts::keys::LinkKeys;
+use weir_link::redis::keys::LinkKeys;
 
 use super::api::{DAY_MS, changes, get, in_redis, made, name, pttl, world};
 use super::id;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weir_eventlog::Position;
+use weir_log::Position;
 use weir_origin::clock::now_ms;
 use weir_origin::http::webhook::WebhookSender;
 use weir_origin::links::metrics::LinkMetrics;
@@ -180,7 +180,7 @@ async fn a_link_whose_end_has_come_is_told_of_when_it_is_removed() {
     // Redis' clock has not moved.
     let prefix = &world.prefix;
     for code in ["ending", "deleted"] {
-        let key = weir_scripts::keys::LinkKeys::new(prefix, &super::id(&format!("s/{code}")));
+        let key = weir_link::redis::keys::LinkKeys::new(prefix, &super::id(&format!("s/{code}")));
         world.redis(redis::cmd("DEL").arg(key.record())).await;
     }
     assert_eq!(links.cleaner().clean().await.unwrap().removed, 2);

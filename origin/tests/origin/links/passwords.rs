@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use weir_link::record::Link;
-use weir_scripts::documents;
-use weir_scripts::keys::LinkKeys;
+use weir_link::redis::document;
+use weir_link::redis::keys::LinkKeys;
 
 use super::id;
 use crate::support::{Answer, World};
@@ -131,7 +131,7 @@ async fn neither_redis_nor_a_look_up_has_what_the_password_protects() {
     world.redis(redis::cmd("DEL").arg(key)).await;
     let looked = Request::get("/link-records/s/abc?for=look");
     let looked = world.public(looked.body(Body::empty()).unwrap()).await;
-    let read = documents::link::read(text(&looked).as_bytes()).unwrap();
+    let read = document::read(text(&looked).as_bytes()).unwrap();
     hidden(std::str::from_utf8(&read.record).unwrap());
     hidden(&record(&world).await);
     // A preview is for who knows the password, too.

@@ -135,7 +135,7 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
 }
 
 async fn a_page_looks_at_so_many_links_and_the_next_goes_on(store: &LinkStore) {
-    use weir_eventlog::Position;
+    use weir_log::Position;
     use weir_origin::links::store::Entry;
 
     let count = SCAN_MAX + 600;

@@ -1,9 +1,9 @@
 //! The cold store: the same suite over SQLite and MariaDB.
 
-use weir_eventlog::Position;
 use weir_link::code::{Code, DomainId, Length};
 use weir_link::record::Link;
 use weir_link::segment::Segment;
+use weir_log::Position;
 use weir_origin::links::store::{
     Action, Change, Ended, Entry, LinkStore, NewLink, Place, StoredLink,
 };

@@ -15,14 +15,14 @@ const SHARED: [&str; 6] = ["base", "engine", "limit", "link", "event", "room"];
 
 type Types = BTreeMap<String, Item>;
 
-/// A table for the type `Config` of a crate, and one for each type that it leads to.
+/// A table for the type `Config` of the engine in a crate, and one for each type that it leads to.
 pub(super) fn tables(crates: &Path, folder: &Path) -> String {
     let mut types = Types::new();
     for shared in SHARED {
         read(&crates.join(shared).join("src"), &mut types);
     }
     // Last: its own types come before others of the same name.
-    read(&crates.join(folder).join("src"), &mut types);
+    read(&crates.join(folder).join("src/engine"), &mut types);
     let (mut page, mut seen) = (String::new(), BTreeSet::new());
     let mut next = VecDeque::from(["Config".to_owned()]);
     while let Some(name) = next.pop_front() {
@@ -43,7 +43,10 @@ fn read(folder: &Path, types: &mut Types) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            read(&path, types);
+            // An engine's types are its own: other engines have some of the same names.
+            if !path.ends_with("engine") {
+                read(&path, types);
+            }
         } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
             for item in syn::parse_file(&text).unwrap().items {

@@ -4,8 +4,9 @@ use weir_origin::clock::now_ms;
 use weir_sale::claim::Ticket;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
+use weir_sale::redis::{claim, keys};
 use weir_sale::shard::home_shard;
-use weir_scripts::{Call, Script, claim, keys};
+use weir_scripts::{Call, Script};
 
 use super::*;
 
@@ -163,7 +164,7 @@ impl World {
     }
 
     /// As [`World::script`], while Redis' clock shows `now_ms`.
-    pub async fn script_at(&self, call: &Call, now_ms: u64) -> weir_resp::Value {
+    pub async fn script_at(&self, call: &Call, now_ms: u64) -> weir_base::resp::Value {
         let time = format!("{{'{}','{}'}}", now_ms / 1_000, now_ms % 1_000 * 1_000);
         let source = call.script.source.replace("redis.call('TIME')", &time);
         let script = Script {
@@ -179,11 +180,11 @@ impl World {
 
     /// Runs a script over a connection of the test's own, in Weir's own encoding. Of a cluster it
     /// asks any node, which names the right one.
-    pub async fn script(&self, call: &Call) -> weir_resp::Value {
+    pub async fn script(&self, call: &Call) -> weir_base::resp::Value {
         let first = self.redis_url.split(',').next().unwrap();
         let reply = run_script(first.strip_prefix("redis://").unwrap(), call).await;
         match &reply {
-            weir_resp::Value::Error(error) if error.starts_with(b"MOVED ") => {
+            weir_base::resp::Value::Error(error) if error.starts_with(b"MOVED ") => {
                 let text = str::from_utf8(error).unwrap();
                 run_script(text.rsplit(' ').next().unwrap(), call).await
             }
@@ -202,7 +203,7 @@ impl World {
     }
 }
 
-async fn run_script(address: &str, call: &Call) -> weir_resp::Value {
+async fn run_script(address: &str, call: &Call) -> weir_base::resp::Value {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let (mut out, mut input) = (Vec::new(), Vec::new());
@@ -210,9 +211,9 @@ async fn run_script(address: &str, call: &Call) -> weir_resp::Value {
     stream.write_all(&out).await.unwrap();
     loop {
         stream.read_buf(&mut input).await.unwrap();
-        match weir_resp::decode(&input) {
+        match weir_base::resp::decode(&input) {
             Ok((value, _)) => return value,
-            Err(weir_resp::DecodeError::Incomplete) => {}
+            Err(weir_base::resp::DecodeError::Incomplete) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -187,7 +187,7 @@ impl World {
 
     async fn and_events(mut self, change: impl FnOnce(&mut events::Settings)) -> Self {
         let mut settings = events::Settings::new(self.dir.path().join("events"));
-        settings.sync = weir_eventlog::Sync::Os;
+        settings.sync = weir_log::Sync::Os;
         change(&mut settings);
         let deadline = Instant::now() + Duration::from_secs(60);
         // The threads of an earlier origin have the folder until they have ended.

@@ -11,12 +11,12 @@ use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::event::{FetchResponse, PlainEnd, PlainRequest};
 use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, StreamId};
-use weir_engine_events::Events;
-use weir_engine_fitment::Fitment;
-use weir_engine_gate::Gate;
-use weir_engine_limiter::Limiter;
-use weir_engine_links::Links;
-use weir_engine_room::WaitingRoom;
+use weir_event::engine::Events;
+use weir_fitment::engine::Fitment;
+use weir_limit::engine::Limiter;
+use weir_link::engine::Links;
+use weir_room::engine::WaitingRoom;
+use weir_sale::engine::Gate;
 
 use crate::host::{self, Host, Replay};
 use crate::store::{Store, changes};
@@ -77,14 +77,14 @@ impl EngineHost {
         let data = Rc::new(LocalData::default());
         match vector.engine.as_str() {
             "seckill-gate" => {
-                let config = parse::<weir_engine_gate::Config>(json)
+                let config = parse::<weir_sale::engine::Config>(json)
                     .and_then(|config| config.checked(&environment))
                     .map_err(refused)?;
                 let clusters = vec![config.redis.cluster.clone()];
                 self.run(Gate::new(config, &data), clusters, vector)
             }
             "ratelimit" | "ratelimit-headers" => {
-                let config = parse::<weir_engine_limiter::config::Config>(json)
+                let config = parse::<weir_limit::engine::config::Config>(json)
                     .and_then(|config| config.checked(sees_responses(vector), &environment))
                     .map_err(refused)?;
                 let redis = config.redis.iter();
@@ -92,14 +92,14 @@ impl EngineHost {
                 self.run(Limiter::new(config, data, SEED), clusters, vector)
             }
             "shortlink-redirect" => {
-                let config = parse::<weir_engine_links::config::Config>(json)
-                    .and_then(weir_engine_links::config::Config::checked)
+                let config = parse::<weir_link::engine::config::Config>(json)
+                    .and_then(weir_link::engine::config::Config::checked)
                     .map_err(refused)?;
                 let clusters = vec![config.redis.cluster.clone()];
                 self.run(Links::new(config, UNIQUE_NAME, SEED), clusters, vector)
             }
             "events" => {
-                let config = parse::<weir_engine_events::config::Config>(json)
+                let config = parse::<weir_event::engine::config::Config>(json)
                     .and_then(|config| config.checked(&environment))
                     .map_err(refused)?;
                 let redis = config.limits.redis.iter();
@@ -111,14 +111,14 @@ impl EngineHost {
                 )
             }
             "fitment" => {
-                let config = parse::<weir_engine_fitment::config::Config>(json)
-                    .and_then(weir_engine_fitment::config::Config::checked)
+                let config = parse::<weir_fitment::engine::config::Config>(json)
+                    .and_then(weir_fitment::engine::config::Config::checked)
                     .map_err(refused)?;
                 let clusters = config.bridges();
                 self.run(Fitment::new(config), clusters, vector)
             }
             "waiting-room" => {
-                let config = parse::<weir_engine_room::config::Config>(json)
+                let config = parse::<weir_room::engine::config::Config>(json)
                     .and_then(|config| config.checked(&environment))
                     .map_err(refused)?;
                 let clusters = vec![config.redis.cluster.clone()];

@@ -1,8 +1,8 @@
 //! Vehicle fitment: which parts fit, from what stands in Redis, and what goes on to the origin.
 
 use serde_json::{Value, json};
+use weir_fitment::redis::keys::{FitmentKeys, RouteBucket, VehicleMapKeys};
 use weir_fitment::{Sku, Spu};
-use weir_scripts::keys::{FitmentKeys, RouteBucket, VehicleMapKeys};
 
 use super::{Ask, Draft};
 use crate::text::escape;

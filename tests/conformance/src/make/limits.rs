@@ -1,7 +1,7 @@
 //! Rate limits: each algorithm, in the gateway and in Redis, what they count, and what clients are told.
 
 use serde_json::{Value, json};
-use weir_scripts::keys::limit_rules;
+use weir_limit::redis::keys::limit_rules;
 
 use super::{Ask, Draft, EDGE_SECRET, NOW_MS, POLL_INTERVAL_MS, edges};
 use crate::vector::Vector;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_link::record::{App, Link, Platform, RedirectStatus, Rule};
-use weir_scripts::keys::{LinkKeys, link_changes, link_domains};
+use weir_link::redis::keys::{LinkKeys, link_changes, link_domains};
 
 use super::{Ask, Draft, NOW_MS, POLL_INTERVAL_MS};
 use crate::vector::{Content, Entry, Vector};

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::SigningKey;
-use weir_feed::stamp::Stamp;
+use weir_base::stamp::Stamp;
 
 use crate::hosts::engine::EngineHost;
 use crate::hosts::wasi::feeds::EDGE_SECRET;

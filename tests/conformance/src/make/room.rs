@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 use weir_base::key::{KeyRing, SigningKey};
+use weir_room::redis::keys::RoomKeys;
 use weir_room::{Mode, Pass, RoomName, Setting, Visitor};
-use weir_scripts::keys::RoomKeys;
 
 use super::{Ask, Draft, NOW_MS, SECRETS};
 use crate::vector::{Content, Vector};

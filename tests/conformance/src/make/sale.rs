@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use weir_base::id::{SaleId, UserId};
+use weir_sale::redis::keys::{ShardKeys, catalogue};
 use weir_sale::shard::home_shard;
-use weir_scripts::keys::{ShardKeys, catalogue};
 
 use super::{Ask, Draft, EDGE_SECRET, NOW_MS, POLL_INTERVAL_MS, edges};
 use crate::vector::{Content, Vector};

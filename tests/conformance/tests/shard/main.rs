@@ -14,16 +14,17 @@ use sha2::{Digest, Sha256};
 use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, VERDICT};
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::SigningKey;
+use weir_base::resp::decode;
+use weir_base::stamp::Stamp;
 use weir_conformance::hosts::served::client::{Ask, Got, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::wasi::feeds::keys;
 use weir_conformance::shop::{self, HOST};
-use weir_feed::stamp::Stamp;
-use weir_resp::decode;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction, OpenClaim, SettleReply};
-use weir_scripts::keys::ShardKeys;
-use weir_scripts::{Call, audit, claim, settle, warm};
+use weir_sale::redis::keys::ShardKeys;
+use weir_sale::redis::{audit, claim, settle, warm};
+use weir_scripts::Call;
 use weir_stack::edge::{self, Build, Server};
 
 const UNITS: u64 = 50;
@@ -142,11 +143,11 @@ impl Object {
         got.unwrap_or_else(|error| panic!("{error:#}: {}", self.server.log()))
     }
 
-    fn run(&self, call: &Call) -> weir_resp::Value {
+    fn run(&self, call: &Call) -> weir_base::resp::Value {
         self.run_on(&self.keys, call)
     }
 
-    fn run_on(&self, keys: &ShardKeys, call: &Call) -> weir_resp::Value {
+    fn run_on(&self, keys: &ShardKeys, call: &Call) -> weir_base::resp::Value {
         let mut body = Vec::new();
         call.encode_eval(&mut body);
         let stock = String::from_utf8(keys.stock()).unwrap();
@@ -154,7 +155,7 @@ impl Object {
     }
 
     /// The reply to one command, of the object of this name.
-    fn command(&self, name: &str, body: Vec<u8>) -> weir_resp::Value {
+    fn command(&self, name: &str, body: Vec<u8>) -> weir_base::resp::Value {
         let sha256 = digest(&body);
         let got = self.send(&ask_object(name, body, &next_id(), &sha256));
         assert_eq!(got.status, 200, "{got:?} {}", self.server.log());

@@ -1,14 +1,15 @@
 //! Links with a maximum, counted in Durable Objects: many click at once, and objects die among them.
 
 use serde_json::json;
+use weir_base::resp::{Value, encode_command};
 use weir_conformance::hosts::served::client::{Ask, send};
 use weir_conformance::shop::{self, HOST, LINK, MAXIMUM};
 use weir_link::click::ClickId;
 use weir_link::record::Link;
-use weir_resp::{Value, encode_command};
-use weir_scripts::keys::LinkKeys;
-use weir_scripts::link_read::{self, Purpose, Read};
-use weir_scripts::{Call, link_back};
+use weir_link::redis::keys::LinkKeys;
+use weir_link::redis::link_back;
+use weir_link::redis::link_read::{self, Purpose, Read};
+use weir_scripts::Call;
 
 use super::{Object, now_ms};
 

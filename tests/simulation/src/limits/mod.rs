@@ -1,6 +1,6 @@
 //! Limits on one virtual clock, under random faults.
 //!
-//! - Gateways are real: [`weir_engine_limiter::Limiter`], several workers each, which share memory.
+//! - Gateways are real: [`weir_limit::engine::Limiter`], several workers each, which share memory.
 //! - Redis is the model of limits that the Lua is tested against ([`weir_limit::State`]), behind the commands that gateways
 //!   really send; and a document with rules, which changes.
 //! - A rule of any algorithm counts in Redis, with or without leases, and says what holds without Redis; a second one, on

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use weir_base::resp::Value;
+use weir_limit::redis::keys;
 use weir_limit::{Algorithm, Check, Quota, State};
-use weir_resp::Value;
-use weir_scripts::keys;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::stage::commands::{ScriptCall, Scripts, Words, no_script, number, read};
 use crate::stage::history::History;
-use weir_shard::reply::{encode, integer};
+use weir_edge::shard::reply::{encode, integer};
 
 /// The keys of the rule that is looked at begin so.
 const KEYS_OF_RULE: &[u8] = b"weir:limit:{r:";

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::{Answer, Engine as _, Fetch, FetchId, Headers, StreamId};
-use weir_engine_limiter::Limiter;
-use weir_engine_limiter::config::{Checked, Config};
 use weir_limit::Algorithm;
+use weir_limit::engine::Limiter;
+use weir_limit::engine::config::{Checked, Config};
 
 use super::plan::{Client, Plan, Rule, Second, Without};
 use super::redis::{Arrival, Redis};

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use weir_base::resp::{Value, decode, encode_command};
 use weir_engine::FetchId;
 use weir_engine::event::FetchResponse;
-use weir_resp::{Value, decode, encode_command};
 use weir_scripts::Call;
 
 use super::sql::Sql;

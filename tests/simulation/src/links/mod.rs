@@ -1,6 +1,6 @@
 //! Short links on one virtual clock, under random faults.
 //!
-//! - Gateways are real: [`weir_engine_links::Links`], several workers each.
+//! - Gateways are real: [`weir_link::engine::Links`], several workers each.
 //! - Redis is a small model of strings and streams, and of the scripts of links, behind the commands that gateways and the
 //!   origin really send.
 //! - The origin follows `origin/links/src` function by function: look-ups that warm Redis, edits that are published and

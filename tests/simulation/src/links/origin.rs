@@ -7,16 +7,16 @@ use std::rc::Rc;
 
 use weir_base::breaker::{self, Breaker, Outcome, Permit};
 use weir_base::headers;
+use weir_base::resp::Value;
 use weir_engine::FetchId;
 use weir_engine::event::FetchResponse;
 use weir_link::code::LinkId;
 use weir_link::domain::DomainsConfig;
 use weir_link::record::Link;
-use weir_resp::Value;
-use weir_scripts::keys::{self, LinkKeys};
-use weir_scripts::link_read::{self, Purpose, Read};
-use weir_scripts::streams::link_changes;
-use weir_scripts::{documents, link_clicks};
+use weir_link::redis::keys::{self, LinkKeys};
+use weir_link::redis::link_changes;
+use weir_link::redis::link_read::{self, Purpose, Read};
+use weir_link::redis::{document, domains, link_clicks};
 
 use super::io::{Io, RedisError, SqlError, Work};
 use super::plan::Edit;
@@ -109,7 +109,7 @@ impl Origin {
         Box::pin(async move {
             let found = origin.visit(code, purpose).await;
             let (status, headers, body) = match found {
-                Ok(Some(read)) => (200, vec![], documents::link::write(&read)),
+                Ok(Some(read)) => (200, vec![], document::write(&read)),
                 Ok(None) => {
                     let unknown = (headers::LINK.to_string(), headers::LINK_UNKNOWN.to_string());
                     (404, vec![unknown], vec![])
@@ -306,7 +306,7 @@ impl Origin {
             let config: DomainsConfig =
                 weir_engine::config::parse(DOMAINS.as_bytes()).map_err(|_| NoAnswer)?;
             let domains = config.checked().map_err(|_| NoAnswer)?;
-            let document = documents::domains::write(&domains).map_err(|_| NoAnswer)?;
+            let document = domains::write(&domains).map_err(|_| NoAnswer)?;
             let key = keys::link_domains(PREFIX);
             self.io.send(&[b"SET", &key, &document]).await?;
         }

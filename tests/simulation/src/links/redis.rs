@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir_resp::Value;
-use weir_scripts::keys::LinkKeys;
+use weir_base::resp::Value;
+use weir_link::redis::keys::LinkKeys;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::stage::commands::{ScriptCall, Scripts, Words, no_script, number, read};
 use crate::stage::history::History;
-use weir_shard::reply::{encode, integer, text};
+use weir_edge::shard::reply::{encode, integer, text};
 
 /// One server.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use weir_engine::FetchId;
-use weir_scripts::link_read::Purpose;
-use weir_scripts::routes::link_purpose;
+use weir_link::redis::link_read::Purpose;
+use weir_link::routes::link_purpose;
 
 use super::io::{Done, Io, Op, OpId, TaskId, Transaction, Work};
 use super::origin::Origin;

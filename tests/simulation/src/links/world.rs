@@ -8,8 +8,8 @@ use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::event::FetchResponse;
 use weir_engine::{Answer, Fetch, FetchId, Headers};
-use weir_engine_links::Links;
-use weir_engine_links::config::{Checked, Config};
+use weir_link::engine::Links;
+use weir_link::engine::config::{Checked, Config};
 
 use super::io::{Bus, Done, Io, OpId, TaskId, Transaction, Work};
 use super::origin::{Origin, link_keys};

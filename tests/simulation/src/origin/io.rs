@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use weir_resp::{Value, decode};
+use weir_base::resp::{Value, decode};
 use weir_scripts::Call;
 
 use crate::host::RequestId;

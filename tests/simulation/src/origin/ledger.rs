@@ -1,19 +1,21 @@
 //! Redis, through Weir's scripts: see `origin/sales/src/ledger.rs`.
 
 use weir_base::id::{SaleId, UserId};
-use weir_resp::{Value, encode_command};
+use weir_base::resp::{Value, encode_command};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{
     Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
     StockChange, StockChanged, Transfer, WipeReply,
 };
+use weir_sale::redis::keys::{self, ShardKeys};
+use weir_sale::redis::{
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount, release,
+    restock, restore, settle, settle_transfer, stock_change, warm, wipe,
+};
 use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
-use weir_scripts::keys::{self, DEFAULT_PREFIX, ShardKeys};
-use weir_scripts::{
-    ReplyError, audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount,
-    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
-};
+use weir_scripts::ReplyError;
+use weir_scripts::keys::DEFAULT_PREFIX;
 
 use super::io::{Io, RedisError};
 use crate::attempt::Attempt;

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use weir_sale::redis::catalogue;
 use weir_sale::sale::{Band, Catalogue, Sale};
-use weir_scripts::documents::catalogue;
 
 use super::io::Io;
 use super::ledger::Ledger;

@@ -7,19 +7,19 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use weir_base::id::UserId;
-use weir_resp::{Value, decode};
+use weir_base::resp::{Value, decode};
+use weir_edge::shard::reply;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, EvictedKey, ReleaseKind, ShardLedger};
+use weir_sale::redis::catalogue;
 use weir_sale::shard::bucket;
-use weir_scripts::documents::catalogue;
+use weir_scripts::Script;
 use weir_scripts::keys::DEFAULT_PREFIX;
-use weir_scripts::{SCRIPTS, Script};
-use weir_shard::reply;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::sql::Order;
-use crate::stage::commands::{DIGESTS, Words, no_script, words};
+use crate::stage::commands::{DIGESTS, Words, no_script, scripts, words};
 
 mod scripts;
 
@@ -183,8 +183,7 @@ impl Redis {
                 }
             }
             b"EVAL" => {
-                let known = SCRIPTS.iter();
-                let mut known = known.filter(|script| script.source.as_bytes() == words[1]);
+                let mut known = scripts().filter(|script| script.source.as_bytes() == words[1]);
                 let name = known.next().expect("parties send scripts of ours").name;
                 self.scripts.insert(name);
                 self.script(name, words)
@@ -194,7 +193,7 @@ impl Redis {
     }
 
     fn get(&self, key: &[u8]) -> Value {
-        if key == weir_scripts::keys::catalogue(DEFAULT_PREFIX) {
+        if key == weir_sale::redis::keys::catalogue(DEFAULT_PREFIX) {
             let catalogue = self.state.catalogue.as_deref();
             return catalogue.map_or(Value::Null, |json| Value::Bulk(json.to_vec()));
         }

@@ -1,16 +1,16 @@
 //! The scripts: KEYS and ARGV in, the model's answer out.
 
 use weir_base::id::UserId;
-use weir_resp::Value;
+use weir_base::resp::Value;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{
     Audit, Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind,
     ShardLedger, StockChange, StockChanged, Transfer, WipeReply,
 };
 
-use weir_scripts::documents::catalogue;
+use weir_sale::redis::catalogue;
 
-use weir_shard::reply;
+use weir_edge::shard::reply;
 
 use super::{Granted, RebuildStep, Redis, Shard, Words, shard_of, user_id};
 use crate::mutation::Mutation;

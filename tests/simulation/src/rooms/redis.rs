@@ -1,15 +1,15 @@
 //! Redis: the model of a waiting room behind the bytes that gateways send.
 
-use weir_resp::Value;
+use weir_base::resp::Value;
 use weir_room::model::Model;
+use weir_room::redis::room_model::ModelCall;
 use weir_room::{Seen, Setting, Snapshot};
-use weir_scripts::room_model::ModelCall;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::stage::commands::{ScriptCall, Scripts, no_script, read};
 use crate::stage::history::History;
-use weir_shard::reply::encode;
+use weir_edge::shard::reply::encode;
 
 /// One server.
 pub(super) struct Redis {

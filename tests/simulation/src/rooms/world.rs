@@ -7,8 +7,8 @@ use serde_json::Value;
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::{Answer, Fetch, FetchId, Headers};
-use weir_engine_room::WaitingRoom;
-use weir_engine_room::config::{Checked, Config};
+use weir_room::engine::WaitingRoom;
+use weir_room::engine::config::{Checked, Config};
 use weir_room::{Mode, Pass, RoomName, Setting};
 
 use super::plan::{Plan, Room};

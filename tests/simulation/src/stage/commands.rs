@@ -3,13 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use weir_resp::{Value, decode};
-use weir_scripts::{SCRIPTS, Script};
+use weir_base::resp::{Value, decode};
+use weir_scripts::{Script, tally};
+
+/// Every script of the simulated domains.
+pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
+    let domains = [
+        weir_limit::redis::SCRIPTS,
+        weir_link::redis::SCRIPTS,
+        weir_room::redis::SCRIPTS,
+        weir_sale::redis::SCRIPTS,
+    ];
+    let all = domains.into_iter().flatten().copied();
+    all.chain([&tally::SCRIPT])
+}
 
 /// Every script by its digest.
 pub(crate) static DIGESTS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
-    let entry = |script: &&'static Script| (script.sha1_hex(), script.name);
-    SCRIPTS.iter().map(entry).collect()
+    scripts()
+        .map(|script| (script.sha1_hex(), script.name))
+        .collect()
 });
 
 /// A command's words.
@@ -83,8 +96,7 @@ pub(crate) fn no_script() -> Value {
 fn name_of(words: &Words) -> Option<&'static str> {
     match words[0].as_slice() {
         b"EVAL" => {
-            let mut known = SCRIPTS.iter();
-            let found = known.find(|script| script.source.as_bytes() == words[1]);
+            let found = scripts().find(|script| script.source.as_bytes() == words[1]);
             found.map(|script| script.name)
         }
         b"EVALSHA" => {

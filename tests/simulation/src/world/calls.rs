@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use weir_base::resp::decode;
 use weir_engine::BatchId;
 use weir_engine::redis::{Definite, Reply, Unknown};
-use weir_resp::decode;
 
 use super::{Caller, Happening, RedisCall, Task, World};
 use crate::host::Place;

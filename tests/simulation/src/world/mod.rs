@@ -15,7 +15,7 @@ use weir_base::id::SaleId;
 use weir_base::shared_data::LocalData;
 use weir_engine::redis::Reply;
 use weir_engine::{BatchId, StreamId};
-use weir_engine_gate::config::Checked;
+use weir_sale::engine::config::Checked;
 use weir_sale::sale::{Band, Degrade, Sale, SaleState};
 use weir_sale::shard::bucket;
 

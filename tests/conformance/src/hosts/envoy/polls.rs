@@ -5,8 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use weir_fitment::redis::keys::VehicleMapKeys;
+use weir_limit::redis::keys::limit_rules;
+use weir_link::redis::keys::link_domains;
 use weir_room::RoomName;
-use weir_scripts::keys;
+use weir_room::redis::keys::RoomKeys;
+use weir_sale::redis::keys;
 
 use crate::hosts::engine::REDIS_CLUSTER;
 use crate::store::Connection;
@@ -35,10 +39,10 @@ impl Poll {
         let prefix = vector.key_prefix()?;
         let (command, key, at_start) = match vector.engine.as_str() {
             "seckill-gate" => ("GET", keys::catalogue(prefix), 2),
-            "shortlink-redirect" => ("GETRANGE", keys::link_domains(prefix), 2),
+            "shortlink-redirect" => ("GETRANGE", link_domains(prefix), 2),
             "waiting-room" => ("EVALSHA", room_state(vector, prefix)?, 2),
-            "fitment" => ("EVALSHA", keys::VehicleMapKeys::new(prefix).head(), 4),
-            _ if vector.config.get("reload")?.as_bool()? => ("GET", keys::limit_rules(prefix), 2),
+            "fitment" => ("EVALSHA", VehicleMapKeys::new(prefix).head(), 4),
+            _ if vector.config.get("reload")?.as_bool()? => ("GET", limit_rules(prefix), 2),
             _ => return None,
         };
         let key = String::from_utf8_lossy(&key);
@@ -50,7 +54,7 @@ impl Poll {
 /// The key that an engine with this one room looks at.
 fn room_state(vector: &Vector, prefix: &str) -> Option<Vec<u8>> {
     let room = vector.config["rooms"].get(0)?.get("name")?.as_str()?;
-    Some(keys::RoomKeys::new(prefix, &RoomName::new(room)?).state())
+    Some(RoomKeys::new(prefix, &RoomName::new(room)?).state())
 }
 
 type Counts = Arc<(Mutex<BTreeMap<String, usize>>, Condvar)>;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
+use weir_base::feed::document::{Content as Feed, seal};
+use weir_base::feed::routes::{DOMAINS, SOLD_OUT, links_after};
 use weir_base::key::KeyRing;
-use weir_feed::document::{Content as Feed, seal};
-use weir_feed::links::{Cursor, DomainList, Entry, Page, Source, State};
-use weir_feed::routes::{DOMAINS, SOLD_OUT, links_after};
-use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_link::feed::{Cursor, DomainList, Entry, Page, Source, State};
 use weir_link::record::Link;
-use weir_scripts::documents;
+use weir_sale::feed::{FRESH_MS, SaleList};
+use weir_sale::redis::catalogue;
 
 use crate::text::unescape;
 use crate::vector::{Content, Vector};
@@ -60,7 +60,7 @@ pub fn feeds(vector: &Vector, at_ms: u64) -> Result<BTreeMap<String, String>> {
         Ok(())
     };
     if let Some(catalogue) = string(format!("{prefix}:catalogue"))
-        && let Ok(catalogue) = documents::catalogue::read(&catalogue)
+        && let Ok(catalogue) = catalogue::read(&catalogue)
     {
         let list = SaleList {
             fresh_ms: FRESH_MS,

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow};
 use weir_base::headers::{EDGE as EDGE_HEADER, EDGE_SIGNATURE};
 use weir_base::shared_data::LocalData;
+use weir_base::stamp::Stamp;
 use weir_edge::edge::{Given, to_http};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Decision, Edge};
 use weir_engine::event::PlainRequest;
-use weir_feed::stamp::Stamp;
 
 use super::feeds::{EDGE_SECRET, config, feeds, keys};
 use crate::host::{answered, went_on};

@@ -1,0 +1,243 @@
+//! A signed document.
+//!
+//! ```text
+//! weir-feed;v1;<key id>;<HMAC-SHA256 in hex>
+//! {"feed":"<kind>","at_ms":<when it was true>,"body":{…}}
+//! ```
+//!
+//! The signature is of the second line and stands with it, so that a document stays what it is in a cache, in an edge's store
+//! and in a file. The kind is signed, too: no document passes for one of another feed.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use crate::key::{KeyRing, Purpose, SignatureError};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::feed::Refused;
+
+/// The most bytes of a document that an edge reads: bounds what it has in memory for one.
+pub const LEN_MAX: usize = 16 << 20;
+
+/// How far a document may be ahead of an edge's clock, in milliseconds. Clocks that are kept by NTP differ by less.
+pub const SKEW_MS: u64 = 5_000;
+
+const HEAD: &str = "weir-feed;v1;";
+
+/// What a document says.
+pub trait Content: Serialize + DeserializeOwned {
+    /// The name of its feed.
+    const KIND: &'static str;
+}
+
+/// A document, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document<T> {
+    /// When it was true, by the origin's clock, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// What it says.
+    pub body: T,
+}
+
+#[derive(Serialize)]
+struct Written<'a, T> {
+    feed: &'a str,
+    at_ms: u64,
+    body: &'a T,
+}
+
+#[derive(Deserialize)]
+struct Read<T> {
+    at_ms: u64,
+    body: T,
+}
+
+/// Why a text is no document of a feed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// Longer than [`LEN_MAX`].
+    #[error("is longer than {LEN_MAX} bytes")]
+    TooLong,
+    /// It has not the two lines of a document.
+    #[error("is no document of a feed")]
+    Malformed,
+    /// It is not signed with a key that counts.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// It is of another feed.
+    #[error("is of the feed {0}")]
+    Kind(String),
+    /// What is signed is not what this feed says. The origin may be newer than the edge.
+    #[error("does not say what its feed says: {0}")]
+    Body(String),
+}
+
+/// Writes a document, signed with the ring's first key.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn seal<T: Content>(ring: &KeyRing, at_ms: u64, body: &T) -> serde_json::Result<String> {
+    let feed = T::KIND;
+    let json = serde_json::to_string(&Written { feed, at_ms, body })?;
+    let signature = ring.sign_for(Purpose::Feed, &json);
+    Ok(format!("{HEAD}{signature}\n{json}"))
+}
+
+/// Reads a document that one of the keys has signed.
+///
+/// # Errors
+/// See [`DocumentError`]. Nothing of it is looked at before the signature.
+pub fn open<T: Content>(ring: &KeyRing, text: &[u8]) -> Result<Document<T>, DocumentError> {
+    if text.len() > LEN_MAX {
+        return Err(DocumentError::TooLong);
+    }
+    let text = core::str::from_utf8(text).map_err(|_| DocumentError::Malformed)?;
+    let signed = text.strip_prefix(HEAD).ok_or(DocumentError::Malformed)?;
+    let (signature, json) = signed.split_once('\n').ok_or(DocumentError::Malformed)?;
+    ring.verify_for(Purpose::Feed, json, signature)?;
+    let named: Named = from_json(json)?;
+    if named.feed != T::KIND {
+        return Err(DocumentError::Kind(named.feed));
+    }
+    let Read { at_ms, body } = from_json::<Read<T>>(json)?;
+    Ok(Document { at_ms, body })
+}
+
+#[derive(Deserialize)]
+struct Named {
+    feed: String,
+}
+
+fn from_json<T: DeserializeOwned>(json: &str) -> Result<T, DocumentError> {
+    serde_json::from_str(json).map_err(|error| DocumentError::Body(error.to_string()))
+}
+
+/// Whether what was true at `at_ms` still counts at `now_ms`, if it counts for `fresh_ms`. What is from the future counts if a
+/// clock may be off by so much.
+pub fn is_current(at_ms: u64, fresh_ms: u64, now_ms: u64) -> bool {
+    check_time(at_ms, now_ms).is_ok() && now_ms.saturating_sub(at_ms) <= fresh_ms
+}
+
+/// Refuses what is from the future.
+///
+/// # Errors
+/// [`Refused::Future`].
+pub fn check_time(at_ms: u64, now_ms: u64) -> Result<(), Refused> {
+    match at_ms <= now_ms.saturating_add(SKEW_MS) {
+        true => Ok(()),
+        false => Err(Refused::Future),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::key::SigningKey;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+    struct Text(String);
+
+    impl Content for Text {
+        const KIND: &'static str = "text";
+    }
+
+    #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+    struct Other(String);
+
+    impl Content for Other {
+        const KIND: &'static str = "other";
+    }
+
+    pub(crate) fn ring(keys: &[(&str, u8)]) -> KeyRing {
+        let key = |&(id, byte): &(&str, u8)| SigningKey::new(id, &[byte; 32]).unwrap();
+        KeyRing::new(keys.iter().map(key).collect()).unwrap()
+    }
+
+    fn sealed(ring: &KeyRing) -> String {
+        seal(ring, 7, &Text("a\nb".into())).unwrap()
+    }
+
+    #[test]
+    fn a_document_reads_as_it_was_written() {
+        let ring = ring(&[("e1", 1)]);
+        let text = sealed(&ring);
+        assert!(text.starts_with("weir-feed;v1;e1;"), "{text}");
+        assert!(text.ends_with("\n{\"feed\":\"text\",\"at_ms\":7,\"body\":\"a\\nb\"}"));
+        let document: Document<Text> = open(&ring, text.as_bytes()).unwrap();
+        assert_eq!((document.at_ms, document.body.0.as_str()), (7, "a\nb"));
+    }
+
+    #[test]
+    fn a_secret_changes_while_edges_read() {
+        let (old, new) = (ring(&[("e0", 1)]), ring(&[("e1", 2)]));
+        let both = ring(&[("e1", 2), ("e0", 1)]);
+        for signer in [&old, &new, &both] {
+            assert!(open::<Text>(&both, sealed(signer).as_bytes()).is_ok());
+        }
+        let refused = open::<Text>(&new, sealed(&old).as_bytes());
+        assert_eq!(refused, Err(SignatureError::UnknownKey.into()));
+        let forged = ring(&[("e1", 3)]);
+        let refused = open::<Text>(&new, sealed(&forged).as_bytes());
+        assert_eq!(refused, Err(SignatureError::Wrong.into()));
+    }
+
+    #[test]
+    fn no_document_passes_for_one_of_another_feed() {
+        let ring = ring(&[("e1", 1)]);
+        let refused = open::<Other>(&ring, sealed(&ring).as_bytes());
+        assert_eq!(refused, Err(DocumentError::Kind("text".into())));
+        // What the same secret has signed for another purpose is none either.
+        let json = "{\"feed\":\"text\",\"at_ms\":7,\"body\":\"\"}";
+        for purpose in Purpose::ALL.into_iter().filter(|one| *one != Purpose::Feed) {
+            let text = format!("{HEAD}{}\n{json}", ring.sign_for(purpose, json));
+            let refused = open::<Text>(&ring, text.as_bytes());
+            assert_eq!(refused, Err(SignatureError::Wrong.into()), "{purpose:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_true_counts_for_a_while_and_the_future_never() {
+        for (now_ms, is) in [(1_000, true), (1_500, true), (1_501, false), (0, true)] {
+            assert_eq!(is_current(1_000, 500, now_ms), is, "{now_ms}");
+        }
+        assert!(!is_current(SKEW_MS + 1, 500, 0), "the clock was set back");
+        assert!(!is_current(0, 500, u64::MAX), "the clock was set ahead");
+    }
+
+    proptest! {
+        /// Whatever byte is changed, and however: it is refused.
+        #[test]
+        fn no_other_text_is_signed(at in 0_usize..200, byte: u8) {
+            let ring = ring(&[("e1", 1)]);
+            let text = sealed(&ring).into_bytes();
+            let at = at % text.len();
+            let mut changed = text.clone();
+            changed[at] = byte;
+            // Hex digits may be of either case: that is no other signature.
+            let json = text.iter().rposition(|byte| *byte == b'\n').unwrap();
+            let is_same = changed.eq_ignore_ascii_case(&text) && at < json;
+            prop_assume!(changed != text && !is_same);
+            prop_assert!(open::<Text>(&ring, &changed).is_err());
+            let cut = text.get(..at).unwrap();
+            prop_assert!(open::<Text>(&ring, cut).is_err());
+        }
+
+        #[test]
+        fn no_bytes_panic_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let ring = ring(&[("e1", 1)]);
+            prop_assert!(open::<Text>(&ring, &bytes).is_err());
+            let headed = [HEAD.as_bytes(), &bytes].concat();
+            prop_assert!(open::<Text>(&ring, &headed).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_read() {
+        let long = vec![b'a'; LEN_MAX + 1];
+        let refused = open::<Text>(&ring(&[("e1", 1)]), &long);
+        assert_eq!(refused, Err(DocumentError::TooLong));
+    }
+}

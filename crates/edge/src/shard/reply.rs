@@ -1,0 +1,336 @@
+//! Replies, written as Redis and the scripts write them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weir_base::resp::Value;
+use weir_sale::ledger::{
+    Audit, ClaimReply, Deduction, DepositReply, Followed, LendReply, OpenClaim, OrderEntry,
+    Overdue, ReleaseReply, SettleReply, ShardProbe, StockChange, StockChanged, WipeReply,
+};
+
+/// Appends a value as Redis writes it.
+pub fn encode(value: &Value, out: &mut Vec<u8>) {
+    let line = |out: &mut Vec<u8>, kind: u8, text: &[u8]| {
+        out.push(kind);
+        out.extend_from_slice(text);
+        out.extend_from_slice(b"\r\n");
+    };
+    match value {
+        Value::Simple(text) => line(out, b'+', text),
+        Value::Error(text) => line(out, b'-', text),
+        Value::Integer(number) => line(out, b':', number.to_string().as_bytes()),
+        Value::Null => out.extend_from_slice(b"$-1\r\n"),
+        Value::Bulk(bytes) => {
+            line(out, b'$', bytes.len().to_string().as_bytes());
+            out.extend_from_slice(bytes);
+            out.extend_from_slice(b"\r\n");
+        }
+        Value::Array(values) => {
+            line(out, b'*', values.len().to_string().as_bytes());
+            for value in values {
+                encode(value, out);
+            }
+        }
+    }
+}
+
+/// A number.
+pub fn integer(number: impl TryInto<i64>) -> Value {
+    Value::Integer(number.try_into().unwrap_or(i64::MAX))
+}
+
+/// 1 if it was done, 0 if not.
+pub fn flag(is_done: bool) -> Value {
+    integer(i64::from(is_done))
+}
+
+/// A byte string.
+pub fn text(text: impl Into<String>) -> Value {
+    Value::Bulk(text.into().into_bytes())
+}
+
+/// The answers of `claim.lua`: one text.
+pub fn claims(replies: &[ClaimReply]) -> Value {
+    let answers: Vec<String> = replies.iter().map(claim).collect();
+    text(answers.join(","))
+}
+
+fn claim(reply: &ClaimReply) -> String {
+    let granted = |code: u8, held: &OpenClaim| {
+        let OpenClaim {
+            generation,
+            quantity,
+            deadline_ms,
+            delivery,
+        } = held;
+        format!("{code} {generation} {quantity} {deadline_ms} {delivery}")
+    };
+    match reply {
+        ClaimReply::Granted(held) => granted(1, held),
+        ClaimReply::GrantedAgain(held) => granted(2, held),
+        ClaimReply::CapReached { generation } => format!("3 {generation}"),
+        ClaimReply::Empty { epoch, open_claims } => format!("4 {epoch} {open_claims}"),
+        ClaimReply::Cold => "5".into(),
+        ClaimReply::Blocked => "6".into(),
+        ClaimReply::NotReserved => "7".into(),
+        ClaimReply::Draining => "8".into(),
+        ClaimReply::Ordered {
+            generation,
+            quantity,
+        } => format!("9 {generation} {quantity}"),
+        ClaimReply::InProgress => "10".into(),
+    }
+}
+
+/// The answers of `release.lua`: a number for each claim.
+pub fn releases(replies: &[ReleaseReply]) -> Value {
+    let one = |reply: &ReleaseReply| {
+        integer(match reply {
+            ReleaseReply::Nothing => 0,
+            ReleaseReply::Ended => 1,
+            ReleaseReply::StillOut => 2,
+        })
+    };
+    Value::Array(replies.iter().map(one).collect())
+}
+
+/// The answer of `settle.lua`.
+pub fn settle(reply: SettleReply) -> Value {
+    flag(reply == SettleReply::Settled)
+}
+
+/// A user's orders, as records have them.
+pub fn orders(orders: &[OrderEntry]) -> Value {
+    let entry = |order: &OrderEntry| {
+        let mark = match order.deduction {
+            Deduction::AtOrder => ':',
+            Deduction::AtPayment => '~',
+        };
+        format!("{}{mark}{}", order.generation, order.units)
+    };
+    let entries: Vec<String> = orders.iter().map(entry).collect();
+    text(entries.join(","))
+}
+
+/// The answer of `charge.lua` and `cancel.lua`.
+pub fn followed(reply: Followed) -> Value {
+    integer(match reply {
+        Followed::Nothing => 0,
+        Followed::Done => 1,
+        Followed::Cold => 2,
+    })
+}
+
+/// The answer of `wipe.lua`.
+pub fn wiped(reply: WipeReply) -> Value {
+    integer(match reply {
+        WipeReply::Warm => 0,
+        WipeReply::Begun => 1,
+        WipeReply::Other => 2,
+    })
+}
+
+/// The answer of `lend.lua`.
+pub fn lend(reply: LendReply) -> Value {
+    Value::Array(match reply {
+        LendReply::Lent(transfer) => {
+            vec![integer(1), integer(transfer.id), integer(transfer.units)]
+        }
+        LendReply::Nothing => vec![integer(2)],
+        LendReply::Cold => vec![integer(3)],
+    })
+}
+
+/// The answer of `deposit.lua`.
+pub fn deposit(reply: DepositReply) -> Value {
+    integer(match reply {
+        DepositReply::Deposited => 1,
+        DepositReply::Already => 2,
+        DepositReply::Cold => 3,
+    })
+}
+
+/// The answer of `probe.lua` for one shard.
+pub fn probe(seen: &ShardProbe) -> Value {
+    Value::Array(match seen.stock {
+        None => vec![],
+        Some(stock) => vec![
+            integer(stock),
+            integer(seen.epoch),
+            integer(seen.open_claims),
+            integer(seen.moving),
+        ],
+    })
+}
+
+/// The answer of `audit.lua`.
+pub fn audit(terms: &Audit) -> Value {
+    let transfers = terms.transfers.iter().flat_map(|open| {
+        let transfer = open.transfer;
+        [
+            text(open.to_shard.to_string()),
+            text(format!("{} {} {}", transfer.id, transfer.units, open.at_ms)),
+        ]
+    });
+    let deposits = terms.deposits.iter();
+    let deposits = deposits.flat_map(|(shard, id)| [text(shard.to_string()), text(id.to_string())]);
+    let of_warm = terms.stock.map(|stock| {
+        let sums = [
+            terms.version,
+            terms.open,
+            terms.held,
+            terms.bought,
+            terms.deferred,
+            terms.checksum,
+        ];
+        let mut of_warm = vec![integer(stock)];
+        of_warm.extend(sums.map(integer));
+        of_warm
+    });
+    Value::Array(vec![
+        Value::Array(of_warm.unwrap_or_default()),
+        integer(terms.epoch),
+        integer(terms.sequence),
+        integer(terms.records),
+        integer(terms.deadlines),
+        Value::Array(transfers.collect()),
+        Value::Array(deposits.collect()),
+        match terms.change {
+            // None has come yet: there is no such key.
+            StockChange { number: 0, .. } => text(""),
+            StockChange { number, units } => text(format!("{number} {units}")),
+        },
+    ])
+}
+
+/// The answer of `stock_change.lua`.
+pub fn changed(reply: StockChanged) -> Value {
+    Value::Array(match reply {
+        StockChanged::Done(units) => vec![integer(1), integer(units)],
+        StockChanged::Over => vec![integer(2)],
+        StockChanged::Cold => vec![integer(3)],
+    })
+}
+
+/// The answer of `overdue.lua`.
+pub fn overdue(claims: &[Overdue]) -> Value {
+    let one = |claim: &Overdue| {
+        Value::Array(vec![
+            text(claim.user.as_str()),
+            integer(claim.held.generation),
+            integer(claim.held.quantity),
+            integer(claim.held.deadline_ms),
+            integer(0),
+        ])
+    };
+    Value::Array(claims.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_base::id::UserId;
+    use weir_sale::ledger::{OpenTransfer, StockChange, Transfer};
+    use weir_sale::redis as scripts;
+
+    fn over_the_wire(value: &Value) -> Value {
+        let mut bytes = Vec::new();
+        encode(value, &mut bytes);
+        let (heard, used) = weir_base::resp::decode(&bytes).unwrap();
+        assert_eq!(used, bytes.len());
+        heard
+    }
+
+    fn held(delivery: u32) -> OpenClaim {
+        OpenClaim {
+            generation: 1_700_000_000_001,
+            quantity: 1,
+            deadline_ms: 1_700_000_002_000,
+            delivery,
+        }
+    }
+
+    #[test]
+    fn answers_to_claims_read_as_they_were_meant() {
+        let replies = [
+            ClaimReply::Granted(held(0)),
+            ClaimReply::GrantedAgain(held(3)),
+            ClaimReply::CapReached { generation: 0 },
+            ClaimReply::Empty {
+                epoch: 7,
+                open_claims: 2,
+            },
+            ClaimReply::Cold,
+            ClaimReply::Blocked,
+            ClaimReply::NotReserved,
+            ClaimReply::Draining,
+        ];
+        let heard = over_the_wire(&claims(&replies));
+        assert_eq!(scripts::claim::parse(&heard, 8).unwrap(), replies);
+    }
+
+    #[test]
+    fn answers_about_units_read_as_they_were_meant() {
+        let transfer = Transfer { id: 5, units: 2 };
+        for reply in [
+            LendReply::Lent(transfer),
+            LendReply::Nothing,
+            LendReply::Cold,
+        ] {
+            let heard = over_the_wire(&lend(reply));
+            assert_eq!(scripts::lend::parse(&heard).unwrap(), reply);
+        }
+        let cold = ShardProbe {
+            stock: None,
+            epoch: 0,
+            open_claims: 0,
+            moving: 0,
+        };
+        let warm = ShardProbe {
+            stock: Some(-1),
+            epoch: 9,
+            open_claims: 1,
+            moving: 2,
+        };
+        let heard = over_the_wire(&Value::Array(vec![probe(&cold), probe(&warm)]));
+        assert_eq!(scripts::probe::parse(&heard, 2).unwrap(), [cold, warm]);
+        let terms = Audit {
+            stock: Some(3),
+            version: 6,
+            open: 1,
+            held: 1,
+            bought: 2,
+            deferred: 4,
+            checksum: 5,
+            records: 1,
+            deadlines: 1,
+            epoch: 8,
+            sequence: 11,
+            transfers: vec![OpenTransfer {
+                to_shard: 2,
+                transfer,
+                at_ms: 77,
+            }],
+            deposits: vec![(1, 4)],
+            change: StockChange {
+                number: 12,
+                units: -3,
+            },
+        };
+        let heard = over_the_wire(&audit(&terms));
+        assert_eq!(scripts::audit::parse(&heard).unwrap(), terms);
+    }
+
+    #[test]
+    fn answers_about_overdue_claims_read_as_they_were_meant() {
+        let claims = [Overdue {
+            user: UserId::new("u;1").unwrap(),
+            held: held(0),
+        }];
+        let heard = over_the_wire(&overdue(&claims));
+        assert_eq!(scripts::overdue::parse(&heard).unwrap(), claims);
+    }
+}

@@ -1,0 +1,118 @@
+//! The gateway's own answers.
+
+use alloc::vec::Vec;
+
+use crate::answer::Answer as EventAnswer;
+use crate::limits::BODY_LEN_MAX;
+use crate::pixel;
+use weir_engine::Answer;
+use weir_engine::answer::Refusal;
+
+use crate::engine::metrics::Outcome;
+
+/// Why a request with events is answered here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Unauthorized,
+    OriginNotAllowed,
+    ServersKeyInPage,
+    Method { allowed: &'static str },
+    ContentType,
+    ContentEncoding,
+    LengthRequired,
+    TooLong,
+    Consent,
+    Query,
+}
+
+impl Refused {
+    const fn status(self) -> u16 {
+        match self {
+            Self::Consent | Self::Query => 400,
+            Self::Unauthorized => 401,
+            Self::OriginNotAllowed | Self::ServersKeyInPage => 403,
+            Self::Method { .. } => 405,
+            Self::LengthRequired => 411,
+            Self::TooLong => 413,
+            Self::ContentType | Self::ContentEncoding => 415,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Consent => "bad_consent",
+            Self::Query => "bad_query",
+            Self::Unauthorized => "unknown_key",
+            Self::OriginNotAllowed | Self::ServersKeyInPage => "origin_not_allowed",
+            Self::Method { .. } => "method_not_allowed",
+            Self::LengthRequired => "length_required",
+            Self::TooLong => "too_large",
+            Self::ContentType | Self::ContentEncoding => "unsupported_media_type",
+        }
+    }
+
+    const fn message(self) -> &'static str {
+        match self {
+            Self::Consent => "consent must be full, anonymous or none",
+            Self::Query => "the query has bytes that are no ASCII: percent-encode them",
+            Self::Unauthorized => {
+                "events need a write key, in the header x-weir-write-key or in the query as key"
+            }
+            Self::OriginNotAllowed => "this write key does not allow pages of this origin",
+            Self::ServersKeyInPage => {
+                "a server's key came from a page: replace it, whoever saw the page has it"
+            }
+            Self::Method { .. } => "events are sent by POST, or as an image by GET",
+            Self::LengthRequired => "events need a content-length",
+            Self::TooLong => "the body may have 1,048,576 bytes: send the events in several",
+            Self::ContentType => "events are sent as application/json or text/plain",
+            Self::ContentEncoding => "events are sent without a content-encoding",
+        }
+    }
+
+    /// How it is counted.
+    pub(crate) const fn outcome(self) -> Outcome {
+        match self {
+            Self::Consent | Self::Query => Outcome::Malformed,
+            Self::Unauthorized => Outcome::Unauthorized,
+            Self::OriginNotAllowed | Self::ServersKeyInPage => Outcome::OriginNotAllowed,
+            Self::Method { .. } => Outcome::Method,
+            Self::LengthRequired | Self::TooLong => Outcome::Length,
+            Self::ContentType | Self::ContentEncoding => Outcome::ContentType,
+        }
+    }
+
+    pub(crate) fn answer(self) -> Answer {
+        let headers = match self {
+            Self::Method { allowed } => Vec::from([("allow", allowed)]),
+            _ => Vec::new(),
+        };
+        let refusal = Refusal {
+            status: self.status(),
+            error: self.word(),
+            message: self.message(),
+            order: None,
+        };
+        Answer::refusal(headers, &refusal)
+    }
+}
+
+// The message of `TooLong` says it.
+const _: () = assert!(BODY_LEN_MAX == 1_048_576);
+
+/// The details of answers to events that are dropped here: the person has not agreed, or is not in the sample.
+const DROPPED: &str = "weir_events_dropped";
+
+/// The answer to events that are dropped here.
+pub(crate) fn accepted(answer: &EventAnswer) -> Answer {
+    Answer::json(202, Vec::new(), answer).because(DROPPED)
+}
+
+/// The answer to an image whose event is dropped here.
+pub(crate) fn gif() -> Answer {
+    let headers = [
+        ("content-type", pixel::CONTENT_TYPE),
+        ("cache-control", "no-store"),
+    ];
+    Answer::new(200, &headers, pixel::GIF).because(DROPPED)
+}

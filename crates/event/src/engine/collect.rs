@@ -1,0 +1,286 @@
+//! What becomes of a request with events: all that can be decided without its body.
+
+use alloc::borrow::Cow;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::address::Network;
+use crate::answer::Answer as EventAnswer;
+use crate::consent::Consent;
+use crate::limits::BODY_LEN_MAX;
+use crate::name::VisitorId;
+use crate::pixel;
+use crate::stamps::{Kind, Stamps};
+use subtle::ConstantTimeEq;
+use weir_base::address::AddressGroup;
+use weir_base::headers::{EVENT_ADDRESS, EVENT_KEY, EVENT_KIND, RECEIVED_MS};
+use weir_engine::{Answer, Request};
+
+use crate::engine::answer::{Refused, accepted, gif};
+use crate::engine::config::{Checked, WriteKey};
+use crate::engine::cors;
+use crate::engine::metrics::Outcome;
+use crate::engine::request::Fields;
+
+/// The longest `Origin` that is given back.
+const PAGE_LEN_MAX: usize = 256;
+
+/// Stamps that no client may send: who does has forged them.
+const FORGED: [&str; 4] = [EVENT_KEY, EVENT_KIND, RECEIVED_MS, EVENT_ADDRESS];
+
+/// Where events are sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The path of `POST`s.
+    Body,
+    /// The path of the image.
+    Pixel,
+}
+
+/// A request that may go on, if the limits let it.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) stamps: Stamps,
+    /// Whose events these are, if the request says.
+    pub(crate) visitor: Option<VisitorId>,
+    /// Headers to be removed first.
+    pub(crate) removed: Vec<Cow<'static, str>>,
+    /// Its path without what is for the gateway only, if that is another.
+    pub(crate) path: Option<String>,
+    /// The page that it comes from, which is to get the answer.
+    pub(crate) page: Option<String>,
+    /// Whether a client has forged stamps.
+    pub(crate) is_forged: bool,
+}
+
+/// A request that is answered here.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) outcome: Outcome,
+    pub(crate) answer: Answer,
+}
+
+impl From<Refused> for Answered {
+    fn from(refused: Refused) -> Self {
+        Self {
+            outcome: refused.outcome(),
+            answer: refused.answer(),
+        }
+    }
+}
+
+/// Decides on a request with events.
+pub(crate) fn decide(
+    config: &Checked,
+    place: Place,
+    fields: &Fields<'_>,
+    request: &dyn Request,
+) -> Result<Admitted, Answered> {
+    let page = fields.origin.and_then(page);
+    let decided = match fields.wanted_method {
+        Some(_) if fields.method == b"OPTIONS" && place == Place::Body => {
+            Err(preflight(config, fields, page.as_deref()))
+        }
+        _ => Collect {
+            config,
+            place,
+            fields,
+            request,
+        }
+        .decide(page.as_deref()),
+    };
+    // Whatever it says, the page may read it: there is nothing in it that only some may know, and a page that cannot read
+    // a refusal sends again and again.
+    decided.map_err(|answered| match &page {
+        Some(page) if answered.outcome != Outcome::Preflight => Answered {
+            answer: cors::for_page(&answered.answer, page),
+            ..answered
+        },
+        _ => answered,
+    })
+}
+
+/// The value of `Origin`, if it can be given back.
+fn page(origin: &[u8]) -> Option<String> {
+    let text = core::str::from_utf8(origin).ok()?;
+    let is_one = text.len() <= PAGE_LEN_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_one.then(|| text.to_string())
+}
+
+/// The browser does not send the key with a preflight: it may send if any key allows it, or the one in the query.
+fn preflight(config: &Checked, fields: &Fields<'_>, page: Option<&str>) -> Answered {
+    let key = fields.write_key();
+    let may_be = |known: &&WriteKey| key.as_ref().is_none_or(|key| is_same(&known.key, key));
+    let mut keys = config.keys.iter().filter(may_be);
+    let allowing = page.filter(|page| keys.any(|key| key.origins.allow(page.as_bytes())));
+    match allowing {
+        Some(page) => Answered {
+            outcome: Outcome::Preflight,
+            answer: cors::preflight(page),
+        },
+        None => Refused::OriginNotAllowed.into(),
+    }
+}
+
+fn is_same(known: &[u8], key: &[u8]) -> bool {
+    known.ct_eq(key).into()
+}
+
+struct Collect<'a> {
+    config: &'a Checked,
+    place: Place,
+    fields: &'a Fields<'a>,
+    request: &'a dyn Request,
+}
+
+impl Collect<'_> {
+    fn decide(&self, page: Option<&str>) -> Result<Admitted, Answered> {
+        self.check_method()?;
+        let key = self.key()?;
+        self.check_page(key, page)?;
+        if self.place == Place::Body {
+            self.check_body()?;
+        }
+        let consent = self.consent(key)?;
+        if consent == Consent::None {
+            return Err(self.dropped(Outcome::Dropped, &EventAnswer::dropped()));
+        }
+        let address = self.fields.address(self.config.trusted_hops, self.request);
+        let visitor = self.fields.visitor();
+        if !is_kept(key, visitor.as_ref(), &address) {
+            return Err(self.dropped(Outcome::Sampled, &EventAnswer::sampled()));
+        }
+        let is_anonymous = consent != Consent::Full;
+        Ok(Admitted {
+            stamps: Stamps {
+                key: key.name.clone(),
+                kind: key.kind,
+                received_ms: self.request.now_ms(),
+                address: Network::of(&address).filter(|_| !is_anonymous),
+                consent,
+            },
+            visitor,
+            removed: self.removed(is_anonymous),
+            path: self.path()?,
+            page: page.map(ToString::to_string),
+            is_forged: self
+                .fields
+                .to_remove
+                .iter()
+                .any(|name| FORGED.contains(name)),
+        })
+    }
+
+    fn check_method(&self) -> Result<(), Refused> {
+        let (method, allowed) = match self.place {
+            Place::Body => (b"POST".as_slice(), "POST, OPTIONS"),
+            Place::Pixel => (b"GET".as_slice(), "GET"),
+        };
+        match self.fields.method == method {
+            true => Ok(()),
+            false => Err(Refused::Method { allowed }),
+        }
+    }
+
+    /// All keys are looked at, each in constant time: how long it takes tells nothing of any.
+    fn key(&self) -> Result<&WriteKey, Refused> {
+        let sent = self.fields.write_key().unwrap_or_default();
+        let mut found = None;
+        for key in &self.config.keys {
+            if is_same(&key.key, &sent) {
+                found = Some(key);
+            }
+        }
+        found.ok_or(Refused::Unauthorized)
+    }
+
+    /// Servers send no `Origin`; nor do some requests of browsers, such as images.
+    fn check_page(&self, key: &WriteKey, page: Option<&str>) -> Result<(), Refused> {
+        match (self.fields.origin, key.kind) {
+            (None, _) => Ok(()),
+            (Some(_), Kind::Server) => Err(Refused::ServersKeyInPage),
+            (Some(_), Kind::Browser) => page
+                .filter(|page| key.origins.allow(page.as_bytes()))
+                .map(|_| ())
+                .ok_or(Refused::OriginNotAllowed),
+        }
+    }
+
+    fn check_body(&self) -> Result<(), Refused> {
+        let essence = self.fields.content_type.split(|byte| *byte == b';').next();
+        let essence = essence.unwrap_or_default().trim_ascii();
+        let is = |known: &str| essence.eq_ignore_ascii_case(known.as_bytes());
+        // A beacon may only be text if the browser is not to ask first.
+        if !is("application/json") && !is("text/plain") {
+            return Err(Refused::ContentType);
+        }
+        let encoding = self.fields.content_encoding.unwrap_or(b"identity");
+        if !encoding.eq_ignore_ascii_case(b"identity") {
+            return Err(Refused::ContentEncoding);
+        }
+        let length = self.fields.content_length.ok_or(Refused::LengthRequired)?;
+        let length = core::str::from_utf8(length).ok();
+        let length: Option<usize> = length.and_then(|length| length.parse().ok());
+        match length {
+            Some(0..=BODY_LEN_MAX) => Ok(()),
+            _ => Err(Refused::TooLong),
+        }
+    }
+
+    /// What the person, the browser and the key's default agree to: the strictest of them.
+    fn consent(&self, key: &WriteKey) -> Result<Consent, Refused> {
+        let signals = self.config.signals;
+        let said = self.fields.consent().map_err(|_| Refused::Consent)?;
+        Ok(said
+            .unwrap_or(key.consent)
+            .and(signals.consent(self.fields.has_gpc, self.fields.has_dnt)))
+    }
+
+    fn dropped(&self, outcome: Outcome, answer: &EventAnswer) -> Answered {
+        let answer = match self.place {
+            Place::Body => accepted(answer),
+            Place::Pixel => gif(),
+        };
+        Answered { outcome, answer }
+    }
+
+    fn removed(&self, is_anonymous: bool) -> Vec<Cow<'static, str>> {
+        let there = self.fields.to_remove.iter();
+        let mut removed: Vec<Cow<'static, str>> = there.map(|name| Cow::Borrowed(*name)).collect();
+        let user_header = &self.config.user_header;
+        if is_anonymous && self.request.header(user_header).is_some() {
+            removed.push(Cow::Owned(user_header.clone()));
+        }
+        removed
+    }
+
+    /// Keys stay out of logs behind the gateway.
+    fn path(&self) -> Result<Option<String>, Refused> {
+        let (Some(query), Some(collect)) = (self.fields.query(), &self.config.collect) else {
+            return Ok(None);
+        };
+        if self.place == Place::Body {
+            return Ok(Some(collect.path.clone()));
+        }
+        let query = pixel::without(query, pixel::KEY);
+        let query = pixel::without(&query, pixel::CONSENT);
+        let query = String::from_utf8(query)
+            .ok()
+            .filter(|query| query.is_ascii());
+        let query = query.ok_or(Refused::Query)?;
+        Ok(Some([&collect.pixel_path, "?", &query].concat()))
+    }
+}
+
+/// Whether the sample keeps these events: a visitor's, else those of an address.
+fn is_kept(key: &WriteKey, visitor: Option<&VisitorId>, address: &[u8]) -> bool {
+    let group;
+    let subject = match visitor {
+        Some(visitor) => visitor.as_str().as_bytes(),
+        None => {
+            group = AddressGroup::read(address).key();
+            &group
+        }
+    };
+    key.sample.keeps(key.name.as_str(), subject)
+}

@@ -1,0 +1,351 @@
+//! The configuration.
+//!
+//! ```json
+//! {
+//!   "keys": [
+//!     { "name": "shop-web", "kind": "browser", "key": "wk_shop_web_1", "origins": ["https://shop.example"] },
+//!     { "name": "erp", "kind": "server", "secret": { "env": "WEIR_EVENTS_KEY_ERP" } }
+//!   ],
+//!   "collect": {},
+//!   "limits": { "per_key": { "rate": 1000, "per": "1s" }, "per_visitor": { "rate": 10, "per": "1s" } },
+//!   "observe": { "routes": [{ "path": "/products/{sku}" }], "key": "shop-web" }
+//! }
+//! ```
+//!
+//! `collect`, `observe` or both must be there. The other fields have defaults.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::consent::{Consent, Signal};
+use crate::name::KeyName;
+use crate::sample::Rate;
+use crate::stamps::Kind;
+use serde::Deserialize;
+use weir_base::FieldError;
+use weir_engine::config::{Environment, SecretSource, header_name, within};
+use weir_limit::engine::config::Checked as CheckedLimits;
+
+pub use self::limits::LimitsConfig;
+pub use self::observe::{CheckedObserve, ObserveConfig, OutboxConfig, RouteConfig};
+use crate::engine::cors::Origins;
+
+mod limits;
+mod observe;
+
+/// The most write keys.
+const KEYS_MAX: u64 = 256;
+
+/// The fewest and the most bytes of a write key. A server's is a secret.
+const KEY_LEN: core::ops::RangeInclusive<usize> = 8..=128;
+const SECRET_LEN: core::ops::RangeInclusive<usize> = 16..=128;
+
+/// More proxies than this are a typing error.
+const HOPS_MAX: u64 = 16;
+
+/// The configuration as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Who may send events: at most 256. Their names stand in the log.
+    pub keys: Vec<KeyConfig>,
+    /// Where events are sent: nowhere unless set.
+    #[serde(default)]
+    pub collect: Option<CollectConfig>,
+    /// Which requests are views: none unless set.
+    #[serde(default)]
+    pub observe: Option<ObserveConfig>,
+    /// How much may be sent: whatever the gateway bears, unless set.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+    /// The header that names a user who is signed in: `x-user-id` unless set. It must be one that a client cannot forge, as
+    /// an authentication filter in front of this one sets it. It is removed from what is anonymous.
+    #[serde(default = "default_user_header")]
+    pub user_header: String,
+    /// What a browser's signals mean.
+    #[serde(default)]
+    pub signals: SignalsConfig,
+    /// How many of your own proxies stand between the client and this gateway, 0 to 16. If set, the client's address is
+    /// the one in `X-Forwarded-For` before theirs: with 0 the last one, which Envoy adds itself if it has
+    /// `use_remote_address: true`. Unless set, and where the header has none, it is Envoy's own `source.address`.
+    #[serde(default)]
+    pub trusted_hops: Option<usize>,
+}
+
+/// One who may send events.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyConfig {
+    /// In the log and in limits: 1 to 64 of `a-z 0-9 _ . -`.
+    pub name: KeyName,
+    /// Whose it is.
+    pub kind: Kind,
+    /// A browser's: 8 to 128 visible characters, which every visitor sees.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// A server's: where it is. It has 16 to 128 visible characters.
+    #[serde(default)]
+    pub secret: Option<SecretSource>,
+    /// A browser's: the pages that may send, such as `https://shop.example`, or `*` for all.
+    #[serde(default)]
+    pub origins: Vec<String>,
+    /// Which part of all visitors' events is kept, 0 to 1: all unless set.
+    #[serde(default = "default_sample")]
+    pub sample: f64,
+    /// What a person has agreed to who does not say: `full` unless set.
+    #[serde(default = "default_consent")]
+    pub consent: Consent,
+}
+
+/// Where events are sent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CollectConfig {
+    /// The path of `POST`s with events: `/events` unless set. The origin must have the same.
+    pub path: String,
+    /// The path of the image: `/events.gif` unless set.
+    pub pixel_path: String,
+}
+
+/// What a browser's signals mean: `ignore`, `anonymise` or `drop`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SignalsConfig {
+    /// `Sec-GPC: 1`, Global Privacy Control: `anonymise` unless set.
+    pub gpc: Signal,
+    /// `DNT: 1`, which browsers no longer mean: `ignore` unless set.
+    pub dnt: Signal,
+}
+
+/// The configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Who may send events.
+    pub keys: Vec<WriteKey>,
+    /// Where events are sent, if anywhere.
+    pub collect: Option<CollectConfig>,
+    /// Which requests are views, if any.
+    pub observe: Option<CheckedObserve>,
+    /// How much may be sent.
+    pub limits: CheckedLimits,
+    /// In lower case.
+    pub user_header: String,
+    /// What a browser's signals mean.
+    pub signals: SignalsConfig,
+    /// How many proxies are trusted.
+    pub trusted_hops: Option<usize>,
+}
+
+/// One who may send events, checked.
+#[derive(Clone, Debug)]
+pub struct WriteKey {
+    /// Its name.
+    pub name: KeyName,
+    /// Whose it is.
+    pub kind: Kind,
+    /// The key itself.
+    pub(crate) key: Vec<u8>,
+    /// The pages that may send.
+    pub(crate) origins: Origins,
+    /// Which part is kept.
+    pub sample: Rate,
+    /// What a person has agreed to who does not say.
+    pub consent: Consent,
+}
+
+impl Config {
+    /// Checks what types alone do not say, and fetches the secrets.
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+        if self.collect.is_none() && self.observe.is_none() {
+            let problem = "there is neither `collect` nor `observe`: the filter would do nothing";
+            return Err(FieldError::new("", problem));
+        }
+        within("keys' length", self.keys.len() as u64, 1, KEYS_MAX)?;
+        let hops = self.trusted_hops.unwrap_or(0) as u64;
+        within("trusted_hops", hops, 0, HOPS_MAX)?;
+        let keys = checked_keys(self.keys, environment)?;
+        let user_header = header_name("user_header", &self.user_header)?;
+        if let Some(collect) = &self.collect {
+            collect.check()?;
+        }
+        let observe = self.observe.map(|observe| observe.checked(&keys));
+        Ok(Checked {
+            limits: self.limits.checked(&user_header, self.trusted_hops)?,
+            observe: observe.transpose()?,
+            collect: self.collect,
+            keys,
+            user_header,
+            signals: self.signals,
+            trusted_hops: self.trusted_hops,
+        })
+    }
+}
+
+fn checked_keys(
+    configs: Vec<KeyConfig>,
+    environment: Environment<'_>,
+) -> Result<Vec<WriteKey>, FieldError> {
+    let mut keys: Vec<WriteKey> = Vec::new();
+    for (index, config) in configs.into_iter().enumerate() {
+        let at = format!("keys[{index}]");
+        let key = config.checked(&at, environment)?;
+        if keys.iter().any(|known| known.name == key.name) {
+            return Err(FieldError::new(format!("{at}.name"), "is there twice"));
+        }
+        if keys.iter().any(|known| known.key == key.key) {
+            let problem = "two keys are the same: nobody could tell whose events came";
+            return Err(FieldError::new(at, problem));
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+impl KeyConfig {
+    fn checked(self, at: &str, environment: Environment<'_>) -> Result<WriteKey, FieldError> {
+        let field = |name: &str| format!("{at}.{name}");
+        let origins = Origins::new(&self.origins, &field("origins"))?;
+        let sample = Rate::new(self.sample)
+            .ok_or_else(|| FieldError::new(field("sample"), "must be 0 to 1"))?;
+        let key = match self.kind {
+            Kind::Browser => self.browsers_key(&origins, &field)?,
+            Kind::Server => self.servers_key(&field, environment)?,
+        };
+        Ok(WriteKey {
+            name: self.name,
+            kind: self.kind,
+            key,
+            origins,
+            sample,
+            consent: self.consent,
+        })
+    }
+
+    fn browsers_key(
+        &self,
+        origins: &Origins,
+        field: &dyn Fn(&str) -> String,
+    ) -> Result<Vec<u8>, FieldError> {
+        if self.secret.is_some() {
+            let problem = "a browser's key is no secret: write it into `key`";
+            return Err(FieldError::new(field("secret"), problem));
+        }
+        if origins.is_empty() {
+            let problem =
+                "must name the pages that may send, such as https://shop.example, or be [\"*\"]";
+            return Err(FieldError::new(field("origins"), problem));
+        }
+        let key = self.key.as_deref().unwrap_or_default();
+        check_key(&field("key"), key.as_bytes(), KEY_LEN)
+    }
+
+    fn servers_key(
+        &self,
+        field: &dyn Fn(&str) -> String,
+        environment: Environment<'_>,
+    ) -> Result<Vec<u8>, FieldError> {
+        if self.key.is_some() {
+            let problem =
+                "a server's key is a secret, and this file is copied and shown: write `secret`";
+            return Err(FieldError::new(field("key"), problem));
+        }
+        if !self.origins.is_empty() {
+            let problem = "a server's key does not belong into a page";
+            return Err(FieldError::new(field("origins"), problem));
+        }
+        let path = field("secret");
+        let source = self.secret.as_ref().ok_or_else(|| {
+            let problem = "is missing: a server's key comes from the environment";
+            FieldError::new(&*path, problem)
+        })?;
+        check_key(&path, &source.read(&path, environment)?, SECRET_LEN)
+    }
+}
+
+fn check_key(
+    path: &str,
+    key: &[u8],
+    length: core::ops::RangeInclusive<usize>,
+) -> Result<Vec<u8>, FieldError> {
+    let is_visible = key.iter().all(u8::is_ascii_graphic);
+    if is_visible && length.contains(&key.len()) {
+        return Ok(key.to_vec());
+    }
+    let (min, max) = (length.start(), length.end());
+    let problem = format!(
+        "must be {min} to {max} visible ASCII characters, has {}",
+        key.len()
+    );
+    Err(FieldError::new(path, problem))
+}
+
+impl CollectConfig {
+    fn check(&self) -> Result<(), FieldError> {
+        check_path("collect.path", &self.path)?;
+        check_path("collect.pixel_path", &self.pixel_path)?;
+        match self.path == self.pixel_path {
+            false => Ok(()),
+            true => Err(FieldError::new(
+                "collect.pixel_path",
+                "must be another path than collect.path",
+            )),
+        }
+    }
+}
+
+/// Refuses what is no path.
+fn check_path(at: &str, path: &str) -> Result<(), FieldError> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#".contains(&byte);
+    if path.starts_with('/') && path.bytes().all(is_plain) {
+        return Ok(());
+    }
+    Err(FieldError::new(at, "must begin with / and have no query"))
+}
+
+impl Default for CollectConfig {
+    fn default() -> Self {
+        Self {
+            path: "/events".into(),
+            pixel_path: "/events.gif".into(),
+        }
+    }
+}
+
+impl Default for SignalsConfig {
+    fn default() -> Self {
+        Self {
+            gpc: Signal::Anonymise,
+            dnt: Signal::Ignore,
+        }
+    }
+}
+
+impl SignalsConfig {
+    /// What a request with these signals agrees to at most.
+    pub(crate) fn consent(self, has_gpc: bool, has_dnt: bool) -> Consent {
+        let of = |is_there: bool, signal: Signal| match is_there {
+            true => signal.consent(),
+            false => Consent::Full,
+        };
+        of(has_gpc, self.gpc).and(of(has_dnt, self.dnt))
+    }
+}
+
+fn default_user_header() -> String {
+    "x-user-id".into()
+}
+
+fn default_sample() -> f64 {
+    1.0
+}
+
+fn default_consent() -> Consent {
+    Consent::Full
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,110 @@
+//! Events in, effects out.
+
+use alloc::sync::Arc;
+
+use weir_base::shared_data::SharedData;
+use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
+use weir_limit::engine::Limiter;
+
+use crate::engine::NAME;
+use crate::engine::admission::Admission;
+use crate::engine::collect::{Answered, Place, decide};
+use crate::engine::config::Checked;
+use crate::engine::metrics::EventCounters;
+use crate::engine::observe::Observer;
+use crate::engine::request::{Fields, split_path};
+
+/// The filter for events of one worker. `D` is the memory that it shares with the others.
+#[derive(Debug)]
+pub struct Events<D> {
+    config: Checked,
+    counters: Arc<EventCounters>,
+    admission: Admission<D>,
+    observer: Option<Observer>,
+}
+
+impl<D: SharedData + Clone> Events<D> {
+    /// An engine whose limits count in `data`. `unique_name` is one that no other worker has, now or later: views are told
+    /// apart by it. `seed` is that of hashes of keys: the same in all workers, and not known to clients.
+    pub fn new(config: Checked, data: D, unique_name: &str, seed: u64) -> Self {
+        let mut metrics = Metrics::new();
+        let counters = Arc::new(EventCounters::new(&mut metrics));
+        let limiter = Limiter::with_metrics(config.limits.clone(), data, seed, metrics);
+        let observer = config.observe.clone().map(|observe| {
+            Observer::new(observe, &config, unique_name, seed, Arc::clone(&counters))
+        });
+        Self {
+            admission: Admission::new(limiter, Arc::clone(&counters)),
+            observer,
+            counters,
+            config,
+        }
+    }
+
+    fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        let path = request.header(":path").unwrap_or_default();
+        let (path, _) = split_path(&path);
+        if let Some(place) = self.place(path) {
+            return self.collect(stream, place, request, effects);
+        }
+        match &mut self.observer {
+            Some(observer) => observer.on_request(stream, path, request, effects),
+            None => effects.let_go(stream),
+        }
+    }
+
+    fn place(&self, path: &[u8]) -> Option<Place> {
+        let collect = self.config.collect.as_ref()?;
+        if path == collect.path.as_bytes() {
+            Some(Place::Body)
+        } else if path == collect.pixel_path.as_bytes() {
+            Some(Place::Pixel)
+        } else {
+            None
+        }
+    }
+
+    fn collect(
+        &mut self,
+        stream: StreamId,
+        place: Place,
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        let fields = Fields::of(request.headers());
+        match decide(&self.config, place, &fields, request) {
+            Ok(admitted) => self.admission.admit(stream, admitted, request, effects),
+            Err(Answered { outcome, answer }) => {
+                self.counters.requests.increment(outcome);
+                effects.respond(stream, Arc::new(answer));
+            }
+        }
+    }
+}
+
+impl<D: SharedData + Clone> Engine for Events<D> {
+    const NAME: &'static str = NAME;
+
+    fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
+        if let Event::Request { stream, request } = event {
+            return self.on_request(stream, request, effects);
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.handle(&event, effects);
+        }
+        self.admission.handle(event, effects);
+    }
+
+    fn tick_ms(&self) -> Option<u64> {
+        let observer_ms = self.observer.as_ref().and_then(Observer::tick_ms);
+        self.admission
+            .tick_ms()
+            .into_iter()
+            .chain(observer_ms)
+            .min()
+    }
+
+    fn metrics(&mut self) -> &mut Metrics {
+        self.admission.metrics()
+    }
+}

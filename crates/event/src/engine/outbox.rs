@@ -1,0 +1,294 @@
+//! Views on their way to the origin: in batches, one at a time, sent again until the origin has taken them or too many wait.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use crate::answer::Answer;
+use crate::consent::Consent;
+use crate::name::KeyName;
+use crate::stamps::{Kind, Stamps};
+use weir_base::hash::stable_hash;
+use weir_engine::event::FetchResponse;
+use weir_engine::{Effects, Fetch, FetchId, Level};
+
+use crate::engine::config::OutboxConfig;
+use crate::engine::metrics::{EventCounters, Views};
+
+/// What requests to the origin name as their host: the gateway itself asks.
+const AUTHORITY: &str = "weir-gateway";
+
+/// How long a batch waits that the origin did not take, in milliseconds, at first and at most.
+const RETRY_MS_MIN: u64 = 1_000;
+const RETRY_MS_MAX: u64 = 30_000;
+
+/// Views as they are sent.
+#[derive(Clone, Debug)]
+struct Batch {
+    body: Arc<[u8]>,
+    views: usize,
+}
+
+/// The views of one worker.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    config: OutboxConfig,
+    cluster: Arc<str>,
+    key: KeyName,
+    /// What ids begin with: no other worker has it.
+    name: String,
+    sequence: u64,
+    /// The batch that is being filled: a list that is not ended yet.
+    open: Vec<u8>,
+    open_views: usize,
+    open_since_ms: u64,
+    /// Those that are to be sent, the oldest first. One under way is the first.
+    closed: VecDeque<Batch>,
+    under_way: Option<FetchId>,
+    retry_at_ms: u64,
+    retry_ms: u64,
+    is_failing: bool,
+    is_rejecting: bool,
+    counters: Arc<EventCounters>,
+}
+
+/// What the origin made of a batch.
+#[derive(Debug, PartialEq, Eq)]
+enum Taken {
+    /// It has judged each view. `why`: the first rejection.
+    Judged { rejected: usize, why: String },
+    /// It will never take it.
+    Refused(u16),
+    /// Nobody knows, or it said to come again, perhaps not before so many milliseconds.
+    Failed { wait_ms: u64 },
+}
+
+impl Outbox {
+    pub(crate) fn new(
+        config: OutboxConfig,
+        key: KeyName,
+        unique_name: &str,
+        counters: Arc<EventCounters>,
+    ) -> Self {
+        Self {
+            cluster: config.cluster.as_str().into(),
+            config,
+            key,
+            name: format!("o.{:016x}", stable_hash(unique_name.as_bytes())),
+            sequence: 0,
+            open: Vec::new(),
+            open_views: 0,
+            open_since_ms: 0,
+            closed: VecDeque::new(),
+            under_way: None,
+            retry_at_ms: 0,
+            retry_ms: RETRY_MS_MIN,
+            is_failing: false,
+            is_rejecting: false,
+            counters,
+        }
+    }
+
+    /// The id of the next view.
+    pub(crate) fn next_id(&mut self) -> String {
+        self.sequence += 1;
+        format!("{}-{}", self.name, self.sequence)
+    }
+
+    /// Adds a view.
+    pub(crate) fn push(&mut self, json: &[u8], now_ms: u64, effects: &mut Effects) {
+        // Its comma or bracket, and the last bracket.
+        let is_full = self.open_views >= self.config.events_max
+            || self.open.len() + json.len() + 2 > self.config.bytes_max;
+        if is_full {
+            self.close();
+            effects.wake();
+        }
+        if self.open_views == 0 {
+            self.open_since_ms = now_ms;
+            // So that ticks come.
+            effects.wake();
+        }
+        self.open
+            .push(if self.open_views == 0 { b'[' } else { b',' });
+        self.open.extend_from_slice(json);
+        self.open_views += 1;
+    }
+
+    /// Ends the batch that is being filled. If too many wait, the oldest that is not under way is dropped.
+    fn close(&mut self) {
+        if self.open_views == 0 {
+            return;
+        }
+        self.open.push(b']');
+        let body = Arc::from(mem::take(&mut self.open));
+        let views = mem::take(&mut self.open_views);
+        self.closed.push_back(Batch { body, views });
+        if self.closed.len() > self.config.batches_max {
+            let oldest = usize::from(self.under_way.is_some());
+            if let Some(dropped) = self.closed.remove(oldest) {
+                self.counters.views.add(Views::Dropped, dropped.views);
+            }
+        }
+    }
+
+    /// Ends and sends what is due.
+    pub(crate) fn turn(&mut self, now_ms: u64, effects: &mut Effects) {
+        if is_past(
+            self.open_since_ms.saturating_add(self.config.flush_ms),
+            self.config.flush_ms,
+            now_ms,
+        ) {
+            self.close();
+        }
+        if self.under_way.is_none() && is_past(self.retry_at_ms, RETRY_MS_MAX, now_ms) {
+            self.send(now_ms, effects);
+        }
+    }
+
+    fn send(&mut self, now_ms: u64, effects: &mut Effects) {
+        let Some(batch) = self.closed.front() else {
+            return;
+        };
+        let stamps = Stamps {
+            key: self.key.clone(),
+            // Only such a key's events may name customers.
+            kind: Kind::Server,
+            received_ms: now_ms,
+            // One batch has views from many.
+            address: None,
+            consent: Consent::Full,
+        };
+        let mut headers = Vec::from([
+            (":method", "POST".to_string()),
+            (":path", self.config.path.clone()),
+            (":authority", AUTHORITY.to_string()),
+            ("content-type", "application/json".to_string()),
+        ]);
+        headers.extend(stamps.headers());
+        let fetch = Fetch {
+            cluster: Arc::clone(&self.cluster),
+            headers,
+            body: Arc::clone(&batch.body),
+            timeout_ms: self.config.timeout_ms,
+        };
+        self.under_way = Some(effects.fetch(fetch));
+    }
+
+    /// A request of the engine's own has ended: the next batch goes, or this one later again.
+    pub(crate) fn ended(
+        &mut self,
+        fetch: FetchId,
+        response: Option<&FetchResponse>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if self.under_way.take_if(|sent| *sent == fetch).is_none() {
+            return;
+        }
+        match Taken::read(response) {
+            Taken::Failed { wait_ms } => self.failed(wait_ms, now_ms, effects),
+            taken => {
+                self.taken(&taken, effects);
+                self.send(now_ms, effects);
+            }
+        }
+    }
+
+    fn taken(&mut self, taken: &Taken, effects: &mut Effects) {
+        let Some(batch) = self.closed.pop_front() else {
+            return;
+        };
+        let views = &self.counters.views;
+        match taken {
+            Taken::Judged { rejected, why } => {
+                let rejected = batch.views.min(*rejected);
+                views.add(Views::Rejected, rejected);
+                views.add(Views::Accepted, batch.views - rejected);
+                // Most often their type is not registered: then all are, and one line is enough.
+                if !mem::replace(&mut self.is_rejecting, rejected > 0) && rejected > 0 {
+                    let text = format!("the origin rejects views: {why}");
+                    effects.log(Level::Warn, text);
+                }
+            }
+            Taken::Refused(status) => {
+                views.add(Views::Refused, batch.views);
+                let text = format!(
+                    "the origin refused {} views with status {status}",
+                    batch.views
+                );
+                effects.log(Level::Warn, text);
+            }
+            Taken::Failed { .. } => {}
+        }
+        self.retry_ms = RETRY_MS_MIN;
+        self.retry_at_ms = 0;
+        if mem::take(&mut self.is_failing) {
+            effects.log(Level::Info, "the origin takes views again");
+        }
+    }
+
+    fn failed(&mut self, wait_ms: u64, now_ms: u64, effects: &mut Effects) {
+        self.counters.batches_failed.increment();
+        let wait_ms = wait_ms.clamp(self.retry_ms, RETRY_MS_MAX);
+        self.retry_at_ms = now_ms.saturating_add(wait_ms);
+        self.retry_ms = (2 * self.retry_ms).min(RETRY_MS_MAX);
+        if !mem::replace(&mut self.is_failing, true) {
+            let text = "the origin does not take views: they wait, and the oldest are dropped if too many do";
+            effects.log(Level::Warn, text);
+        }
+    }
+
+    /// How far apart ticks should be, in milliseconds, if views wait.
+    pub(crate) fn tick_ms(&self) -> Option<u64> {
+        let is_idle = self.open_views == 0 && self.closed.is_empty();
+        // At least as often as a retry may be due.
+        (!is_idle).then(|| self.config.flush_ms.min(RETRY_MS_MIN))
+    }
+}
+
+impl Taken {
+    fn read(response: Option<&FetchResponse>) -> Self {
+        let Some(response) = response else {
+            return Self::Failed { wait_ms: 0 };
+        };
+        match response.status {
+            200..=299 => match serde_json::from_slice::<Answer>(&response.body) {
+                Ok(answer) => Self::judged(answer),
+                // Something that is no origin of events answers.
+                Err(_) => Self::Refused(response.status),
+            },
+            408 | 425 | 429 | 500.. => Self::Failed {
+                wait_ms: retry_after_ms(response),
+            },
+            status => Self::Refused(status),
+        }
+    }
+}
+
+impl Taken {
+    fn judged(answer: Answer) -> Self {
+        let mut verdicts = answer.verdicts.into_iter();
+        Self::Judged {
+            rejected: answer.rejected,
+            why: verdicts
+                .find_map(|verdict| verdict.message)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+fn retry_after_ms(response: &FetchResponse) -> u64 {
+    let seconds = response.header("retry-after");
+    let seconds = seconds.and_then(|seconds| seconds.parse::<u64>().ok());
+    seconds.unwrap_or(0).saturating_mul(1_000)
+}
+
+/// Whether it is past `due_ms`, which was at most `ahead_ms` ahead when it was set: a clock that was set back must not put it
+/// off.
+fn is_past(due_ms: u64, ahead_ms: u64, now_ms: u64) -> bool {
+    now_ms >= due_ms || due_ms - now_ms > ahead_ms
+}

@@ -1,0 +1,260 @@
+//! The request's headers, read at once.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use crate::consent::{Consent, is_signalled};
+use crate::name::VisitorId;
+use crate::pixel;
+use crate::stamps::REMOVED;
+use weir_base::address::AddressGroup;
+use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
+use weir_base::headers::{CONSENT, VISITOR, WRITE_KEY};
+use weir_engine::{Headers, Request};
+
+/// Request headers that are nobody's business behind the gateway, beside stamps: who signs in how, and whole addresses.
+pub(crate) const PRIVATE: [&str; 6] = [
+    "authorization",
+    "cookie",
+    "forwarded",
+    "x-envoy-external-address",
+    "x-forwarded-for",
+    "x-real-ip",
+];
+
+/// What a request says. What is missing is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Fields<'a> {
+    pub(crate) method: &'a [u8],
+    path: &'a [u8],
+    pub(crate) origin: Option<&'a [u8]>,
+    write_key: Option<&'a [u8]>,
+    visitor: Option<&'a [u8]>,
+    pub(crate) content_type: &'a [u8],
+    pub(crate) content_encoding: Option<&'a [u8]>,
+    pub(crate) content_length: Option<&'a [u8]>,
+    pub(crate) wanted_method: Option<&'a [u8]>,
+    forwarded_for: &'a [u8],
+    pub(crate) user_agent: &'a [u8],
+    cookie: &'a [u8],
+    /// What it agrees to by its headers; `Err` if that is no word of consent.
+    consent: Option<Result<Consent, NoConsent>>,
+    pub(crate) has_gpc: bool,
+    pub(crate) has_dnt: bool,
+    pub(crate) is_prefetch: bool,
+    /// Those of [`REMOVED`] and [`PRIVATE`] that are there.
+    pub(crate) to_remove: Vec<&'static str>,
+}
+
+/// Text that is no word of consent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoConsent;
+
+impl<'a> Fields<'a> {
+    /// Picks them out. Of a header that is there more than once the first counts; of consent, the strictest.
+    pub(crate) fn of(headers: &'a Headers) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in headers.iter() {
+            fields.take(name, value);
+        }
+        fields
+    }
+
+    fn take(&mut self, name: &[u8], value: &'a [u8]) {
+        let text = match name {
+            b":method" => Some(&mut self.method),
+            b":path" => Some(&mut self.path),
+            b"content-type" => Some(&mut self.content_type),
+            b"user-agent" => Some(&mut self.user_agent),
+            _ => None,
+        };
+        if let Some(text) = text {
+            if text.is_empty() {
+                *text = value;
+            }
+            return;
+        }
+        self.note(name, value);
+        let optional = match name {
+            b"origin" => &mut self.origin,
+            b"content-encoding" => &mut self.content_encoding,
+            b"content-length" => &mut self.content_length,
+            b"access-control-request-method" => &mut self.wanted_method,
+            name if name == WRITE_KEY.as_bytes() => &mut self.write_key,
+            name if name == VISITOR.as_bytes() => &mut self.visitor,
+            _ => return,
+        };
+        optional.get_or_insert(value);
+    }
+
+    /// What is looked at in every copy of a header, or removed.
+    fn note(&mut self, name: &[u8], value: &'a [u8]) {
+        match name {
+            b"cookie" if self.cookie.is_empty() => self.cookie = value,
+            b"x-forwarded-for" => self.forwarded_for = value,
+            b"sec-gpc" => self.has_gpc |= is_signalled(Some(value)),
+            b"dnt" => self.has_dnt |= is_signalled(Some(value)),
+            name if name == CONSENT.as_bytes() => {
+                let said = Consent::from_word(value.trim_ascii()).ok_or(NoConsent);
+                self.consent = Some(self.consent.map_or(said, |before| strictest(before, said)));
+            }
+            name if PREFETCH_HEADERS
+                .iter()
+                .any(|known| name == known.as_bytes()) =>
+            {
+                self.is_prefetch |= is_prefetch(value);
+            }
+            _ => {}
+        }
+        let mut removable = REMOVED.iter().chain(&PRIVATE);
+        if let Some(known) = removable.find(|known| name == known.as_bytes())
+            && !self.to_remove.contains(known)
+        {
+            self.to_remove.push(known);
+        }
+    }
+
+    /// The path, and the query behind its first `?`, if there is one.
+    pub(crate) fn query(&self) -> Option<&'a [u8]> {
+        split_path(self.path).1
+    }
+
+    /// The write key: by its header, else in the query.
+    pub(crate) fn write_key(&self) -> Option<Cow<'a, [u8]>> {
+        self.text(self.write_key, pixel::KEY)
+    }
+
+    /// Whose events these are, if that is a visitor's name.
+    pub(crate) fn visitor(&self) -> Option<VisitorId> {
+        let text = self.text(self.visitor, pixel::VISITOR)?;
+        VisitorId::new(text).ok()
+    }
+
+    /// What the person agrees to, by word: the strictest of header and query.
+    pub(crate) fn consent(&self) -> Result<Option<Consent>, NoConsent> {
+        let query = self
+            .query()
+            .and_then(|query| pixel::parameter(query, pixel::CONSENT));
+        let query = query.map(|word| Consent::from_word(&word).ok_or(NoConsent));
+        let both = match (self.consent, query) {
+            (Some(header), Some(query)) => Some(strictest(header, query)),
+            (header, query) => header.or(query),
+        };
+        both.transpose()
+    }
+
+    fn text(&self, header: Option<&'a [u8]>, parameter: &[u8]) -> Option<Cow<'a, [u8]>> {
+        match header {
+            Some(value) => Some(Cow::Borrowed(value)),
+            None => pixel::parameter(self.query()?, parameter),
+        }
+    }
+
+    /// The value of a cookie.
+    pub(crate) fn cookie(&self, name: &str) -> Option<&'a [u8]> {
+        let mut pairs = self.cookie.split(|byte| *byte == b';');
+        pairs.find_map(|pair| {
+            let value = pair.trim_ascii().strip_prefix(name.as_bytes())?;
+            value.strip_prefix(b"=")
+        })
+    }
+
+    /// The client's address, so many trusted proxies away. The host is asked for it only if `x-forwarded-for` is not to be
+    /// trusted, or has none.
+    pub(crate) fn address(
+        &self,
+        trusted_hops: Option<usize>,
+        request: &dyn Request,
+    ) -> Cow<'a, [u8]> {
+        let named = trusted_hops.and_then(|hops| {
+            let mut from_the_end = self.forwarded_for.rsplit(|byte| *byte == b',');
+            let named = from_the_end.nth(hops)?.trim_ascii();
+            (AddressGroup::read(named) != AddressGroup::Other).then_some(named)
+        });
+        named.map_or_else(|| Cow::Owned(request.peer_address()), Cow::Borrowed)
+    }
+}
+
+fn strictest(
+    a: Result<Consent, NoConsent>,
+    b: Result<Consent, NoConsent>,
+) -> Result<Consent, NoConsent> {
+    Ok(a?.and(b?))
+}
+
+/// The path, and the query behind its first `?`, if there is one.
+pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let at = path.iter().position(|byte| *byte == b'?');
+    match at.and_then(|at| path.split_at_checked(at)) {
+        Some((path, query)) => (path, query.get(1..)),
+        None => (path, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_engine::event::PlainRequest;
+
+    #[test]
+    fn a_header_counts_before_the_query_and_the_first_before_others() {
+        let headers = Headers::new(&[
+            (":path", "/events?key=q&visitor=qv&consent=anonymous"),
+            (WRITE_KEY, "h"),
+            (WRITE_KEY, "again"),
+        ]);
+        let fields = Fields::of(&headers);
+        assert_eq!(fields.write_key().unwrap().as_ref(), b"h");
+        assert_eq!(fields.visitor().unwrap().as_str(), "qv");
+        assert_eq!(fields.consent(), Ok(Some(Consent::Anonymous)));
+        assert_eq!(fields.to_remove, [WRITE_KEY]);
+        let headers = Headers::new(&[(":path", "/events")]);
+        let fields = Fields::of(&headers);
+        assert_eq!((fields.write_key(), fields.visitor()), (None, None));
+    }
+
+    #[test]
+    fn the_strictest_consent_counts_and_nonsense_is_none() {
+        let consent = |path: &str, said: &[&str]| {
+            let mut headers: Vec<(&str, &str)> = said.iter().map(|word| (CONSENT, *word)).collect();
+            headers.push((":path", path));
+            Fields::of(&Headers::new(&headers)).consent()
+        };
+        assert_eq!(consent("/", &[]), Ok(None));
+        assert_eq!(consent("/", &["full"]), Ok(Some(Consent::Full)));
+        assert_eq!(
+            consent("/", &["full", "none", "full"]),
+            Ok(Some(Consent::None))
+        );
+        assert_eq!(
+            consent("/?consent=none", &["full"]),
+            Ok(Some(Consent::None))
+        );
+        assert_eq!(consent("/?consent=yes", &["full"]), Err(NoConsent));
+        assert_eq!(consent("/?consent=full", &["full,none"]), Err(NoConsent));
+    }
+
+    #[test]
+    fn the_address_is_so_many_hops_from_the_end_or_the_peers() {
+        let headers = Headers::new(&[("x-forwarded-for", "6.6.6.6, 192.0.2.1 ,10.0.0.1")]);
+        let fields = Fields::of(&headers);
+        let request = PlainRequest {
+            peer_address: b"203.0.113.7:5".into(),
+            ..PlainRequest::default()
+        };
+        let address = |hops| fields.address(hops, &request).into_owned();
+        assert_eq!(address(None), b"203.0.113.7:5");
+        assert_eq!(address(Some(0)), b"10.0.0.1");
+        assert_eq!(address(Some(1)), b"192.0.2.1");
+        assert_eq!(address(Some(3)), b"203.0.113.7:5");
+    }
+
+    #[test]
+    fn cookies_are_found_by_their_whole_names() {
+        let headers = Headers::new(&[("cookie", "xvid=1; vid=2;vid=3; vi=")]);
+        let fields = Fields::of(&headers);
+        assert_eq!(fields.cookie("vid"), Some(&b"2"[..]));
+        assert_eq!(fields.cookie("vi"), Some(&b""[..]));
+        assert_eq!(fields.cookie("v"), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! JSON → checked configuration.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::{Cluster, Plan};
+use serde::Deserialize;
+use weir_base::{FieldError, breaker};
+use weir_engine::config::{RedisConfig, check_breaker, within};
+use weir_limit::rules::LimitConfig;
+use weir_limit::{Algorithm, Quota};
+
+/// How long a call to Redis may take unless set, in milliseconds.
+pub(crate) const DEADLINE_MS: u64 = 100;
+
+/// The most further Redis.
+const CLUSTERS_MAX: usize = 15;
+
+/// The configuration as it is written. Only `redis` must be there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// How the home Redis is reached: the one with the map of vehicles and the routes.
+    pub redis: RedisConfig,
+    /// Further Redis, by the names that the origin gives them: in Envoy, the cluster of each one's bridge. None unless set.
+    /// All else is as in `redis`.
+    #[serde(default)]
+    pub clusters: BTreeMap<String, String>,
+    /// How Redis keeps relations, as the origin writes them: `directory` unless set, or `bitmaps`.
+    #[serde(default)]
+    pub plan: PlanConfig,
+    /// When a circuit breaker opens, so that nobody waits for its Redis.
+    #[serde(default)]
+    pub breaker: breaker::Settings,
+    /// How the origin is asked for what Redis does not know.
+    #[serde(default)]
+    pub origin: OriginConfig,
+    /// Of how many SKUs each worker remembers the place, 0 to 10,000,000: 50,000 unless set. Each takes some 150 bytes.
+    #[serde(default = "default_places_max")]
+    pub places_max: usize,
+    /// How many vehicles each worker remembers, 1 to 50,000,000: 1,000,000 unless set. Each takes some 12 bytes; those beyond
+    /// are unknown to it, and the origin is asked.
+    #[serde(default = "default_vehicles_max")]
+    pub vehicles_max: u32,
+    /// How often new vehicles are read from Redis, in milliseconds, 50 to 60,000: 1,000 unless set.
+    #[serde(default = "default_poll_interval_ms")]
+    pub poll_interval_ms: u64,
+}
+
+/// As [`Plan`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanConfig {
+    /// [`Plan::Directory`].
+    #[default]
+    Directory,
+    /// [`Plan::Bitmaps`].
+    Bitmaps,
+}
+
+/// How the origin is asked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OriginConfig {
+    /// How many questions each worker lets go on to it: 100 a second, 200 at once, unless set. Beyond it what Redis does not
+    /// know is answered as unknown.
+    pub limit: LimitConfig,
+}
+
+/// The configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// How the home Redis is reached.
+    pub redis: RedisConfig,
+    /// The others: the name, and the cluster of the bridge.
+    pub clusters: Vec<(Cluster, String)>,
+    /// How Redis keeps relations.
+    pub plan: Plan,
+    /// When circuit breakers open.
+    pub breaker: breaker::Settings,
+    /// How often the origin is asked.
+    pub origin_quota: Quota,
+    /// How many places are remembered.
+    pub places_max: usize,
+    /// How many vehicles are remembered.
+    pub vehicles_max: u32,
+    /// How far apart polls are, in milliseconds.
+    pub poll_interval_ms: u64,
+}
+
+impl Config {
+    /// Checks what types alone do not say.
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn checked(self) -> Result<Checked, FieldError> {
+        self.redis.check("redis")?;
+        check_breaker("breaker", &self.breaker)?;
+        within("places_max", self.places_max as u64, 0, 10_000_000)?;
+        within("vehicles_max", self.vehicles_max.into(), 1, 50_000_000)?;
+        within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
+        Ok(Checked {
+            clusters: clusters(&self.clusters)?,
+            origin_quota: self.origin.limit.quota(Algorithm::Gcra, "origin.limit")?,
+            plan: match self.plan {
+                PlanConfig::Directory => Plan::Directory,
+                PlanConfig::Bitmaps => Plan::Bitmaps,
+            },
+            redis: self.redis,
+            breaker: self.breaker,
+            places_max: self.places_max,
+            vehicles_max: self.vehicles_max,
+            poll_interval_ms: self.poll_interval_ms,
+        })
+    }
+}
+
+impl Checked {
+    /// The clusters of all bridges, the home Redis' first.
+    pub fn bridges(&self) -> Vec<String> {
+        let further = self.clusters.iter().map(|(_, bridge)| bridge.clone());
+        core::iter::once(self.redis.cluster.clone())
+            .chain(further)
+            .collect()
+    }
+}
+
+fn clusters(named: &BTreeMap<String, String>) -> Result<Vec<(Cluster, String)>, FieldError> {
+    within("clusters", named.len() as u64, 0, CLUSTERS_MAX as u64)?;
+    let checked = |(name, bridge): (&String, &String)| {
+        let path = format!("clusters.{name}");
+        let cluster = Cluster::new(name).filter(|cluster| *cluster != Cluster::home());
+        let Some(cluster) = cluster else {
+            let problem = "must be named with 1 to 32 of a-z 0-9 -, and not home";
+            return Err(FieldError::new(path, problem));
+        };
+        if bridge.is_empty() {
+            return Err(FieldError::new(path, "must name an Envoy cluster"));
+        }
+        Ok((cluster, bridge.clone()))
+    };
+    named.iter().map(checked).collect()
+}
+
+impl Default for OriginConfig {
+    fn default() -> Self {
+        Self {
+            limit: LimitConfig::per_second(100, 200),
+        }
+    }
+}
+
+fn default_places_max() -> usize {
+    50_000
+}
+
+fn default_vehicles_max() -> u32 {
+    1_000_000
+}
+
+fn default_poll_interval_ms() -> u64 {
+    1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_engine::config::parse;
+
+    fn checked(json: &str) -> Result<Checked, FieldError> {
+        parse::<Config>(json.as_bytes()).and_then(Config::checked)
+    }
+
+    #[test]
+    fn everything_but_redis_has_a_default() {
+        let config = checked(r#"{"redis":{}}"#).unwrap();
+        assert_eq!(config.bridges(), ["weir_redis"]);
+        assert_eq!(
+            (config.plan, config.vehicles_max),
+            (Plan::Directory, 1_000_000)
+        );
+        assert_eq!(checked("{}").unwrap_err().path, ".");
+        let config = checked(
+            r#"{"redis":{},"plan":"bitmaps","clusters":{"pop-a":"redis_a","own":"redis_b"}}"#,
+        );
+        let config = config.unwrap();
+        assert_eq!(config.bridges(), ["weir_redis", "redis_b", "redis_a"]);
+        assert_eq!(config.plan, Plan::Bitmaps);
+    }
+
+    #[test]
+    fn every_bad_field_is_refused_by_its_path() {
+        let check = |fields: &str, path: &str| {
+            let error = checked(&format!(r#"{{"redis":{{}},{fields}}}"#)).unwrap_err();
+            assert_eq!(error.path, path, "{error}");
+        };
+        check(r#""colour":1"#, "colour");
+        check(r#""breaker":{"probes":0}"#, "breaker.probes");
+        check(r#""poll_interval_ms":49"#, "poll_interval_ms");
+        check(r#""places_max":10000001"#, "places_max");
+        check(r#""vehicles_max":0"#, "vehicles_max");
+        check(r#""plan":"roaring""#, "plan");
+        check(
+            r#""origin":{"limit":{"rate":0,"per":"1s"}}"#,
+            "origin.limit.rate",
+        );
+        check(r#""origin":{"colour":1}"#, "origin.colour");
+        check(r#""clusters":{"home":"x"}"#, "clusters.home");
+        check(r#""clusters":{"A":"x"}"#, "clusters.A");
+        check(r#""clusters":{"a":""}"#, "clusters.a");
+        let many: Vec<_> = (0..16).map(|i| format!(r#""c{i}":"x""#)).collect();
+        let many = format!(r#""clusters":{{{}}}"#, many.join(","));
+        check(&many, "clusters");
+        let error = checked(r#"{"redis":{"deadline_ms":0}}"#).unwrap_err();
+        assert_eq!(error.path, "redis.deadline_ms");
+    }
+}

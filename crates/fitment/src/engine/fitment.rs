@@ -1,0 +1,466 @@
+//! The engine: its events, and what requests are answered.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::Answer as PairAnswer;
+use crate::check::{BODY_LEN_MAX, Browse, Check, CheckError};
+use crate::redis::{fit_browse, fit_vehicles};
+use crate::routes::{FITMENT_CHECK, FITMENT_SKUS};
+use weir_base::resp::Value;
+use weir_engine::pump::{Completed, Pending};
+use weir_engine::redis::{Failure, Unknown};
+use weir_engine::{Answer, Effects, Engine, Event, Level, Metrics, Request, StreamId};
+use weir_limit::{Quota, State as LimitState};
+
+use crate::engine::NAME;
+use crate::engine::answer;
+use crate::engine::config::Checked;
+use crate::engine::metrics::{FitmentCounters, Outcome, Pair};
+use crate::engine::places::Places;
+use crate::engine::query::{Asking, Query};
+use crate::engine::stores::{Job, Kind, NotTaken, Stores};
+use crate::engine::vehicles::Vehicles;
+
+/// The engine of vehicle fitment.
+#[derive(Debug)]
+pub struct Fitment {
+    asking: Asking,
+    stores: Stores,
+    vehicles: Vehicles,
+    places: Places,
+    origin_quota: Quota,
+    origin_state: Option<LimitState>,
+    waiting: BTreeMap<StreamId, Waiting>,
+    /// Whether a request has ever come.
+    is_serving: bool,
+    counters: FitmentCounters,
+    metrics: Metrics,
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+enum Waiting {
+    /// For the body of a question.
+    Body,
+    /// For the end of a request that should have no body.
+    End(Browse),
+    /// For Redis.
+    Query(Query),
+    /// For Redis' page.
+    Page,
+}
+
+impl Engine for Fitment {
+    const NAME: &'static str = NAME;
+
+    fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
+        match event {
+            Event::Request { stream, request } => self.on_request(stream, request, effects),
+            Event::Body {
+                stream,
+                body,
+                now_ms,
+            } => self.on_body(stream, body, now_ms, effects),
+            Event::Response { .. } | Event::FetchDone { .. } => {}
+            Event::Closed { stream, .. } | Event::Undelivered { stream, .. } => {
+                self.waiting.remove(&stream);
+            }
+            Event::Tick { now_ms } => self.on_tick(now_ms, effects),
+            Event::RedisReply {
+                batch,
+                reply,
+                now_ms,
+            } => {
+                let completed = self.stores.on_reply(batch, reply, now_ms, effects);
+                self.apply(completed, now_ms, effects);
+            }
+            Event::NotSent { batch } => self.stores.not_sent(batch, effects),
+            Event::Deferred { batch } => self.stores.deferred(batch, effects),
+        }
+    }
+
+    fn tick_ms(&self) -> Option<u64> {
+        let poll_ms = self.vehicles.schedule.tick_ms();
+        match self.is_serving {
+            true => Some(poll_ms.min(self.stores.tick_ms())),
+            false => Some(poll_ms),
+        }
+    }
+
+    fn metrics(&mut self) -> &mut Metrics {
+        &mut self.metrics
+    }
+}
+
+impl Fitment {
+    /// An engine that knows nothing yet.
+    pub fn new(config: Checked) -> Self {
+        let mut metrics = Metrics::new();
+        let stores = Stores::new(&config, &mut metrics);
+        let prefix = config.redis.key_prefix;
+        Self {
+            vehicles: Vehicles::new(config.poll_interval_ms, &prefix, config.vehicles_max),
+            asking: Asking {
+                key_prefix: prefix,
+                plan: config.plan,
+                is_one: stores.is_one(),
+            },
+            stores,
+            places: Places::new(config.places_max),
+            origin_quota: config.origin_quota,
+            origin_state: None,
+            waiting: BTreeMap::new(),
+            is_serving: false,
+            counters: FitmentCounters::new(&mut metrics),
+            metrics,
+        }
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    // --- requests
+
+    fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        let path = request.header(":path").unwrap_or_default();
+        let (path, query) = split_path(&path);
+        if path == FITMENT_CHECK.as_bytes() {
+            self.note_request(effects);
+            self.on_check(stream, request, effects);
+        } else if path == FITMENT_SKUS.as_bytes() {
+            self.note_request(effects);
+            self.on_browse(stream, query, request, effects);
+        } else {
+            effects.let_go(stream);
+        }
+    }
+
+    /// With the first request this engine becomes one that needs the map of vehicles.
+    fn note_request(&mut self, effects: &mut Effects) {
+        if !core::mem::replace(&mut self.is_serving, true) {
+            self.vehicles.schedule.hurry();
+            effects.wake();
+        }
+    }
+
+    fn on_check(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        if request.header(":method").as_deref() != Some(b"POST") {
+            let answer = answer::wrong_method("POST");
+            return self.respond(stream, Outcome::Malformed, answer, effects);
+        }
+        let length = request.header("content-length");
+        if length.is_some_and(|length| is_too_long(&length)) {
+            return self.refuse(stream, &CheckError::TooLong, effects);
+        }
+        self.waiting.insert(stream, Waiting::Body);
+        effects.read_body(stream, BODY_LEN_MAX);
+    }
+
+    fn on_browse(
+        &mut self,
+        stream: StreamId,
+        query: &[u8],
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        if request.header(":method").as_deref() != Some(b"GET") {
+            let answer = answer::wrong_method("GET");
+            return self.respond(stream, Outcome::Malformed, answer, effects);
+        }
+        // What is no text names no vehicle.
+        match Browse::read(core::str::from_utf8(query).unwrap_or_default()) {
+            Ok(browse) => {
+                self.waiting.insert(stream, Waiting::End(browse));
+                effects.read_body(stream, 0);
+            }
+            Err(error) => self.refuse(stream, &error, effects),
+        }
+    }
+
+    fn on_body(
+        &mut self,
+        stream: StreamId,
+        body: Option<&[u8]>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        match (self.waiting.remove(&stream), body) {
+            (Some(Waiting::End(browse)), Some(_)) => {
+                self.find_page(stream, browse, now_ms, effects);
+            }
+            (Some(Waiting::End(_)), None) => {
+                let answer = answer::body_not_wanted();
+                self.respond(stream, Outcome::Malformed, answer, effects);
+            }
+            (_, Some(body)) => match Check::read(body) {
+                Ok(check) => self.check(stream, check, now_ms, effects),
+                Err(error) => self.refuse(stream, &error, effects),
+            },
+            (_, None) => self.refuse(stream, &CheckError::TooLong, effects),
+        }
+    }
+
+    // --- pages
+
+    fn find_page(&mut self, stream: StreamId, browse: Browse, now_ms: u64, effects: &mut Effects) {
+        let call = fit_browse::call(&self.asking.key_prefix, &browse);
+        let calls = [(call, Kind::Page)];
+        let home = crate::Cluster::home();
+        match self.stores.send(&home, stream, calls, now_ms, effects) {
+            Ok(()) => {
+                self.waiting.insert(stream, Waiting::Page);
+            }
+            Err(not_taken) => self.not_taken(stream, not_taken, effects),
+        }
+    }
+
+    fn page_read(&mut self, stream: StreamId, reply: &Value, now_ms: u64, effects: &mut Effects) {
+        self.waiting.remove(&stream);
+        match fit_browse::parse(reply) {
+            Ok(Some(page)) if self.vehicles.is_fresh(page.stamp) => {
+                let answer = answer::found(page.json);
+                self.respond(stream, Outcome::Answered, answer, effects);
+            }
+            Ok(_) if self.may_ask_origin(now_ms) => self.forward(stream, effects),
+            Ok(_) => {
+                let answer = answer::unavailable();
+                self.respond(stream, Outcome::Limited, answer, effects);
+            }
+            Err(error) => self.garbled(stream, &error, effects),
+        }
+    }
+
+    // --- questions
+
+    fn check(&mut self, stream: StreamId, check: Check, now_ms: u64, effects: &mut Effects) {
+        let query = Query::new(check, &self.vehicles, &mut self.places, &self.asking);
+        self.go_on(stream, query, now_ms, effects);
+    }
+
+    /// Sends what comes next for a question, or answers it.
+    fn go_on(&mut self, stream: StreamId, mut query: Query, now_ms: u64, effects: &mut Effects) {
+        let unplaced = query.unplaced();
+        let calls = query.next(&self.asking);
+        if calls.is_empty() && !query.is_open() {
+            return self.finish(stream, &query, now_ms, effects);
+        }
+        if !calls.is_empty() {
+            self.counters.places_read.add(unplaced);
+        }
+        for (cluster, calls) in calls {
+            let sent = self.stores.send(&cluster, stream, calls, now_ms, effects);
+            if let Err(not_taken) = sent {
+                // What was sent for it already comes back to nobody.
+                return self.not_taken(stream, not_taken, effects);
+            }
+        }
+        self.waiting.insert(stream, Waiting::Query(query));
+    }
+
+    fn finish(&mut self, stream: StreamId, query: &Query, now_ms: u64, effects: &mut Effects) {
+        let has_gaps = query.has_gaps();
+        if has_gaps && self.vehicles.is_out_of_reach() {
+            return self.not_taken(stream, NotTaken::Unavailable, effects);
+        }
+        if has_gaps && self.may_ask_origin(now_ms) {
+            return self.forward(stream, effects);
+        }
+        let outcome = match has_gaps {
+            true => Outcome::Limited,
+            false => Outcome::Answered,
+        };
+        let pairs = &self.counters.pairs;
+        let json = query.answer(|answer| pairs.increment(pair(answer)));
+        self.respond(stream, outcome, answer::found(json), effects);
+    }
+
+    fn may_ask_origin(&mut self, now_ms: u64) -> bool {
+        let state = self
+            .origin_state
+            .get_or_insert_with(|| LimitState::new(&self.origin_quota, now_ms));
+        *state = state.at(&self.origin_quota, now_ms);
+        let is_allowed = state.check(&self.origin_quota, 1).is_allowed();
+        if is_allowed {
+            state.charge(&self.origin_quota, 1);
+        }
+        is_allowed
+    }
+
+    // --- Redis
+
+    fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
+        self.read_vehicles(now_ms, effects);
+        let completed = self.stores.turn(now_ms, effects);
+        self.apply(completed, now_ms, effects);
+    }
+
+    fn read_vehicles(&mut self, now_ms: u64, effects: &mut Effects) {
+        if let Some(call) = self.vehicles.due(now_ms) {
+            self.stores.read_vehicles(call, now_ms, effects);
+        }
+    }
+
+    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+        for completed in completed {
+            // Each call is of one job.
+            let Some(pending) = completed.requests.into_iter().next() else {
+                continue;
+            };
+            match pending {
+                Pending {
+                    stream: Some(stream),
+                    job,
+                    ..
+                } => self.completed(stream, job.kind, completed.outcome, now_ms, effects),
+                Pending { stream: None, .. } => {
+                    self.vehicles_read(completed.outcome, effects);
+                    // There may be more.
+                    self.read_vehicles(now_ms, effects);
+                }
+            }
+        }
+    }
+
+    fn completed(
+        &mut self,
+        stream: StreamId,
+        kind: Kind,
+        outcome: Result<Value, Failure>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        // Its client may have gone, or another of its calls has failed.
+        if !self.waiting.contains_key(&stream) {
+            return;
+        }
+        match outcome {
+            Ok(reply) if kind == Kind::Page => self.page_read(stream, &reply, now_ms, effects),
+            Ok(reply) => self.query_read(stream, kind, reply, now_ms, effects),
+            Err(_) => self.not_taken(stream, NotTaken::Unavailable, effects),
+        }
+    }
+
+    fn query_read(
+        &mut self,
+        stream: StreamId,
+        kind: Kind,
+        reply: Value,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some(Waiting::Query(mut query)) = self.waiting.remove(&stream) else {
+            return;
+        };
+        let places = &mut self.places;
+        let read = match kind {
+            Kind::Routes(asked) => query.routes_read(&asked, &reply, places),
+            Kind::Fits { ask, call } => query.fits_read(&self.asking, ask, call, reply, places),
+            Kind::Vehicles | Kind::Page => Ok(()),
+        };
+        match read {
+            Ok(()) => self.go_on(stream, query, now_ms, effects),
+            Err(error) => self.garbled(stream, &error, effects),
+        }
+    }
+
+    fn vehicles_read(&mut self, outcome: Result<Value, Failure>, effects: &mut Effects) {
+        let garbled = |_| Failure::from(Unknown::Garbled);
+        let tail = outcome.and_then(|reply| fit_vehicles::parse(&reply).map_err(garbled));
+        match tail {
+            Ok(Some(tail)) => {
+                self.counters.vehicles_read.add(tail.vehicles.len());
+                if self.vehicles.read(&tail) {
+                    effects.log(Level::Info, "the map of vehicles can be read again");
+                }
+            }
+            Ok(None) => {
+                let is_first = self.vehicles.missing();
+                self.no_vehicles(is_first, "there is none in Redis", effects);
+            }
+            Err(failure) => {
+                let is_first = self.vehicles.unanswered(self.is_serving);
+                self.no_vehicles(is_first, &format!("{failure}"), effects);
+            }
+        }
+    }
+
+    fn no_vehicles(&mut self, is_first: bool, why: &str, effects: &mut Effects) {
+        self.counters.polls_failed.increment();
+        if is_first {
+            effects.log(Level::Warn, format!("no map of vehicles: {why}"));
+        }
+    }
+
+    // --- answers
+
+    fn not_taken(&mut self, stream: StreamId, why: NotTaken, effects: &mut Effects) {
+        self.waiting.remove(&stream);
+        let outcome = match why {
+            NotTaken::Full => Outcome::Overloaded,
+            NotTaken::Unavailable => Outcome::Unavailable,
+        };
+        self.respond(stream, outcome, answer::unavailable(), effects);
+    }
+
+    fn garbled(
+        &mut self,
+        stream: StreamId,
+        error: &weir_scripts::ReplyError,
+        effects: &mut Effects,
+    ) {
+        effects.log(Level::Error, format!("{error}"));
+        self.not_taken(stream, NotTaken::Unavailable, effects);
+    }
+
+    fn refuse(&mut self, stream: StreamId, error: &CheckError, effects: &mut Effects) {
+        self.respond(stream, Outcome::Malformed, answer::refused(error), effects);
+    }
+
+    fn respond(
+        &mut self,
+        stream: StreamId,
+        outcome: Outcome,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        self.counters.requests.increment(outcome);
+        effects.respond(stream, Arc::new(answer));
+    }
+
+    fn forward(&mut self, stream: StreamId, effects: &mut Effects) {
+        self.counters.requests.increment(Outcome::Forwarded);
+        effects.let_go(stream);
+    }
+}
+
+/// A request's path, and its query without the `?`.
+fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().position(|byte| *byte == b'?') {
+        Some(at) => {
+            let (path, query) = path.split_at_checked(at).unwrap_or((path, b""));
+            (path, query.get(1..).unwrap_or_default())
+        }
+        None => (path, b""),
+    }
+}
+
+/// Whether a `content-length` is of more than a question may have. One that is no number is the host's to refuse.
+fn is_too_long(length: &[u8]) -> bool {
+    let length = core::str::from_utf8(length).unwrap_or_default();
+    length
+        .parse::<u64>()
+        .is_ok_and(|length| length > BODY_LEN_MAX as u64)
+}
+
+fn pair(answer: PairAnswer) -> Pair {
+    match answer {
+        PairAnswer::Fits => Pair::Fits,
+        PairAnswer::DoesNot => Pair::DoesNot,
+        PairAnswer::Unknown => Pair::Unknown,
+    }
+}

@@ -1,0 +1,101 @@
+//! Where SKUs are, as far as it is remembered.
+//!
+//! What is remembered may be wrong, since products move. That costs one more look and never an answer: whoever finds no such SKU
+//! at the place that was remembered asks for its route.
+
+use core::mem;
+
+use crate::{Place, Sku};
+use hashbrown::HashMap;
+
+/// The places of SKUs, in two generations: when the younger one is full, the older one is forgotten. A SKU that is asked for is
+/// young again.
+#[derive(Debug)]
+pub(crate) struct Places {
+    young: HashMap<Sku, Place>,
+    old: HashMap<Sku, Place>,
+    /// How many a generation may have.
+    each_max: usize,
+}
+
+impl Places {
+    /// Remembers up to `places_max`.
+    pub(crate) fn new(places_max: usize) -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            each_max: places_max / 2,
+        }
+    }
+
+    /// The place of `sku`, if it is remembered.
+    pub(crate) fn find(&mut self, sku: &Sku) -> Option<Place> {
+        if let Some(place) = self.young.get(sku) {
+            return Some(place.clone());
+        }
+        let (sku, place) = self.old.remove_entry(sku)?;
+        self.remember(sku, place.clone());
+        Some(place)
+    }
+
+    /// `sku` is at `place`.
+    pub(crate) fn remember(&mut self, sku: Sku, place: Place) {
+        if self.each_max == 0 {
+            return;
+        }
+        if self.young.len() >= self.each_max && !self.young.contains_key(&sku) {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.insert(sku, place);
+    }
+
+    /// `sku` is not where it was.
+    pub(crate) fn forget(&mut self, sku: &Sku) {
+        self.young.remove(sku);
+        self.old.remove(sku);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cluster, Spu};
+    use std::format;
+
+    fn sku(number: usize) -> Sku {
+        Sku::new(format!("S{number}")).unwrap()
+    }
+
+    fn place(spu: &str) -> Place {
+        Place {
+            cluster: Cluster::home(),
+            spu: Spu::new(spu).unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_and_there_is_never_more_than_allowed() {
+        let mut places = Places::new(10);
+        places.remember(sku(0), place("P"));
+        for number in 1..1_000 {
+            places.remember(sku(number), place("P"));
+            assert_eq!(places.find(&sku(0)), Some(place("P")), "{number}");
+            assert!(places.young.len() + places.old.len() <= 10);
+        }
+        assert_eq!(places.find(&sku(1)), None);
+        places.forget(&sku(0));
+        assert_eq!(places.find(&sku(0)), None);
+    }
+
+    #[test]
+    fn the_last_word_counts_and_nothing_may_be_remembered() {
+        let mut places = Places::new(2);
+        places.remember(sku(1), place("P"));
+        places.remember(sku(2), place("P"));
+        places.remember(sku(1), place("Q"));
+        assert_eq!(places.find(&sku(1)), Some(place("Q")));
+        let mut none = Places::new(1);
+        none.remember(sku(1), place("P"));
+        assert_eq!(none.find(&sku(1)), None);
+    }
+}

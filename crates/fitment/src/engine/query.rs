@@ -1,0 +1,280 @@
+//! One question on its way: to places, to products, to an answer.
+//!
+//! ```text
+//! unplaced ──route──▶ placed ──ask──▶ asked ──▶ known, or lost
+//!    ▲                                 │
+//!    └──────── not there (any more) ◀──┘        at most twice
+//! ```
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::check::{Check, Stored};
+use crate::redis::fit_route::Route;
+use crate::redis::keys::FitmentKeys;
+use crate::redis::{fit_query, fit_route};
+use crate::{Answer, Cluster, Offset, Place, Plan, Sku};
+use weir_base::resp::Value;
+use weir_scripts::{Call, ReplyError};
+
+use crate::engine::places::Places;
+use crate::engine::stores::Kind;
+use crate::engine::vehicles::Vehicles;
+
+/// How often routes are read for one question: once for what is not remembered, and again for what was not there, since it may
+/// have moved between two reads.
+const ROUTE_READS_MAX: u8 = 2;
+
+/// One question.
+#[derive(Debug)]
+pub(crate) struct Query {
+    check: Check,
+    /// The vehicles that the map has: of each its place in the question.
+    vehicles: Vec<usize>,
+    offsets: Vec<Offset>,
+    skus: Vec<State>,
+    asks: Vec<Ask>,
+    /// How many calls are under way.
+    open: usize,
+    route_reads: u8,
+}
+
+/// What is known of a SKU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Unplaced,
+    Placed(Place),
+    Asked,
+    Known(Stored),
+    /// There is no such SKU any more, and that is known.
+    Gone,
+}
+
+/// One product is asked.
+#[derive(Debug)]
+struct Ask {
+    /// Of which SKUs, by their places in the question.
+    skus: Vec<usize>,
+    /// The replies to its calls.
+    replies: Vec<Option<Value>>,
+}
+
+/// How Redis is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    pub(crate) key_prefix: alloc::string::String,
+    pub(crate) plan: Plan,
+    /// Whether there is one Redis only: then a client's hint says where a SKU is.
+    pub(crate) is_one: bool,
+}
+
+/// Calls that are to be sent: to which Redis.
+pub(crate) type Calls = Vec<(Cluster, Vec<(Call, Kind)>)>;
+
+impl Query {
+    pub(crate) fn new(
+        check: Check,
+        vehicles: &Vehicles,
+        places: &mut Places,
+        asking: &Asking,
+    ) -> Self {
+        let numbered = check.vehicles.iter().enumerate();
+        let found = numbered.filter_map(|(index, id)| Some((index, vehicles.find(*id)?)));
+        let (indices, offsets) = found.unzip();
+        let skus = check.skus.iter().map(|wanted| {
+            let remembered = places.find(&wanted.sku);
+            let hint = wanted.spu.clone().filter(|_| asking.is_one);
+            let hinted = hint.map(|spu| Place {
+                cluster: Cluster::home(),
+                spu,
+            });
+            remembered.or(hinted).map_or(State::Unplaced, State::Placed)
+        });
+        Self {
+            skus: skus.collect(),
+            check,
+            vehicles: indices,
+            offsets,
+            asks: Vec::new(),
+            open: 0,
+            route_reads: 0,
+        }
+    }
+
+    /// The calls that come next. None while calls are under way, and none when all is known that Redis knows.
+    pub(crate) fn next(&mut self, asking: &Asking) -> Calls {
+        if self.open > 0 || self.offsets.is_empty() {
+            return Calls::new();
+        }
+        let mut calls = self.ask_products(asking);
+        let routes = self.read_routes(asking);
+        if !routes.is_empty() {
+            calls.push((Cluster::home(), routes));
+        }
+        self.open = calls.iter().map(|(_, calls)| calls.len()).sum();
+        calls
+    }
+
+    /// Whether calls are under way.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// How many SKUs have no place yet.
+    pub(crate) fn unplaced(&self) -> usize {
+        let unplaced = |state: &&State| **state == State::Unplaced;
+        self.skus.iter().filter(unplaced).count()
+    }
+
+    fn ask_products(&mut self, asking: &Asking) -> Calls {
+        let mut products = BTreeMap::<Place, Vec<usize>>::new();
+        for (index, state) in self.skus.iter_mut().enumerate() {
+            if let State::Placed(place) = state {
+                products.entry(place.clone()).or_default().push(index);
+                *state = State::Asked;
+            }
+        }
+        let mut by_cluster = BTreeMap::<Cluster, Vec<(Call, Kind)>>::new();
+        for (place, skus) in products {
+            let keys = FitmentKeys::new(&asking.key_prefix, &place.spu);
+            let names = skus.iter().filter_map(|index| self.sku(*index));
+            let calls = fit_query::calls(asking.plan, &keys, &self.offsets, names);
+            let ask = self.asks.len();
+            self.asks.push(Ask {
+                replies: vec![None; calls.len()],
+                skus,
+            });
+            let kinds = (0..).map(|call| Kind::Fits { ask, call });
+            let to = by_cluster.entry(place.cluster).or_default();
+            to.extend(calls.into_iter().zip(kinds));
+        }
+        by_cluster.into_iter().collect()
+    }
+
+    fn read_routes(&mut self, asking: &Asking) -> Vec<(Call, Kind)> {
+        let unplaced: Vec<usize> = (0..self.skus.len())
+            .filter(|index| self.skus.get(*index) == Some(&State::Unplaced))
+            .collect();
+        if unplaced.is_empty() || self.route_reads == ROUTE_READS_MAX {
+            return Vec::new();
+        }
+        self.route_reads += 1;
+        let names = unplaced.iter().filter_map(|index| self.sku(*index));
+        let calls = fit_route::calls(&asking.key_prefix, names);
+        let kind = |asked: Vec<usize>| {
+            let of = asked.iter().filter_map(|at| unplaced.get(*at).copied());
+            Kind::Routes(of.collect())
+        };
+        let with_kind = |(call, asked)| (call, kind(asked));
+        calls.into_iter().map(with_kind).collect()
+    }
+
+    fn sku(&self, index: usize) -> Option<&Sku> {
+        self.check.skus.get(index).map(|wanted| &wanted.sku)
+    }
+
+    /// The reply to a call for places has come.
+    pub(crate) fn routes_read(
+        &mut self,
+        asked: &[usize],
+        reply: &Value,
+        places: &mut Places,
+    ) -> Result<(), ReplyError> {
+        self.open = self.open.saturating_sub(1);
+        let routes = fit_route::parse(reply, asked.len())?;
+        for (index, route) in asked.iter().zip(routes) {
+            let state = match route {
+                Some(Route {
+                    place: Some(place), ..
+                }) => {
+                    if let Some(sku) = self.sku(*index) {
+                        places.remember(sku.clone(), place.clone());
+                    }
+                    State::Placed(place)
+                }
+                Some(_) => State::Gone,
+                None => State::Known(Stored::Absent),
+            };
+            self.set(*index, state);
+        }
+        Ok(())
+    }
+
+    /// The reply to a call for a product has come.
+    pub(crate) fn fits_read(
+        &mut self,
+        asking: &Asking,
+        ask: usize,
+        call: usize,
+        reply: Value,
+        places: &mut Places,
+    ) -> Result<(), ReplyError> {
+        self.open = self.open.saturating_sub(1);
+        let Some(asked) = self.asks.get_mut(ask) else {
+            return Ok(());
+        };
+        if let Some(place) = asked.replies.get_mut(call) {
+            *place = Some(reply);
+        }
+        let replies: Option<Vec<Value>> = asked.replies.iter().cloned().collect();
+        let Some(replies) = replies else {
+            return Ok(());
+        };
+        let skus = core::mem::take(&mut asked.skus);
+        let all = fit_query::parse(asking.plan, &replies, self.offsets.len(), skus.len())?;
+        for (index, stored) in skus.into_iter().zip(all) {
+            self.stored(index, stored, places);
+        }
+        Ok(())
+    }
+
+    fn stored(&mut self, index: usize, stored: Stored, places: &mut Places) {
+        let may_look_again = self.route_reads < ROUTE_READS_MAX;
+        let state = match stored {
+            Stored::Absent if may_look_again => State::Unplaced,
+            stored => State::Known(stored),
+        };
+        if stored == Stored::Absent
+            && let Some(sku) = self.sku(index)
+        {
+            places.forget(sku);
+        }
+        self.set(index, state);
+    }
+
+    fn set(&mut self, index: usize, state: State) {
+        if let Some(place) = self.skus.get_mut(index) {
+            *place = state;
+        }
+    }
+
+    /// Whether the origin may know more than Redis.
+    pub(crate) fn has_gaps(&self) -> bool {
+        let is_gap = |state: &State| match state {
+            State::Known(Stored::Known(_)) | State::Gone => false,
+            State::Known(_) | State::Unplaced | State::Placed(_) | State::Asked => true,
+        };
+        self.vehicles.len() < self.check.vehicles.len() || self.skus.iter().any(is_gap)
+    }
+
+    /// The answer as JSON, by what is known. `count` is told each pair's.
+    pub(crate) fn answer(&self, mut count: impl FnMut(Answer)) -> Vec<u8> {
+        let mut json = Vec::new();
+        let answer = |sku: usize, vehicle: usize| {
+            let answer = self.answer_of(sku, vehicle);
+            count(answer);
+            answer
+        };
+        self.check.write(answer, &mut json);
+        json
+    }
+
+    fn answer_of(&self, sku: usize, vehicle: usize) -> Answer {
+        let at = self.vehicles.iter().position(|known| *known == vehicle);
+        match (self.skus.get(sku), at) {
+            (Some(State::Known(stored)), Some(at)) => stored.answer(at),
+            _ => Answer::Unknown,
+        }
+    }
+}

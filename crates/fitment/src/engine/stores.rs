@@ -1,0 +1,215 @@
+//! Calls to the Redis that there are: each has its batches and its circuit breaker.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::Cluster;
+use weir_base::breaker::Pass;
+use weir_engine::breaker::CountedBreaker;
+use weir_engine::pump::{BATCH_MAX, Completed, Counts, Full, Pending, Plan, Planned, Pump};
+use weir_engine::redis::Reply;
+use weir_engine::{BatchId, Effects, Metrics, RedisId, StreamId};
+use weir_scripts::Call;
+
+use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::metrics::PREFIX;
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Job {
+    call: Call,
+    pub(crate) kind: Kind,
+    /// The circuit breaker's, for the first of the calls that go together.
+    pass: Option<Pass>,
+}
+
+/// What a call asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// For the end of the map of vehicles.
+    Vehicles,
+    /// For a page of SKUs.
+    Page,
+    /// For the places of SKUs of a question, by their places in it.
+    Routes(Vec<usize>),
+    /// Which SKUs of one product fit: one call of several.
+    Fits {
+        /// Which of the question's.
+        ask: usize,
+        /// Which of its calls.
+        call: usize,
+    },
+}
+
+/// Each job is a call of its own.
+#[derive(Clone, Copy, Debug)]
+struct OneByOne;
+
+impl Plan for OneByOne {
+    type Job = Job;
+
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+        let planned = |pending: Pending<Job>| Planned {
+            call: pending.job.call.clone(),
+            requests: Vec::from([pending]),
+        };
+        requests.into_iter().map(planned).collect()
+    }
+}
+
+/// One Redis.
+#[derive(Debug)]
+struct Store {
+    cluster: Cluster,
+    pump: Pump<OneByOne>,
+    breaker: CountedBreaker,
+}
+
+/// The Redis that there are: the first is the home Redis.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    all: Vec<Store>,
+    /// Which one has the first turn.
+    first: usize,
+}
+
+/// Why calls were not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// Too many wait.
+    Full,
+    /// This Redis does not answer, or there is none of that name.
+    Unavailable,
+}
+
+impl Stores {
+    pub(crate) fn new(config: &Checked, metrics: &mut Metrics) -> Self {
+        let further = config.clusters.iter().map(|(cluster, _)| cluster.clone());
+        let clusters = core::iter::once(Cluster::home()).chain(further);
+        let settings = config.redis.pump_settings(DEADLINE_MS);
+        let counts = Counts::new(metrics, PREFIX);
+        let store = |(index, cluster): (u8, Cluster)| {
+            let pump = Pump::new(settings, OneByOne, counts.clone()).with_redis(RedisId(index));
+            let name = match index {
+                0 => format!("{PREFIX}_redis"),
+                _ => format!("{PREFIX}_redis_{}", cluster.as_str().replace('-', "_")),
+            };
+            Store {
+                breaker: CountedBreaker::new(config.breaker, metrics, &name),
+                pump,
+                cluster,
+            }
+        };
+        Self {
+            all: (0..).zip(clusters).map(store).collect(),
+            first: 0,
+        }
+    }
+
+    /// Whether all is in the home Redis.
+    pub(crate) fn is_one(&self) -> bool {
+        self.all.len() == 1
+    }
+
+    /// Sends calls to `cluster` for `stream`, which go together.
+    ///
+    /// # Errors
+    /// When they were not taken: none of them.
+    pub(crate) fn send(
+        &mut self,
+        cluster: &Cluster,
+        stream: StreamId,
+        calls: impl IntoIterator<Item = (Call, Kind)>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Result<(), NotTaken> {
+        let mut stores = self.all.iter_mut();
+        let store = stores.find(|store| store.cluster == *cluster);
+        let store = store.ok_or(NotTaken::Unavailable)?;
+        if store.pump.is_full() {
+            return Err(NotTaken::Full);
+        }
+        let pass = store.breaker.permit(now_ms);
+        let mut pass = Some(pass.map_err(|_| NotTaken::Unavailable)?);
+        let jobs = calls.into_iter().map(|(call, kind)| Job {
+            call,
+            kind,
+            pass: pass.take(),
+        });
+        let taken = store.pump.enqueue_all(stream, jobs, now_ms, effects);
+        taken.map_err(|Full| NotTaken::Full)
+    }
+
+    /// Reads the map of vehicles.
+    pub(crate) fn read_vehicles(&mut self, call: Call, now_ms: u64, effects: &mut Effects) {
+        if let Some(home) = self.all.first_mut() {
+            let (kind, pass) = (Kind::Vehicles, None);
+            let job = Job { call, kind, pass };
+            home.pump.enqueue_unowned(job, now_ms, effects);
+        }
+    }
+
+    /// What has completed by `now_ms`: of one Redis after the other, and no more than may be answered in one event.
+    pub(crate) fn turn(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<Completed<Job>> {
+        let mut all = Vec::new();
+        for _ in 0..self.all.len() {
+            if all.len() >= BATCH_MAX {
+                effects.wake();
+                break;
+            }
+            let Some(store) = self.all.get_mut(self.first) else {
+                break;
+            };
+            let completed = store.pump.turn(now_ms, effects);
+            store.note(&completed, now_ms);
+            all.extend(completed);
+            self.first = (self.first + 1) % self.all.len();
+        }
+        all
+    }
+
+    /// A call has ended: what has completed.
+    pub(crate) fn on_reply(
+        &mut self,
+        batch: BatchId,
+        reply: Reply,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Vec<Completed<Job>> {
+        let mut stores = self.all.iter_mut();
+        // Only one of them knows the batch.
+        let Some(store) = stores.find(|store| store.pump.has(batch)) else {
+            return Vec::new();
+        };
+        let completed = store.pump.on_reply(batch, reply, now_ms, effects);
+        let completed = completed.unwrap_or_default();
+        store.note(&completed, now_ms);
+        completed
+    }
+
+    pub(crate) fn not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
+        let mut stores = self.all.iter_mut();
+        stores.any(|store| store.pump.not_sent(batch, effects));
+    }
+
+    pub(crate) fn deferred(&mut self, batch: BatchId, effects: &mut Effects) {
+        let mut stores = self.all.iter_mut();
+        stores.any(|store| store.pump.deferred(batch, effects));
+    }
+
+    pub(crate) fn tick_ms(&self) -> u64 {
+        let ticks = self.all.iter().map(|store| store.pump.tick_ms());
+        ticks.min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Store {
+    fn note(&mut self, completed: &[Completed<Job>], now_ms: u64) {
+        for call in completed {
+            let passes = call.requests.iter().filter_map(|pending| pending.job.pass);
+            for pass in passes {
+                self.breaker.record(now_ms, pass, call.outcome.is_ok(), 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The map of vehicles: which offset a vehicle has. Redis has it in the order of offsets; a worker reads what it has not yet.
+
+use core::mem;
+
+use crate::redis::fit_vehicles::{Head, Known, Tail, call};
+use crate::redis::keys::VehicleMapKeys;
+use crate::{Offset, VehicleId};
+use hashbrown::HashMap;
+use weir_engine::poll::Schedule;
+use weir_scripts::Call;
+
+/// The most vehicles that one read brings: 40 KB, which a worker has in its map within a millisecond.
+const READ_MAX: u32 = 10_000;
+
+/// The map of vehicles, and when it is read.
+#[derive(Debug)]
+pub(crate) struct Vehicles {
+    pub(crate) schedule: Schedule,
+    keys: VehicleMapKeys,
+    vehicles_max: u32,
+    is_reading: bool,
+    /// Whether the last read had no answer at all.
+    is_unanswered: bool,
+    /// What questions are answered from. A map that is rebuilt gives vehicles the offsets that they had, so the last one
+    /// serves until the next is whole.
+    offsets: HashMap<u32, Offset>,
+    /// What is being read, and how far.
+    next: HashMap<u32, Offset>,
+    known: Known,
+    /// Whether `next` is the map that is answered from, with more at its end.
+    is_current: bool,
+    /// The head that was read last.
+    head: Option<Head>,
+}
+
+impl Vehicles {
+    /// An empty map, read at this interval once there is one.
+    pub(crate) fn new(interval_ms: u64, key_prefix: &str, vehicles_max: u32) -> Self {
+        Self {
+            schedule: Schedule::new(interval_ms),
+            keys: VehicleMapKeys::new(key_prefix),
+            vehicles_max,
+            is_reading: false,
+            is_unanswered: false,
+            offsets: HashMap::new(),
+            next: HashMap::new(),
+            known: Known::default(),
+            is_current: false,
+            head: None,
+        }
+    }
+
+    /// The offset of `vehicle`, if it has one.
+    pub(crate) fn find(&self, vehicle: VehicleId) -> Option<Offset> {
+        self.offsets.get(&vehicle.number()).copied()
+    }
+
+    /// Whether a page with this stamp holds.
+    pub(crate) fn is_fresh(&self, stamp: u64) -> bool {
+        self.head.is_some_and(|head| stamp >= head.stamp)
+    }
+
+    /// The read that is due, if one is.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Option<Call> {
+        if self.is_reading || !self.schedule.is_due(now_ms) {
+            return None;
+        }
+        self.is_reading = true;
+        let room = self.vehicles_max.saturating_sub(self.known.count);
+        Some(call(&self.keys, self.known, READ_MAX.min(room)))
+    }
+
+    /// Redis has answered that there is no map. Whether it is the first failure in a row.
+    pub(crate) fn missing(&mut self) -> bool {
+        self.is_reading = false;
+        self.is_unanswered = false;
+        self.schedule.failed()
+    }
+
+    /// Redis has not answered, or not in words. Whether that is worth a line in the log: the first failure in a row of a worker
+    /// that has requests. One without may have no way to Redis, as Envoy's main thread has none.
+    pub(crate) fn unanswered(&mut self, is_serving: bool) -> bool {
+        self.is_reading = false;
+        self.is_unanswered = true;
+        is_serving && self.schedule.failed()
+    }
+
+    /// Whether there is no map because Redis does not answer: nobody can tell what Redis knows, so nothing is missing there
+    /// that the origin should fill in.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.is_unanswered && self.head.is_none()
+    }
+
+    /// The read has brought this. Whether reads failed before.
+    pub(crate) fn read(&mut self, tail: &Tail) -> bool {
+        self.is_reading = false;
+        self.is_unanswered = false;
+        self.head = Some(tail.head);
+        if tail.head.generation != self.known.generation || tail.head.count < self.known.count {
+            self.begin_again(tail.head.generation);
+        } else {
+            self.append(tail);
+        }
+        let count = tail.head.count.min(self.vehicles_max);
+        let is_whole = self.known.count >= count;
+        if is_whole && !self.is_current {
+            self.offsets = mem::take(&mut self.next);
+            self.is_current = true;
+        }
+        let has_more = !is_whole && (!tail.vehicles.is_empty() || self.known.count == 0);
+        let failed_before = self.schedule.succeeded();
+        if has_more {
+            self.schedule.again();
+        }
+        failed_before
+    }
+
+    fn begin_again(&mut self, generation: u64) {
+        self.known = Known {
+            generation,
+            count: 0,
+        };
+        self.next = HashMap::new();
+        self.is_current = false;
+    }
+
+    fn append(&mut self, tail: &Tail) {
+        let map = match self.is_current {
+            true => &mut self.offsets,
+            false => &mut self.next,
+        };
+        for vehicle in &tail.vehicles {
+            self.known.count += 1;
+            if let (Some(vehicle), Some(offset)) = (vehicle, Offset::new(self.known.count)) {
+                map.insert(vehicle.number(), offset);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const INTERVAL_MS: u64 = 1_000;
+
+    fn id(number: u32) -> VehicleId {
+        VehicleId::from_number(number).unwrap()
+    }
+
+    /// A map in Redis, and a worker that reads it.
+    struct Bench {
+        vehicles: Vehicles,
+        now_ms: u64,
+        generation: u64,
+        map: Vec<Option<VehicleId>>,
+    }
+
+    impl Bench {
+        fn new(count: u32, vehicles_max: u32) -> Self {
+            Self {
+                vehicles: Vehicles::new(INTERVAL_MS, "w", vehicles_max),
+                now_ms: 1_000_000,
+                generation: 7,
+                map: (1..=count)
+                    .map(|number| Some(id(1_000_000 + number)))
+                    .collect(),
+            }
+        }
+
+        /// Redis answers a read with at most so many vehicles; whether one was due.
+        fn read(&mut self, most: usize) -> bool {
+            if self.vehicles.due(self.now_ms).is_none() {
+                return false;
+            }
+            let known = self.vehicles.known;
+            let tail = match known.generation == self.generation {
+                true => self.map.get(known.count as usize..).unwrap_or_default(),
+                false => &[],
+            };
+            let room = (self.vehicles.vehicles_max - known.count) as usize;
+            let tail = Tail {
+                head: Head {
+                    generation: self.generation,
+                    count: self.map.len() as u32,
+                    stamp: self.generation,
+                },
+                vehicles: tail.iter().take(most.min(room)).copied().collect(),
+            };
+            self.vehicles.read(&tail);
+            true
+        }
+
+        /// Reads until nothing is due. How many reads it took.
+        fn read_all(&mut self, most: usize) -> usize {
+            let mut reads = 0;
+            while self.read(most) {
+                reads += 1;
+                assert!(reads < 100, "it reads without end");
+            }
+            self.now_ms += INTERVAL_MS;
+            reads
+        }
+
+        fn offset(&self, number: u32) -> Option<u32> {
+            self.vehicles.find(id(number)).map(Offset::get)
+        }
+    }
+
+    #[test]
+    fn a_map_is_read_at_once_and_then_only_its_end() {
+        let mut bench = Bench::new(25, 1_000);
+        assert_eq!(bench.read_all(10), 4, "the head, and 25 in steps of 10");
+        assert_eq!(bench.offset(1_000_025), Some(25));
+        assert_eq!(bench.offset(1_000_026), None);
+        bench.map.push(Some(id(5)));
+        assert_eq!(bench.read_all(10), 1);
+        assert_eq!(bench.offset(5), Some(26));
+    }
+
+    #[test]
+    fn the_last_map_serves_until_the_next_is_whole() {
+        let mut bench = Bench::new(25, 1_000);
+        bench.read_all(10);
+        bench.map[3] = None;
+        bench.generation += 1;
+        bench.read(10);
+        bench.read(10);
+        assert_eq!(bench.offset(1_000_004), Some(4), "it is not whole");
+        bench.read_all(10);
+        assert_eq!(bench.offset(1_000_004), None, "it was retired");
+        assert_eq!(bench.offset(1_000_025), Some(25));
+    }
+
+    #[test]
+    fn a_map_that_is_shorter_than_it_says_is_not_read_without_end() {
+        let mut bench = Bench::new(25, 1_000);
+        bench.read_all(10);
+        bench.map.truncate(5);
+        bench.read_all(10);
+        assert_eq!(bench.offset(1_000_005), Some(5));
+        let mut known = bench.vehicles.head.unwrap();
+        known.count = 30;
+        bench.now_ms += INTERVAL_MS;
+        assert!(bench.vehicles.due(bench.now_ms).is_some());
+        let tail = Tail {
+            head: known,
+            vehicles: Vec::new(),
+        };
+        bench.vehicles.read(&tail);
+        assert!(
+            bench.vehicles.due(bench.now_ms).is_none(),
+            "at the next interval"
+        );
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_allowed() {
+        let mut bench = Bench::new(25, 10);
+        bench.read_all(4);
+        assert_eq!(
+            (bench.offset(1_000_010), bench.offset(1_000_011)),
+            (Some(10), None)
+        );
+        assert_eq!(bench.vehicles.offsets.len(), 10);
+        assert!(bench.vehicles.is_fresh(7) && !bench.vehicles.is_fresh(6));
+    }
+}

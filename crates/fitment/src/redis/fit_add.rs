@@ -1,0 +1,73 @@
+//! `fit_add.lua`: some offsets are added to one SKU and some taken away.
+
+use crate::{Offset, SPARSE_MAX, Sku};
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::keys::FitmentKeys;
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "fit_add",
+    source: include_str!("../../lua/fit_add.lua"),
+};
+
+/// The most offsets of one call. Whoever changes more writes the SKU whole.
+pub const OFFSETS_MAX: usize = 1_000;
+
+/// What changes. The two lists have no offset in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The version that Redis must have.
+    pub from_version: u64,
+    /// The version after it.
+    pub to_version: u64,
+    /// What is added, the largest first.
+    pub added: &'a [Offset],
+    /// What is taken away.
+    pub removed: &'a [Offset],
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It is done.
+    Done,
+    /// Nothing changed: the SKU must be written whole.
+    NeedsWhole,
+    /// Redis has this version or a newer one.
+    Known,
+}
+
+/// The call that makes this change.
+pub fn call(keys: &FitmentKeys, sku: &Sku, change: &Change<'_>) -> Call {
+    let mut args = Arguments::default();
+    args.push(sku.as_str().as_bytes());
+    args.push_decimal(change.from_version);
+    args.push_decimal(change.to_version);
+    args.push_decimal(SPARSE_MAX as u64 + 1);
+    args.push_decimal(change.added.len() as u64);
+    for offset in change.added.iter().chain(change.removed) {
+        args.push_decimal(offset.get().into());
+    }
+    Call {
+        script: &SCRIPT,
+        keys: [keys.directory()].into(),
+        args,
+    }
+}
+
+/// Reads the reply.
+///
+/// # Errors
+/// When it is not one of the script.
+pub fn parse(value: &Value) -> Result<Changed, ReplyError> {
+    match value {
+        Value::Integer(0) => Ok(Changed::NeedsWhole),
+        Value::Integer(1) => Ok(Changed::Done),
+        Value::Integer(2) => Ok(Changed::Known),
+        _ => Err(ReplyError {
+            script: SCRIPT.name,
+        }),
+    }
+}

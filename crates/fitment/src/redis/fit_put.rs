@@ -1,0 +1,69 @@
+//! `fit_put.lua`: all that one SKU fits.
+
+use crate::{Shape, Sku};
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::keys::FitmentKeys;
+use weir_scripts::reply::flag;
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "fit_put",
+    source: include_str!("../../lua/fit_put.lua"),
+};
+
+/// What happens to an entry whose version is higher than the one that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newer {
+    /// It stays: the writer comes late.
+    Stays,
+    /// It is replaced: SQL, which is the truth, was set back to an earlier state.
+    IsReplaced,
+}
+
+impl Newer {
+    pub(crate) fn word(self) -> &'static [u8] {
+        match self {
+            Self::Stays => b"keep",
+            Self::IsReplaced => b"force",
+        }
+    }
+}
+
+/// The call that writes one SKU whole.
+pub fn call(keys: &FitmentKeys, sku: &Sku, version: u64, newer: Newer, shape: &Shape) -> Call {
+    let mut args = Arguments::with_capacity(96 + 12 * shape.len().min(6_000));
+    args.push(sku.as_str().as_bytes());
+    args.push_decimal(version);
+    args.push(newer.word());
+    match shape {
+        Shape::None => args.push(b"n"),
+        Shape::Set(offsets) => {
+            args.push(b"s");
+            for offset in offsets {
+                args.push_decimal(offset.get().into());
+            }
+        }
+        Shape::Bitmaps(bitmaps) => {
+            args.push(b"b");
+            for (segment, bytes) in bitmaps {
+                args.push_decimal((*segment).into());
+                args.push(bytes);
+            }
+        }
+    }
+    Call {
+        script: &SCRIPT,
+        keys: [keys.directory()].into(),
+        args,
+    }
+}
+
+/// Reads the reply: whether it was written; otherwise Redis has a newer version.
+///
+/// # Errors
+/// When the reply is not one of the script.
+pub fn parse(value: &Value) -> Result<bool, ReplyError> {
+    flag(value, &SCRIPT)
+}

@@ -1,0 +1,152 @@
+//! `fit_query.lua` and `fit_query_bitmaps.lua`: which SKUs of one product fit which vehicles.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::check::Stored;
+use crate::{Offset, Plan, Sku};
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::keys::FitmentKeys;
+use weir_scripts::reply::text;
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script of [`Plan::Directory`].
+pub static SCRIPT: Script = Script {
+    name: "fit_query",
+    source: include_str!("../../lua/fit_query.lua"),
+};
+
+/// The script of [`Plan::Bitmaps`].
+pub static BITMAPS: Script = Script {
+    name: "fit_query_bitmaps",
+    source: include_str!("../../lua/fit_query_bitmaps.lua"),
+};
+
+/// The calls that ask which of `skus` fit which of 1 to 5 `vehicles`: one, or one for each vehicle.
+pub fn calls<'a>(
+    plan: Plan,
+    keys: &FitmentKeys,
+    vehicles: &[Offset],
+    skus: impl Iterator<Item = &'a Sku> + Clone,
+) -> Vec<Call> {
+    match plan {
+        Plan::Directory => vec![by_directory(keys, vehicles, skus)],
+        Plan::Bitmaps => {
+            let of = |vehicle: &Offset| by_bitmaps(keys, *vehicle, skus.clone());
+            vehicles.iter().map(of).collect()
+        }
+    }
+}
+
+fn by_directory<'a>(
+    keys: &FitmentKeys,
+    vehicles: &[Offset],
+    skus: impl Iterator<Item = &'a Sku>,
+) -> Call {
+    let mut args = Arguments::default();
+    args.push_decimal(vehicles.len() as u64);
+    for vehicle in vehicles {
+        args.push_decimal(vehicle.get().into());
+    }
+    for sku in skus {
+        args.push(sku.as_str().as_bytes());
+    }
+    Call {
+        script: &SCRIPT,
+        keys: [keys.directory()].into(),
+        args,
+    }
+}
+
+fn by_bitmaps<'a>(
+    keys: &FitmentKeys,
+    vehicle: Offset,
+    skus: impl Iterator<Item = &'a Sku>,
+) -> Call {
+    let mut args = Arguments::default();
+    args.push_decimal(vehicle.segment().into());
+    args.push_decimal(vehicle.bit().into());
+    for sku in skus {
+        args.push(sku.as_str().as_bytes());
+    }
+    Call {
+        script: &BITMAPS,
+        keys: [keys.directory()].into(),
+        args,
+    }
+}
+
+/// Reads the replies to all of the calls, in their order: one for each of so many SKUs.
+///
+/// # Errors
+/// When they are not those of the script.
+pub fn parse(
+    plan: Plan,
+    replies: &[Value],
+    vehicles: usize,
+    skus: usize,
+) -> Result<Vec<Stored>, ReplyError> {
+    let (script, calls) = match plan {
+        Plan::Directory => (&SCRIPT, 1),
+        Plan::Bitmaps => (&BITMAPS, vehicles),
+    };
+    let all = replies.iter().map(|reply| of_reply(reply, vehicles, skus));
+    let all = all.collect::<Option<Vec<_>>>();
+    let all = all.filter(|all| all.len() == calls);
+    let all = all.ok_or(ReplyError {
+        script: script.name,
+    })?;
+    Ok(match plan {
+        Plan::Directory => all.into_iter().flatten().collect(),
+        Plan::Bitmaps => (0..skus).map(|sku| joined(&all, sku)).collect(),
+    })
+}
+
+fn of_reply(reply: &Value, vehicles: usize, skus: usize) -> Option<Vec<Stored>> {
+    let masks = 1_u8.checked_shl(u32::try_from(vehicles).ok()?)?;
+    let one = |byte: &u8| match byte {
+        b'-' => Some(Stored::Absent),
+        b'!' => Some(Stored::Lost),
+        _ => byte
+            .checked_sub(b'@')
+            .filter(|fits| *fits < masks)
+            .map(Stored::Known),
+    };
+    let text = text(reply).filter(|text| text.len() == skus)?;
+    text.iter().map(one).collect()
+}
+
+/// One SKU, of which each vehicle's reply says whether it fits. A bitmap that is missing makes all of it unknown.
+fn joined(all: &[Vec<Stored>], sku: usize) -> Stored {
+    let mut fits = 0;
+    for (vehicle, reply) in all.iter().enumerate() {
+        match reply.get(sku) {
+            Some(Stored::Known(fits_one)) => fits |= fits_one << vehicle,
+            other => return other.copied().unwrap_or(Stored::Absent),
+        }
+    }
+    Stored::Known(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_scripts_say_is_read() {
+        let bulk = |text: &str| Value::Bulk(text.into());
+        let read = |text| parse(Plan::Directory, &[bulk(text)], 2, 3);
+        let expected = [Stored::Known(3), Stored::Absent, Stored::Lost];
+        assert_eq!(read("C-!").unwrap(), expected);
+        for bad in ["", "C-", "C-!@", "D@@", "?@@", "a@@"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(parse(Plan::Directory, &[Value::Null], 2, 3).is_err());
+        assert!(parse(Plan::Directory, &[], 1, 0).is_err());
+        let bitmaps = |texts: [&str; 2]| parse(Plan::Bitmaps, &texts.map(bulk), 2, 3);
+        let expected = [Stored::Known(2), Stored::Absent, Stored::Absent];
+        assert_eq!(bitmaps(["@-A", "A@-"]).unwrap(), expected);
+        assert!(bitmaps(["@-A", "A@"]).is_err());
+    }
+}

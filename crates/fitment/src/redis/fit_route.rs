@@ -1,0 +1,112 @@
+//! `fit_route.lua`: in which places SKUs are.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::{Cluster, Place, Sku, Spu};
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::keys::RouteBucket;
+use weir_scripts::reply::{array, digits, text};
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "fit_route",
+    source: include_str!("../../lua/fit_route.lua"),
+};
+
+/// A SKU's route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Of which version it is.
+    pub version: u64,
+    /// Where the SKU is; `None`: nowhere any more.
+    pub place: Option<Place>,
+}
+
+/// The calls that ask for routes, each with the indices of the SKUs that it asks for: the order of its reply. They go to the
+/// home cluster.
+pub fn calls<'a>(prefix: &str, skus: impl IntoIterator<Item = &'a Sku>) -> Vec<(Call, Vec<usize>)> {
+    let mut by_tag = BTreeMap::<u64, (Call, Vec<usize>)>::new();
+    for (index, sku) in skus.into_iter().enumerate() {
+        let bucket = RouteBucket::of(sku);
+        let (call, indices) = by_tag.entry(bucket.tag).or_insert_with(|| {
+            let (keys, args) = (Arguments::default(), Arguments::default());
+            let script = &SCRIPT;
+            (Call { script, keys, args }, Vec::new())
+        });
+        call.keys.push(&bucket.key(prefix));
+        call.args.push(sku.as_str().as_bytes());
+        indices.push(index);
+    }
+    by_tag.into_values().collect()
+}
+
+/// Reads the reply to one of them, which asks for so many SKUs. `None`: no route is known.
+///
+/// # Errors
+/// When it is not one of the script.
+pub fn parse(value: &Value, skus: usize) -> Result<Vec<Option<Route>>, ReplyError> {
+    let one = |value: &Value| match value {
+        Value::Null => Some(None),
+        value => read(text(value)?).map(Some),
+    };
+    let all = array(value).filter(|values| values.len() == skus);
+    let all = all.and_then(|values| values.iter().map(one).collect());
+    all.ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}
+
+/// Reads a route as Redis holds it; `None`: it is none.
+pub fn read(text: &[u8]) -> Option<Route> {
+    let mut words = text.splitn(3, |byte| *byte == b' ');
+    let version = digits(words.next()?)?;
+    let place = match words.next() {
+        None => None,
+        Some(cluster) => Some(Place {
+            cluster: Cluster::new(core::str::from_utf8(cluster).ok()?)?,
+            spu: Spu::new(words.next()?).ok()?,
+        }),
+    };
+    Some(Route { version, place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_routes_are_read() {
+        let route = read(b"7 home P1").unwrap();
+        let place = route.place.unwrap();
+        assert_eq!(
+            (route.version, place.cluster, place.spu.as_str()),
+            (7, Cluster::home(), "P1")
+        );
+        assert_eq!(read(b"7").unwrap().place, None);
+        for bad in [
+            "",
+            "x",
+            "7 home",
+            "7 home ",
+            "7 home a b",
+            "7 HOME P1",
+            "07",
+        ] {
+            assert_eq!(read(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_question_about_200_needs_16_calls() {
+        let skus: Vec<Sku> = (0..200_u64)
+            .map(|number| Sku::new(alloc::format!("{number}")).unwrap())
+            .collect();
+        let calls = calls("w", &skus);
+        assert_eq!(calls.len(), 16);
+        let asked: usize = calls.iter().map(|(_, indices)| indices.len()).sum();
+        assert_eq!(asked, 200);
+    }
+}

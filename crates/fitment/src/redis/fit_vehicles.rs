@@ -1,0 +1,123 @@
+//! `fit_vehicles.lua`: the map of vehicles, and what of it a gateway has not.
+
+use alloc::vec::Vec;
+
+use crate::{SEGMENT_LEN, VehicleId};
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::keys::VehicleMapKeys;
+use weir_scripts::reply::{array, text, unsigned};
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "fit_vehicles",
+    source: include_str!("../../lua/fit_vehicles.lua"),
+};
+
+/// How many bytes a vehicle takes in a block.
+pub const ID_LEN: u32 = 4;
+
+/// What a gateway knows of the map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The generation; 0: it knows none.
+    pub generation: u64,
+    /// How many vehicles of it, from offset 1.
+    pub count: u32,
+}
+
+/// The head of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Which map it is. It grows when the map was rebuilt and when a vehicle was retired.
+    pub generation: u64,
+    /// How many vehicles it has.
+    pub count: u32,
+    /// Pages of what fits a vehicle that have another stamp are stale.
+    pub stamp: u64,
+}
+
+/// What comes of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// The head. If its generation is not the known one, what is known counts no more.
+    pub head: Head,
+    /// The vehicles behind those that are known, as far as they stand in one block; `None` was retired. Read again until as many
+    /// are known as the head counts.
+    pub vehicles: Vec<Option<VehicleId>>,
+}
+
+/// The call that reads the head, and up to `vehicles_max` of what is not known.
+pub fn call(keys: &VehicleMapKeys, known: Known, vehicles_max: u32) -> Call {
+    let segment = known.count / SEGMENT_LEN;
+    let begin = known.count % SEGMENT_LEN;
+    let vehicles = vehicles_max.min(SEGMENT_LEN - begin);
+    let mut args = Arguments::default();
+    args.push_decimal(known.generation);
+    args.push_decimal((begin * ID_LEN).into());
+    args.push_decimal((vehicles * ID_LEN).into());
+    Call {
+        script: &SCRIPT,
+        keys: [keys.head(), keys.block(known.generation, segment)].into(),
+        args,
+    }
+}
+
+/// Reads the reply. `None`: there is no map, as nothing was imported or Redis lost it.
+///
+/// # Errors
+/// When it is not one of the script.
+pub fn parse(value: &Value) -> Result<Option<Tail>, ReplyError> {
+    let tail = match value {
+        Value::Null => return Ok(None),
+        value => array(value).and_then(tail),
+    };
+    tail.map(Some).ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}
+
+fn tail(values: &[Value]) -> Option<Tail> {
+    let [generation, count, stamp, bytes] = values else {
+        return None;
+    };
+    let head = Head {
+        generation: unsigned(generation)?,
+        count: unsigned(count)?,
+        stamp: unsigned(stamp)?,
+    };
+    let (ids, rest) = text(bytes)?.as_chunks::<4>();
+    let vehicle = |id: &[u8; 4]| match u32::from_be_bytes(*id) {
+        0 => Some(None),
+        number => VehicleId::from_number(number).ok().map(Some),
+    };
+    let vehicles = ids.iter().map(vehicle).collect::<Option<_>>()?;
+    rest.is_empty().then_some(Tail { head, vehicles })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn only_a_map_is_read() {
+        let read = |bytes: &[u8]| {
+            let numbers = [3, 2, 9].map(Value::Integer);
+            parse(&Value::Array(
+                [&numbers[..], &[Value::Bulk(bytes.into())]].concat(),
+            ))
+        };
+        let found = read(b"\0\x0f\x42\x41\0\0\0\0").unwrap().unwrap();
+        let first = VehicleId::from_number(1_000_001).unwrap();
+        assert_eq!(found.vehicles, [Some(first), None]);
+        assert_eq!(
+            (found.head.generation, found.head.count, found.head.stamp),
+            (3, 2, 9)
+        );
+        assert!(read(b"\0\0\0").is_err() && read(b"\xff\0\0\0").is_err());
+        assert_eq!(parse(&Value::Null).unwrap(), None);
+        assert!(parse(&Value::Array(vec![])).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! `fit_vehicles_put.lua`: vehicles join the map, or it is made anew.
+
+use alloc::vec::Vec;
+
+use crate::{SEGMENT_LEN, VehicleId};
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::fit_vehicles::{Head, ID_LEN};
+use crate::redis::keys::VehicleMapKeys;
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "fit_vehicles_put",
+    source: include_str!("../../lua/fit_vehicles_put.lua"),
+};
+
+/// Vehicles in the order of their offsets, all of one segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// How many stand before them.
+    pub before: u32,
+    /// They; `None`: one that was retired.
+    pub vehicles: &'a [Option<VehicleId>],
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is written.
+    Done,
+    /// A newer generation is there.
+    Superseded,
+    /// What stands before it is lost: a new generation must be written.
+    Hole,
+}
+
+/// The call that writes a piece of one generation; of all pieces of it, the last names the head.
+pub fn call(keys: &VehicleMapKeys, generation: u64, piece: Piece<'_>, head: Option<Head>) -> Call {
+    let (segment, begin) = (piece.before / SEGMENT_LEN, piece.before % SEGMENT_LEN);
+    let number = |vehicle: &Option<VehicleId>| vehicle.map_or(0, VehicleId::number).to_be_bytes();
+    let bytes: Vec<u8> = piece.vehicles.iter().flat_map(number).collect();
+    let mut args = Arguments::default();
+    args.push_decimal(generation);
+    args.push_decimal((begin * ID_LEN).into());
+    args.push(&bytes);
+    match head {
+        None => {
+            args.push(b"");
+            args.push(b"");
+        }
+        Some(head) => {
+            args.push_decimal(head.count.into());
+            args.push_decimal(head.stamp);
+        }
+    }
+    Call {
+        script: &SCRIPT,
+        keys: [keys.head(), keys.block(generation, segment)].into(),
+        args,
+    }
+}
+
+/// Reads the reply.
+///
+/// # Errors
+/// When it is not one of the script.
+pub fn parse(value: &Value) -> Result<Written, ReplyError> {
+    match value {
+        Value::Integer(0) => Ok(Written::Superseded),
+        Value::Integer(1) => Ok(Written::Done),
+        Value::Integer(2) => Ok(Written::Hole),
+        _ => Err(ReplyError {
+            script: SCRIPT.name,
+        }),
+    }
+}

@@ -1,0 +1,116 @@
+//! What the scripts of browse history have in common.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::{Loaded, Owner, Seen, Sku};
+use weir_base::resp::{Arguments, Value};
+
+use weir_scripts::reply::{array, text};
+
+/// Whose list is changed, and its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// Whose.
+    pub owner: &'a Owner,
+    /// The most views.
+    pub max: usize,
+    /// How long the list lives after this, in milliseconds.
+    pub life_ms: u64,
+}
+
+/// The set in which an owner is noted as active.
+#[derive(Clone, Copy, Debug)]
+pub struct Active<'a> {
+    /// Its key: [`history_active_of`](crate::redis::keys::history_active_of) the owner.
+    pub key: &'a [u8],
+    /// How long it lives after the last owner, in milliseconds.
+    pub life_ms: u64,
+}
+
+/// A list as Redis has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// How far it is loaded.
+    pub loaded: Loaded,
+    /// Which list it is, until its keys are lost or expire: see `history_fill.lua`.
+    pub generation: String,
+    /// The views, the newest first.
+    pub views: Vec<Seen>,
+}
+
+pub(crate) fn push_pairs(args: &mut Arguments, views: &[Seen]) {
+    for Seen { sku, at_ms } in views {
+        push_pair(args, sku, *at_ms);
+    }
+}
+
+pub(crate) fn push_pair(args: &mut Arguments, sku: &Sku, at_ms: u64) {
+    args.push_decimal(at_ms);
+    args.push(sku.as_str().as_bytes());
+}
+
+pub(crate) fn list(value: &Value) -> Option<List> {
+    let [loaded, generation, views] = array(value)? else {
+        return None;
+    };
+    let loaded = match text(loaded)? {
+        b"n" => Loaded::Nothing,
+        b"r" => Loaded::Removals,
+        b"a" => Loaded::All,
+        _ => return None,
+    };
+    let generation = core::str::from_utf8(text(generation)?).ok()?.into();
+    let pairs = array(views)?.chunks(2);
+    let views = pairs.map(seen).collect::<Option<_>>()?;
+    Some(List {
+        loaded,
+        generation,
+        views,
+    })
+}
+
+fn seen(pair: &[Value]) -> Option<Seen> {
+    let [sku, at_ms] = pair else {
+        return None;
+    };
+    let at_ms = core::str::from_utf8(text(at_ms)?).ok()?.parse().ok()?;
+    let sku = Sku::new(text(sku)?).ok()?;
+    Some(Seen { sku, at_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.into())
+    }
+
+    #[test]
+    fn a_list_has_a_state_and_pairs() {
+        let reply = |loaded, views: &[&str]| {
+            let views = views.iter().map(|text| bulk(text)).collect();
+            list(&Value::Array(vec![
+                bulk(loaded),
+                bulk("g"),
+                Value::Array(views),
+            ]))
+        };
+        let read = reply("a", &["7", "1700000000000"]).unwrap();
+        assert_eq!(read.loaded, Loaded::All);
+        assert_eq!(read.views[0].sku.as_str(), "7");
+        assert_eq!(read.views[0].at_ms, 1_700_000_000_000);
+        for (loaded, views) in [
+            ("x", vec![]),
+            ("n", vec!["7"]),
+            ("n", vec!["", "1"]),
+            ("n", vec!["7", "1.5"]),
+            ("n", vec!["7", "-1"]),
+        ] {
+            assert_eq!(reply(loaded, &views), None, "{loaded} {views:?}");
+        }
+        assert_eq!(list(&Value::Null), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! `history_fill.lua`: what is removed and what the cold store has come to Redis.
+
+use crate::{Removals, Seen};
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::history::{Change, List, list, push_pair, push_pairs};
+use crate::redis::keys::HistoryKeys;
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "history_fill",
+    source: include_str!("../../lua/history_fill.lua"),
+};
+
+/// What stands in the place of a generation when removals are only to be followed.
+pub const NO_GENERATION: &str = "-";
+
+/// The call that brings all removals, and the cold list if there is one to bring. `generation`: that of the list that was
+/// read before them, or [`NO_GENERATION`].
+pub fn call(
+    keys: &HistoryKeys,
+    change: &Change<'_>,
+    generation: &str,
+    removals: &Removals,
+    cold: Option<&[Seen]>,
+) -> Call {
+    let views = cold.unwrap_or_default();
+    let mut args = Arguments::with_capacity(96 + 48 * (removals.deleted.len() + views.len()));
+    args.push_decimal(change.life_ms);
+    args.push_decimal(change.max as u64);
+    args.push_decimal(removals.cleared_ms);
+    args.push(if cold.is_some() { b"a" } else { b"r" });
+    args.push(generation.as_bytes());
+    args.push_decimal(removals.deleted.len() as u64);
+    for (sku, at_ms) in &removals.deleted {
+        push_pair(&mut args, sku, *at_ms);
+    }
+    push_pairs(&mut args, views);
+    Call {
+        script: &SCRIPT,
+        keys: keys.of_list(),
+        args,
+    }
+}
+
+/// Reads the reply: the list as it is then.
+///
+/// # Errors
+/// When the reply is not one of the script.
+pub fn parse(value: &Value) -> Result<List, ReplyError> {
+    list(value).ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}

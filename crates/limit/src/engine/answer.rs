@@ -1,0 +1,301 @@
+//! What a refused client gets.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::rules::fields::{QUOTA_EXCEEDED, REDUCED_CAPACITY};
+use weir_base::problem;
+use weir_engine::Answer;
+use weir_engine::answer::retry_after_seconds;
+
+use crate::engine::config::AnswerConfig;
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A limit is reached; it may pass after so many milliseconds.
+    Limited { wait_ms: u64 },
+    /// Its key is on a rule's `deny` list.
+    Denied,
+    /// Redis does not answer, and a rule lets no request pass then.
+    Unavailable,
+}
+
+/// A request that is refused.
+#[derive(Debug)]
+pub struct Refused {
+    pub reason: Reason,
+    /// Headers that tell of its quota.
+    pub fields: Vec<(&'static str, String)>,
+    /// The names of the rules that refuse it.
+    pub violated: Vec<String>,
+}
+
+/// How long to wait when nobody knows how long.
+const UNAVAILABLE_MS: u64 = 1_000;
+
+/// The status codes of gRPC.
+const PERMISSION_DENIED: u8 = 7;
+const RESOURCE_EXHAUSTED: u8 = 8;
+const UNAVAILABLE: u8 = 14;
+
+impl Reason {
+    const fn status(self) -> u16 {
+        match self {
+            Self::Limited { .. } => 429,
+            Self::Denied => 403,
+            Self::Unavailable => 503,
+        }
+    }
+
+    const fn status_text(self) -> &'static str {
+        match self {
+            Self::Limited { .. } => "429",
+            Self::Denied => "403",
+            Self::Unavailable => "503",
+        }
+    }
+
+    const fn grpc_status(self) -> u8 {
+        match self {
+            Self::Limited { .. } => RESOURCE_EXHAUSTED,
+            Self::Denied => PERMISSION_DENIED,
+            Self::Unavailable => UNAVAILABLE,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Limited { .. } => "rate_limited",
+            Self::Denied => "denied",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// For access logs.
+    const fn details(self) -> &'static str {
+        match self {
+            Self::Limited { .. } => "weir_rate_limited",
+            Self::Denied => "weir_denied",
+            Self::Unavailable => "weir_unavailable",
+        }
+    }
+
+    /// The type and the title of the problem. The type of what no other document names is `urn:weir:problem:<word>`.
+    const fn problem(self) -> (Option<&'static str>, &'static str) {
+        match self {
+            Self::Limited { .. } => (
+                Some(QUOTA_EXCEEDED),
+                "Request cannot be satisfied as assigned quota has been exceeded",
+            ),
+            Self::Unavailable => (
+                Some(REDUCED_CAPACITY),
+                "Request cannot be satisfied due to temporary server capacity constraints",
+            ),
+            Self::Denied => (None, "Forbidden"),
+        }
+    }
+
+    const fn message(self) -> &'static str {
+        match self {
+            Self::Limited { .. } => {
+                "too many requests; please try again when Retry-After has passed"
+            }
+            Self::Denied => "this caller is not served",
+            Self::Unavailable => "limits cannot be checked; please try again in a moment",
+        }
+    }
+
+    fn retry_after(self) -> Option<String> {
+        match self {
+            Self::Limited { wait_ms } => Some(retry_after_seconds(wait_ms).to_string()),
+            Self::Unavailable => Some(retry_after_seconds(UNAVAILABLE_MS).to_string()),
+            Self::Denied => None,
+        }
+    }
+}
+
+impl Refused {
+    /// A refusal that has nothing to tell of a quota.
+    pub fn without_fields(reason: Reason) -> Self {
+        Self {
+            reason,
+            fields: Vec::new(),
+            violated: Vec::new(),
+        }
+    }
+
+    /// The answer: a problem. `config` takes its place when a limit is reached, except for gRPC clients.
+    pub fn answer(&self, is_grpc: bool, config: Option<&AnswerConfig>) -> Answer {
+        let retry_after = self.reason.retry_after();
+        let retry_after = retry_after.as_deref();
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, value)| (*name, value.as_str()));
+        let mut headers: Vec<(&str, &str)> = fields
+            .chain(retry_after.map(|seconds| ("retry-after", seconds)))
+            .collect();
+        if is_grpc {
+            let (status, message) = (self.reason.grpc_status(), self.reason.message());
+            return Answer::grpc(status, message, &headers).because(self.reason.details());
+        }
+        if let (Some(config), Reason::Limited { .. }) = (config, self.reason) {
+            headers.extend([
+                ("content-type", config.content_type.as_str()),
+                ("cache-control", "no-store"),
+            ]);
+            let answer = Answer::new(config.status, &headers, config.body.as_bytes());
+            return answer.because(self.reason.details());
+        }
+        headers.extend([
+            ("content-type", problem::MEDIA_TYPE),
+            // An answer holds for one user at one moment: no cache may keep it.
+            ("cache-control", "no-store"),
+        ]);
+        let answer = Answer::new(self.reason.status(), &headers, self.problem());
+        answer.because(self.reason.details())
+    }
+
+    /// The body: a problem (RFC 9457) of the types that the draft on `RateLimit` registers, with the members that all
+    /// refusals of a gateway have. It is put together by hand, since a flood of refusals is what this filter is for:
+    /// nothing in it needs to be escaped, neither our own texts nor the names of rules.
+    fn problem(&self) -> String {
+        let reason = self.reason;
+        let (kind, title) = reason.problem();
+        let mut body = String::with_capacity(384);
+        body.push('{');
+        match kind {
+            Some(kind) => push_member(&mut body, "type", kind),
+            None => push_type(&mut body, reason.word()),
+        }
+        push_member(&mut body, "title", title);
+        body.push_str("\"status\":");
+        body.push_str(reason.status_text());
+        for (n, name) in self.violated.iter().enumerate() {
+            body.push_str(if n == 0 {
+                ",\"violated-policies\":[\""
+            } else {
+                "\",\""
+            });
+            body.push_str(name);
+        }
+        body.push_str(if self.violated.is_empty() {
+            ","
+        } else {
+            "\"],"
+        });
+        push_member(&mut body, "error", reason.word());
+        push_member(&mut body, "message", reason.message());
+        body.pop();
+        body.push('}');
+        body
+    }
+}
+
+/// Appends the `type` of a problem of Weir's own.
+fn push_type(body: &mut String, word: &str) {
+    for part in ["\"type\":\"", problem::TYPE_PREFIX, word, "\","] {
+        body.push_str(part);
+    }
+}
+
+/// Appends `"<name>":"<text>",`.
+fn push_member(body: &mut String, name: &str, text: &str) {
+    for part in ["\"", name, "\":\"", text, "\","] {
+        body.push_str(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const LIMITED: Reason = Reason::Limited { wait_ms: 1_500 };
+
+    fn refused(reason: Reason) -> Refused {
+        Refused {
+            reason,
+            fields: vec![("ratelimit", "\"r\";r=0;t=2".into())],
+            violated: vec!["r".into()],
+        }
+    }
+
+    fn header(answer: &Answer, name: &str) -> Option<String> {
+        let value = answer.headers.get(name)?;
+        Some(String::from_utf8(value.into_owned()).unwrap())
+    }
+
+    #[test]
+    fn each_reason_has_its_status_and_says_when_to_come_again() {
+        for (reason, status, word, seconds) in [
+            (LIMITED, 429, "rate_limited", Some("2")),
+            (Reason::Denied, 403, "denied", None),
+            (Reason::Unavailable, 503, "unavailable", Some("1")),
+        ] {
+            let answer = refused(reason).answer(false, None);
+            assert_eq!((answer.status, answer.grpc_status), (status, None));
+            assert_eq!(header(&answer, "retry-after").as_deref(), seconds);
+            assert!(header(&answer, "ratelimit").is_some());
+            let body = String::from_utf8(answer.body).unwrap();
+            assert!(body.contains(word), "{body}");
+        }
+    }
+
+    /// As in the draft's example, with the members that all refusals have.
+    #[test]
+    fn a_refusal_is_a_problem_that_names_the_policies() {
+        let answer = refused(LIMITED).answer(false, None);
+        let kind = header(&answer, "content-type");
+        assert_eq!(kind.as_deref(), Some("application/problem+json"));
+        let body = String::from_utf8(answer.body).unwrap();
+        assert_eq!(
+            body,
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["r"],"error":"rate_limited","message":"too many requests; please try again when Retry-After has passed"}"#
+        );
+        let unavailable = refused(Reason::Unavailable).answer(false, None);
+        let body = String::from_utf8(unavailable.body).unwrap();
+        assert!(body.contains("#temporary-reduced-capacity"), "{body}");
+        let denied = refused(Reason::Denied).answer(false, None);
+        let body = String::from_utf8(denied.body).unwrap();
+        assert!(
+            body.starts_with(r#"{"type":"urn:weir:problem:denied","#),
+            "{body}"
+        );
+    }
+
+    #[test]
+    fn a_grpc_client_gets_a_status_of_grpc_whatever_is_configured() {
+        let config = AnswerConfig {
+            status: 503,
+            content_type: "text/html".into(),
+            body: "<p>later</p>".into(),
+        };
+        for (reason, code) in [(LIMITED, 8), (Reason::Denied, 7), (Reason::Unavailable, 14)] {
+            let answer = refused(reason).answer(true, Some(&config));
+            assert_eq!((answer.status, answer.grpc_status), (200, Some(code)));
+            assert_eq!(answer.body, reason.message().as_bytes());
+            assert_eq!(header(&answer, "content-type"), None);
+        }
+    }
+
+    #[test]
+    fn a_configured_answer_is_for_limits_only() {
+        let config = AnswerConfig {
+            status: 418,
+            content_type: "text/plain".into(),
+            body: "later".into(),
+        };
+        let limited = refused(LIMITED).answer(false, Some(&config));
+        assert_eq!((limited.status, &limited.body[..]), (418, &b"later"[..]));
+        assert_eq!(
+            header(&limited, "content-type").as_deref(),
+            Some("text/plain")
+        );
+        assert_eq!(
+            header(&limited, "cache-control").as_deref(),
+            Some("no-store")
+        );
+        let denied = refused(Reason::Denied).answer(false, Some(&config));
+        assert_eq!(denied.status, 403);
+    }
+}

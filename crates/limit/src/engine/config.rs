@@ -1,0 +1,385 @@
+//! The configuration.
+//!
+//! ```json
+//! {
+//!   "rules": [{ "name": "per-user", "key": ["user"], "limit": { "rate": 100, "per": "1s" } }],
+//!   "user_header": "x-user-id"
+//! }
+//! ```
+//!
+//! The fields above are the ones to know; the others have defaults. [`crate::rules::RuleConfig`] tells of rules.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::rules::{RuleConfig, Rules, RulesConfig};
+use serde::Deserialize;
+use weir_base::{FieldError, breaker};
+use weir_engine::config::{Environment, RedisConfig, SecretSource, Topology};
+use weir_engine::config::{check_breaker, content_type, header_name, within};
+use weir_engine::edges::{Edges, EdgesConfig};
+
+/// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
+pub const DEADLINE_MS: u64 = 20;
+
+/// The longest body of a refusal, in bytes: it is copied for each.
+const BODY_LEN_MAX: usize = 16 * 1_024;
+
+/// The fewest bytes of the operators' secret.
+const DEBUG_SECRET_LEN_MIN: usize = 16;
+
+/// The configuration as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The rules, at most 64. With `reload`, those that count until Redis has others.
+    #[serde(default)]
+    pub rules: Vec<RuleConfig>,
+    /// Whether rules are read from Redis, where they may change at any time: not unless set.
+    #[serde(default)]
+    pub reload: bool,
+    /// How often they are read, in milliseconds: 250 unless set, 50 to 60,000.
+    #[serde(default = "default_poll_interval_ms")]
+    pub poll_interval_ms: u64,
+    /// The header that names the user: one that a client cannot forge, as an authentication filter in front
+    /// of this one sets it. Needed for keys with `user`.
+    #[serde(default)]
+    pub user_header: Option<String>,
+    /// Redis: needed for rules with store `redis`, and for `reload`.
+    #[serde(default)]
+    pub redis: Option<RedisConfig>,
+    /// When the circuit breaker on Redis opens.
+    #[serde(default)]
+    pub breaker: breaker::Settings,
+    /// Whether operators are told, by Redis, which rules refuse and whom: not unless set. Needs `redis`.
+    #[serde(default)]
+    pub report: bool,
+    /// What clients are told of their quota.
+    #[serde(default)]
+    pub headers: HeadersConfig,
+    /// What a refused request is answered: JSON with status 429, and `RESOURCE_EXHAUSTED` to gRPC, unless
+    /// set.
+    #[serde(default)]
+    pub answer: Option<AnswerConfig>,
+    /// Lets operators see which rules in shadow would have refused their request: not unless set. Needs the
+    /// module `ratelimit-headers`.
+    #[serde(default)]
+    pub debug: Option<DebugConfig>,
+    /// The edges whose word on a client's address counts: none unless set.
+    #[serde(default)]
+    pub edges: Option<EdgesConfig>,
+}
+
+/// What clients are told of their quota. Refusals always say it.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HeadersConfig {
+    /// Whether requests that pass are told too: not unless set. Needs the module `ratelimit-headers`.
+    pub on_allowed: bool,
+    /// Whether the older `X-RateLimit-*` are sent besides: not unless set.
+    pub legacy: bool,
+}
+
+/// The answer to a refused request.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerConfig {
+    /// The HTTP status, 400 to 599: 429 unless set.
+    #[serde(default = "default_status")]
+    pub status: u16,
+    /// The `content-type`.
+    pub content_type: String,
+    /// The body, at most 16,384 bytes.
+    pub body: String,
+}
+
+/// How an operator is known.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DebugConfig {
+    /// What the request header `x-weir-debug` must hold: at least 16 bytes.
+    pub secret: SecretSource,
+}
+
+/// The configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The rules.
+    pub rules: Rules,
+    /// How rules in Redis are checked: see [`RulesConfig::checked`].
+    pub one_slot_a_call: bool,
+    /// How often rules are read from Redis, in milliseconds, if they are.
+    pub poll_interval_ms: Option<u64>,
+    /// In lower case.
+    pub user_header: Option<String>,
+    /// Redis, if there is one.
+    pub redis: Option<RedisConfig>,
+    /// When the circuit breaker on Redis opens.
+    pub breaker: breaker::Settings,
+    /// See [`Config::report`].
+    pub report: bool,
+    /// What clients are told.
+    pub headers: HeadersConfig,
+    /// The answer to refused requests, if it is not the default.
+    pub answer: Option<AnswerConfig>,
+    /// The operators' secret, if they have one.
+    pub debug_secret: Option<Vec<u8>>,
+    /// See [`Config::edges`].
+    pub edges: Edges,
+}
+
+impl Config {
+    /// Checks what types alone do not say, and fetches the secret. `sees_responses`: whether the host tells the engine of
+    /// responses ([`Event::Response`](weir_engine::Event::Response)).
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn checked(
+        self,
+        sees_responses: bool,
+        environment: Environment<'_>,
+    ) -> Result<Checked, FieldError> {
+        self.check(sees_responses)?;
+        let topology = self.redis.as_ref().map(|redis| redis.topology);
+        let one_slot_a_call = topology == Some(Topology::Cluster);
+        let rules = RulesConfig { rules: self.rules };
+        let rules = rules.checked(one_slot_a_call)?;
+        check_needs(&rules, self.redis.is_some(), self.user_header.is_some())?;
+        let user_header = self.user_header.as_deref();
+        let debug = self.debug.as_ref();
+        Ok(Checked {
+            rules,
+            one_slot_a_call,
+            poll_interval_ms: self.reload.then_some(self.poll_interval_ms),
+            user_header: user_header
+                .map(|name| header_name("user_header", name))
+                .transpose()?,
+            redis: self.redis,
+            breaker: self.breaker,
+            report: self.report,
+            headers: self.headers,
+            answer: self.answer,
+            edges: Edges::read(self.edges.as_ref(), environment)?,
+            debug_secret: debug.map(|debug| debug.read(environment)).transpose()?,
+        })
+    }
+
+    /// Checks each field by itself.
+    fn check(&self, sees_responses: bool) -> Result<(), FieldError> {
+        within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
+        check_breaker("breaker", &self.breaker)?;
+        if let Some(redis) = &self.redis {
+            redis.check("redis")?;
+        }
+        if let Some(answer) = &self.answer {
+            answer.check()?;
+        }
+        if !sees_responses {
+            refuse_if("headers.on_allowed", self.headers.on_allowed)?;
+            refuse_if("debug", self.debug.is_some())?;
+        }
+        if self.reload && self.redis.is_none() {
+            let problem = "rules are read from Redis, but there is no `redis`";
+            return Err(FieldError::new("reload", problem));
+        }
+        if self.report && self.redis.is_none() {
+            let problem = "operators are told by Redis, but there is no `redis`";
+            return Err(FieldError::new("report", problem));
+        }
+        Ok(())
+    }
+}
+
+impl Checked {
+    /// Before which keys operators are told, if they are.
+    pub fn report_to(&self) -> Option<&str> {
+        let redis = self.redis.as_ref().filter(|_| self.report);
+        redis.map(|redis| redis.key_prefix.as_str())
+    }
+}
+
+/// Refuses what needs responses.
+fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
+    if !is_wanted {
+        return Ok(());
+    }
+    let problem =
+        "adds to responses that pass: load ratelimit-headers.wasm in place of ratelimit.wasm";
+    Err(FieldError::new(field, problem))
+}
+
+/// Refuses rules that need what is not configured.
+///
+/// # Errors
+/// With the rule's path.
+pub fn check_needs(rules: &Rules, has_redis: bool, has_user: bool) -> Result<(), FieldError> {
+    for (index, rule) in rules.iter().enumerate() {
+        if rule.needs_redis() && !has_redis {
+            let problem = "counts in Redis, but the filter has no `redis`";
+            return Err(FieldError::new(format!("rules[{index}].store"), problem));
+        }
+        if rule.needs_user() && !has_user {
+            let problem = "tells users apart, but the filter has no `user_header`";
+            return Err(FieldError::new(format!("rules[{index}].key"), problem));
+        }
+    }
+    Ok(())
+}
+
+impl AnswerConfig {
+    fn check(&self) -> Result<(), FieldError> {
+        within("answer.status", u64::from(self.status), 400, 599)?;
+        content_type("answer.content_type", &self.content_type)?;
+        let length = self.body.len() as u64;
+        within("answer.body's length", length, 0, BODY_LEN_MAX as u64)
+    }
+}
+
+impl DebugConfig {
+    fn read(&self, environment: Environment<'_>) -> Result<Vec<u8>, FieldError> {
+        let secret = self.secret.read("debug.secret", environment)?;
+        match secret.len() {
+            DEBUG_SECRET_LEN_MIN.. => Ok(secret),
+            length => {
+                let problem = format!("has {length} bytes, needs at least {DEBUG_SECRET_LEN_MIN}");
+                Err(FieldError::new("debug.secret", problem))
+            }
+        }
+    }
+}
+
+fn default_poll_interval_ms() -> u64 {
+    250
+}
+
+fn default_status() -> u16 {
+    429
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_engine::config::parse;
+
+    /// The environment: `SHORT` holds too short a secret.
+    fn variable(name: &str) -> Option<Vec<u8>> {
+        match name {
+            "SHORT" => Some(b"0.1.0".into()),
+            "LONG" => Some(b"0123456789abcdef".into()),
+            _ => None,
+        }
+    }
+
+    fn read(json: &str, sees_responses: bool) -> Result<Checked, FieldError> {
+        let config = parse::<Config>(json.as_bytes())?;
+        config.checked(sees_responses, &variable)
+    }
+
+    fn checked(json: &str) -> Result<Checked, FieldError> {
+        read(json, false)
+    }
+
+    #[test]
+    fn a_filter_without_rules_is_one_that_waits_for_them() {
+        let config = checked("{}").unwrap();
+        assert_eq!(
+            (config.rules.iter().count(), config.poll_interval_ms),
+            (0, None)
+        );
+    }
+
+    #[test]
+    fn every_bad_field_is_refused_by_its_path() {
+        let check = |json: &str, path: &str| {
+            let error = checked(json).unwrap_err();
+            assert_eq!(error.path, path, "{error}");
+        };
+        let rule = |fields: &str| {
+            format!(r#"{{"rules":[{{"name":"a","limit":{{"rate":1,"per":"1s"}}{fields}}}]}}"#)
+        };
+        check(r#"{"colour":1}"#, "colour");
+        check(&rule(r#","limits":1"#), "rules[0].limits");
+        check(&rule(r#","cost":2"#), "rules[0].cost");
+        check(&rule(r#","store":"redis""#), "rules[0].store");
+        check(&rule(r#","key":["method","user"]"#), "rules[0].key");
+        check(r#"{"reload":true}"#, "reload");
+        check(r#"{"poll_interval_ms":49}"#, "poll_interval_ms");
+        check(r#"{"user_header":"a b"}"#, "user_header");
+        check(r#"{"redis":{"deadline_ms":0}}"#, "redis.deadline_ms");
+        check(r#"{"breaker":{"probes":0}}"#, "breaker.probes");
+        check(r#"{"headers":{"colour":1}}"#, "headers.colour");
+        let answer = |fields: &str| format!(r#"{{"answer":{{"body":"no",{fields}}}}}"#);
+        check(
+            &answer(r#""status":200,"content_type":"a/b""#),
+            "answer.status",
+        );
+        check(&answer(r#""content_type":"""#), "answer.content_type");
+        check(
+            &answer(r#""content_type":"a\r\nb: c""#),
+            "answer.content_type",
+        );
+        let long = format!(
+            r#"{{"answer":{{"content_type":"a/b","body":"{}"}}}}"#,
+            "x".repeat(16_385)
+        );
+        check(&long, "answer.body's length");
+        check(r#"{"debug":{"secret":"hush"}}"#, "debug.secret");
+    }
+
+    #[test]
+    fn each_bound_of_an_answer_and_of_polls_is_itself_allowed() {
+        let answer = |status: u64, length: usize| {
+            let body = "x".repeat(length);
+            let json = format!(
+                r#"{{"answer":{{"status":{status},"content_type":"a/b","body":"{body}"}}}}"#
+            );
+            checked(&json).map(|_| ()).map_err(|error| error.path)
+        };
+        assert_eq!((answer(400, 0), answer(599, 16_384)), (Ok(()), Ok(())));
+        for status in [399, 600] {
+            assert_eq!(answer(status, 0), Err("answer.status".into()));
+        }
+        let polls = |ms: u64| checked(&format!(r#"{{"poll_interval_ms":{ms}}}"#)).is_ok();
+        let allowed = [49, 50, 60_000, 60_001].map(polls);
+        assert_eq!(allowed, [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_bad_secret_is_refused() {
+        let with = |name: &str| {
+            let json = format!(r#"{{"debug":{{"secret":{{"env":"{name}"}}}}}}"#);
+            read(&json, true)
+        };
+        assert_eq!(with("NONE").unwrap_err().path, "debug.secret.env");
+        assert_eq!(with("SHORT").unwrap_err().path, "debug.secret");
+        let secret = with("LONG").unwrap().debug_secret;
+        assert_eq!(secret.as_deref(), Some(&b"0123456789abcdef"[..]));
+    }
+
+    #[test]
+    fn what_needs_responses_is_refused_by_a_host_that_does_not_tell_of_them() {
+        for (json, path) in [
+            (r#"{"headers":{"on_allowed":true}}"#, "headers.on_allowed"),
+            (r#"{"debug":{"secret":{"env":"LONG"}}}"#, "debug"),
+        ] {
+            assert_eq!(read(json, false).unwrap_err().path, path);
+            assert!(read(json, true).is_ok());
+        }
+    }
+
+    #[test]
+    fn on_a_cluster_two_rules_in_redis_are_refused() {
+        let rule = |name: &str| {
+            format!(r#"{{"name":"{name}","store":"redis","limit":{{"rate":1,"per":"1s"}}}}"#)
+        };
+        let with = |topology: &str| {
+            let rules = [rule("a"), rule("b")].join(",");
+            checked(&format!(
+                r#"{{"redis":{{"topology":"{topology}"}},"rules":[{rules}]}}"#
+            ))
+        };
+        assert!(with("single").is_ok());
+        assert_eq!(with("cluster").unwrap_err().path, "rules[1].store");
+    }
+}

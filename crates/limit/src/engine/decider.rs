@@ -1,0 +1,309 @@
+//! Which requests pass.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::redis::limit::Answer;
+use subtle::ConstantTimeEq;
+use weir_base::breaker::Pass;
+use weir_base::shared_data::SharedData;
+use weir_engine::Request;
+
+use crate::engine::answer::{Reason, Refused};
+use crate::engine::config::Checked;
+use crate::engine::evaluation::{Evaluation, Passed};
+use crate::engine::job::CheckJob;
+use crate::engine::redis::{Outcome, Redis};
+use crate::engine::report::{Report, What};
+use crate::engine::request::{RuleRequest, is_grpc};
+use crate::engine::ruleset::{Charged, Hits, RuleHit, RuleHits, Ruleset};
+
+/// The header in which an operator shows the secret.
+const DEBUG: &str = "x-weir-debug";
+
+/// Decides on requests, by the rules in force and what is known of Redis.
+#[derive(Debug)]
+pub struct Decider<D> {
+    pub config: Checked,
+    pub ruleset: Arc<Ruleset<D>>,
+    pub redis: Option<Redis>,
+    /// What operators are told, if they are.
+    pub report: Option<Report>,
+}
+
+/// What becomes of a request that is not refused.
+#[derive(Debug)]
+pub enum Next<D> {
+    /// It goes on.
+    Pass(Passed<D>),
+    /// Redis has to decide.
+    Ask(Box<CheckJob<D>>),
+}
+
+impl<D: SharedData> Decider<D> {
+    /// Decides on a request. `may_wait`: whether the pump has room for it.
+    pub fn decide(
+        &mut self,
+        request: &dyn Request,
+        may_wait: bool,
+        now_ms: u64,
+    ) -> Result<Next<D>, Refused> {
+        let user_header = self.config.user_header.as_deref();
+        let mut in_shadow = Vec::new();
+        let request_of_rules = RuleRequest::new(request, user_header);
+        let hits = self.ruleset.hits(&request_of_rules, &mut in_shadow);
+        for rule in in_shadow {
+            self.tell(What::ShadowLimited, rule, None);
+        }
+        let hits = hits.map_err(|rule| self.deny(rule))?;
+        match hits {
+            Hits::OneLocal(hit) if !self.tells_passing() => {
+                self.decide_one(hit, now_ms).map(Next::Pass)
+            }
+            hits => self.evaluate(hits.into_lists(), request, may_wait, now_ms),
+        }
+    }
+
+    /// Tells operators what a rule in force has done.
+    fn tell(&mut self, what: What, rule: usize, key: Option<&[u8]>) {
+        if let (Some(report), Some((rule, _))) = (&mut self.report, self.ruleset.rule(rule)) {
+            report.count(what, rule, key);
+        }
+    }
+
+    /// The same of what rules in shadow would have refused of a request that is decided.
+    fn tell_of_shadow(&mut self, evaluation: &Evaluation<D>) {
+        let Some(report) = &mut self.report else {
+            return;
+        };
+        for hit in &evaluation.would_refuse {
+            if let Some((rule, _)) = evaluation.ruleset.rule(hit.rule) {
+                report.count(What::ShadowLimited, rule, Some(hit.key()));
+            }
+        }
+    }
+
+    fn deny(&mut self, rule: usize) -> Refused {
+        if let Some((_, metrics)) = self.ruleset.rule(rule) {
+            metrics.denied.increment();
+        }
+        self.tell(What::Denied, rule, None);
+        Refused::without_fields(Reason::Denied)
+    }
+
+    /// Whether the response to a request that passes may have something to say.
+    fn tells_passing(&self) -> bool {
+        self.config.headers.on_allowed || self.config.debug_secret.is_some()
+    }
+
+    /// One rule that counts here decides.
+    fn decide_one(&mut self, hit: RuleHit, now_ms: u64) -> Result<Passed<D>, Refused> {
+        let mut passed = Passed::default();
+        let Some(check) = self.ruleset.charge_one(&hit, now_ms) else {
+            return Ok(passed);
+        };
+        if !check.is_allowed() {
+            let evaluation = Evaluation::new(&self.ruleset, RuleHits::default(), false);
+            return Err(self.limit(&evaluation, &[Charged { hit, check }], now_ms));
+        }
+        if let Some((_, metrics)) = self.ruleset.rule(hit.rule) {
+            metrics.allowed.increment();
+        }
+        if hit.goes_back() {
+            let charged = Charged { hit, check };
+            passed.here.push((Arc::clone(&self.ruleset), charged));
+        }
+        Ok(passed)
+    }
+
+    fn evaluate(
+        &mut self,
+        hits: RuleHits,
+        request: &dyn Request,
+        may_wait: bool,
+        now_ms: u64,
+    ) -> Result<Next<D>, Refused> {
+        let mut evaluation = Evaluation::new(&self.ruleset, hits, self.is_operator(request));
+        let pass = self.permit(&evaluation, now_ms);
+        if pass.is_none() {
+            self.fall_back(&mut evaluation, now_ms)?;
+        }
+        self.charge_here(&mut evaluation, now_ms)?;
+        self.use_known(&mut evaluation, now_ms)?;
+        match pass {
+            Some(pass) if evaluation.needs_redis() && may_wait => {
+                let is_grpc = is_grpc(request);
+                let job = self.check_job(evaluation, pass, is_grpc, now_ms);
+                Ok(Next::Ask(Box::new(job)))
+            }
+            _ => self.without_redis(evaluation, now_ms).map(Next::Pass),
+        }
+    }
+
+    fn is_operator(&self, request: &dyn Request) -> bool {
+        let Some(secret) = &self.config.debug_secret else {
+            return false;
+        };
+        let shown = request.header(DEBUG);
+        shown.is_some_and(|shown| bool::from(shown.as_ref().ct_eq(secret.as_slice())))
+    }
+
+    /// Leave to ask Redis, if there is anything to ask.
+    fn permit(&mut self, evaluation: &Evaluation<D>, now_ms: u64) -> Option<Pass> {
+        match &mut self.redis {
+            Some(redis) if evaluation.needs_redis() => redis.permit(now_ms),
+            _ => None,
+        }
+    }
+
+    /// Uses what Redis has said before: slices, and refusals.
+    fn use_known(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) -> Result<(), Refused> {
+        let Some(redis) = &mut self.redis else {
+            return Ok(());
+        };
+        redis.spend_slices(evaluation, now_ms);
+        let known = redis.known_refusals(evaluation, now_ms);
+        match known.is_empty() {
+            true => Ok(()),
+            false => Err(self.limit(evaluation, &known, now_ms)),
+        }
+    }
+
+    fn check_job(
+        &mut self,
+        evaluation: Evaluation<D>,
+        pass: Pass,
+        is_grpc: bool,
+        now_ms: u64,
+    ) -> CheckJob<D> {
+        let redis = self.redis.as_mut();
+        let limits = redis.map(|redis| redis.limits(&evaluation, now_ms));
+        CheckJob {
+            limits: limits.unwrap_or_default(),
+            pass,
+            since_ms: now_ms,
+            is_grpc,
+            evaluation,
+        }
+    }
+
+    /// Learns what Redis answered to `job`; `None` if it did not.
+    pub fn learn(
+        &mut self,
+        job: CheckJob<D>,
+        answers: Option<Vec<Vec<Answer>>>,
+        now_ms: u64,
+    ) -> (Evaluation<D>, Outcome) {
+        match (&mut self.redis, answers) {
+            (Some(redis), Some(answers)) => redis.answered(job, answers, now_ms),
+            (Some(redis), None) => redis.unanswered(job, now_ms),
+            (None, _) => (job.evaluation, Outcome::Unknown),
+        }
+    }
+
+    /// Decides on a request that has waited for Redis.
+    pub fn conclude(
+        &mut self,
+        evaluation: Evaluation<D>,
+        outcome: Outcome,
+        now_ms: u64,
+    ) -> Result<Passed<D>, Refused> {
+        match outcome {
+            Outcome::Charged => Ok(self.pass(evaluation, now_ms)),
+            Outcome::Refused(said) => Err(self.limit(&evaluation, &said, now_ms)),
+            Outcome::Unknown => self.without_redis(evaluation, now_ms),
+        }
+    }
+
+    /// The client has gone before its request was sent to Redis: it is charged to no rule.
+    pub fn withdraw(&mut self, job: &CheckJob<D>, now_ms: u64) {
+        self.take_back(&job.evaluation, now_ms);
+        if let Some(redis) = &mut self.redis {
+            redis.not_granted(&job.limits);
+        }
+    }
+
+    /// The client has gone while Redis decided: what is left to do for its request.
+    pub fn abandon(
+        &mut self,
+        evaluation: Evaluation<D>,
+        outcome: &Outcome,
+        now_ms: u64,
+    ) -> Passed<D> {
+        self.tell_of_shadow(&evaluation);
+        if let Outcome::Refused(_) = outcome {
+            self.take_back(&evaluation, now_ms);
+            return Passed::default();
+        }
+        evaluation.passed(Vec::new())
+    }
+
+    /// Decides on what is left without Redis.
+    fn without_redis(
+        &mut self,
+        mut evaluation: Evaluation<D>,
+        now_ms: u64,
+    ) -> Result<Passed<D>, Refused> {
+        self.fall_back(&mut evaluation, now_ms)?;
+        self.charge_here(&mut evaluation, now_ms)?;
+        Ok(self.pass(evaluation, now_ms))
+    }
+
+    fn fall_back(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) -> Result<(), Refused> {
+        let fallen_back = evaluation.fall_back();
+        fallen_back.map_err(|_| self.refuse(evaluation, Reason::Unavailable, &[], now_ms))
+    }
+
+    fn charge_here(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) -> Result<(), Refused> {
+        let charged = evaluation.charge_here(now_ms);
+        charged.map_err(|said| self.limit(evaluation, &said, now_ms))
+    }
+
+    fn pass(&mut self, mut evaluation: Evaluation<D>, now_ms: u64) -> Passed<D> {
+        evaluation.shadow_here(now_ms);
+        self.tell_of_shadow(&evaluation);
+        evaluation.count_allowed();
+        let headers = evaluation.response_headers(self.config.headers);
+        evaluation.passed(headers)
+    }
+
+    /// Refuses a request: a limit is reached. `said` is what the rules said that decided together.
+    fn limit(&mut self, evaluation: &Evaluation<D>, said: &[Charged], now_ms: u64) -> Refused {
+        for charged in said.iter().filter(|charged| !charged.check.is_allowed()) {
+            if let Some((rule, metrics)) = evaluation.ruleset.rule(charged.hit.rule) {
+                metrics.limited.increment();
+                if let Some(report) = &mut self.report {
+                    report.count(What::Limited, rule, Some(charged.hit.key()));
+                }
+            }
+        }
+        let waits = said.iter().map(|charged| charged.check.wait_ms);
+        let wait_ms = waits.max().unwrap_or(0);
+        self.refuse(evaluation, Reason::Limited { wait_ms }, said, now_ms)
+    }
+
+    fn refuse(
+        &mut self,
+        evaluation: &Evaluation<D>,
+        reason: Reason,
+        said: &[Charged],
+        now_ms: u64,
+    ) -> Refused {
+        self.take_back(evaluation, now_ms);
+        self.tell_of_shadow(evaluation);
+        Refused {
+            reason,
+            fields: evaluation.quota_headers(said.iter(), self.config.headers),
+            violated: evaluation.violated(said),
+        }
+    }
+
+    /// Takes back what a request was charged that is refused.
+    fn take_back(&mut self, evaluation: &Evaluation<D>, now_ms: u64) {
+        evaluation.take_back_here(now_ms);
+        if let Some(redis) = &mut self.redis {
+            redis.give_back(evaluation);
+        }
+    }
+}

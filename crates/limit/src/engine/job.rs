@@ -1,0 +1,110 @@
+//! What waits in the pump, and how it is grouped into script calls.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use crate::redis::limit::LimitRequest;
+use crate::redis::limit_back::Charge;
+use crate::redis::{limit, limit_back};
+use weir_base::breaker::Pass;
+use weir_engine::config::Topology;
+use weir_engine::pump::{Pending, Plan, Planned};
+
+use crate::engine::evaluation::Evaluation;
+
+/// What Redis is asked for.
+#[derive(Debug)]
+pub enum Job<D> {
+    /// To charge a request that waits.
+    Check(Box<CheckJob<D>>),
+    /// To take back a charge: its request has ended.
+    Back(Charge),
+}
+
+/// The limits in Redis that one request meets.
+#[derive(Debug)]
+pub struct CheckJob<D> {
+    /// First what is enforced, together, if there is anything; then what is in shadow, each by itself.
+    pub limits: Vec<Vec<LimitRequest>>,
+    /// For the outcome at Redis.
+    pub pass: Pass,
+    /// When it began to wait.
+    pub since_ms: u64,
+    /// Whether the client speaks gRPC: nobody can look when Redis has answered.
+    pub is_grpc: bool,
+    /// The request.
+    pub evaluation: Evaluation<D>,
+}
+
+/// Jobs that wait together.
+type Jobs<D> = Vec<Pending<Job<D>>>;
+
+/// Groups jobs into calls as the topology allows.
+#[derive(Debug)]
+pub struct LimitPlan<D> {
+    topology: Topology,
+    of: PhantomData<fn() -> D>,
+}
+
+impl<D> LimitPlan<D> {
+    pub fn new(topology: Topology) -> Self {
+        let of = PhantomData;
+        Self { topology, of }
+    }
+
+    fn group(
+        &self,
+        requests: Jobs<D>,
+        plan: fn(Jobs<D>) -> Planned<Job<D>>,
+    ) -> Vec<Planned<Job<D>>> {
+        match self.topology {
+            _ if requests.is_empty() => vec![],
+            Topology::Single => vec![plan(requests)],
+            // A request has one key in Redis at most, or the rules would have been refused.
+            Topology::Cluster => requests
+                .into_iter()
+                .map(|request| plan(vec![request]))
+                .collect(),
+        }
+    }
+}
+
+impl<D> Plan for LimitPlan<D> {
+    type Job = Job<D>;
+
+    fn plan(&self, requests: Jobs<D>, _now_ms: u64) -> Vec<Planned<Job<D>>> {
+        let is_check = |request: &Pending<Job<D>>| matches!(request.job, Job::Check(_));
+        let (checks, backs): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_check);
+        // What has ended first makes room for what begins.
+        let mut calls = self.group(backs, back_call);
+        calls.extend(self.group(checks, check_call));
+        calls
+    }
+}
+
+fn check_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
+    let limits: Vec<&Vec<LimitRequest>> = requests
+        .iter()
+        .filter_map(|request| match &request.job {
+            Job::Check(job) => Some(&job.limits),
+            Job::Back(_) => None,
+        })
+        .flatten()
+        .collect();
+    let call = limit::call(&limits);
+    Planned { call, requests }
+}
+
+fn back_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
+    let charges: Vec<Charge> = requests
+        .iter()
+        .filter_map(|request| match &request.job {
+            Job::Back(charge) => Some(charge.clone()),
+            Job::Check(_) => None,
+        })
+        .collect();
+    let call = limit_back::call(&charges);
+    Planned { call, requests }
+}

@@ -1,0 +1,189 @@
+//! What Redis has refused, remembered for as long as it would refuse it again.
+//!
+//! Redis tells a refused client how long to wait. Until then the answer is known: only time gives back what was used. So a
+//! client that floods costs Redis one call for each wait, not one for each request. Limits on requests in flight are the
+//! exception: these end at any time, so nothing is remembered of them. A wait counts from when the call was sent,
+//! which is before Redis began it: so nobody is refused here whom Redis would let pass.
+
+use alloc::collections::BTreeMap;
+
+use crate::redis::keys::LimitKey;
+use crate::redis::limit::LimitRequest;
+use crate::{Algorithm, Check, Quota};
+
+/// The most keys that are remembered, in each worker. Keys beyond it ask Redis each time.
+const KEYS_MAX: usize = 4_096;
+
+/// How far apart searches for what need not be remembered any more are, in milliseconds.
+const SWEEP_MS: u64 = 100;
+
+/// All refusals that a worker remembers.
+#[derive(Debug, Default)]
+pub struct KnownRefusals {
+    by_key: BTreeMap<LimitKey, Known>,
+    swept_at_ms: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    quota: Quota,
+    cost: u32,
+    check: Check,
+    since_ms: u64,
+}
+
+impl KnownRefusals {
+    /// Redis has said `check` to `limit`, which was sent at `since_ms`.
+    pub fn note(&mut self, limit: &LimitRequest, check: Check, since_ms: u64) {
+        if check.is_allowed() || limit.quota.algorithm() == Algorithm::Concurrency {
+            return;
+        }
+        if self.by_key.len() >= KEYS_MAX && since_ms.abs_diff(self.swept_at_ms) >= SWEEP_MS {
+            self.swept_at_ms = since_ms;
+            self.by_key
+                .retain(|_, known| known.check_at(since_ms).is_some());
+        }
+        if self.by_key.len() < KEYS_MAX || self.by_key.contains_key(&limit.key) {
+            let known = Known {
+                quota: limit.quota,
+                cost: limit.cost,
+                check,
+                since_ms,
+            };
+            self.by_key.insert(limit.key.clone(), known);
+        }
+    }
+
+    /// Whether none is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// What Redis would say, if it is known: the same request was refused, and its wait is not over.
+    pub fn recall(
+        &mut self,
+        key: &LimitKey,
+        quota: Quota,
+        cost: u32,
+        now_ms: u64,
+    ) -> Option<Check> {
+        let known = self.by_key.get(key)?;
+        let Some(check) = known.check_at(now_ms) else {
+            self.by_key.remove(key);
+            return None;
+        };
+        // Another cost has another wait, and so has another limit.
+        (known.quota == quota && known.cost == cost).then_some(check)
+    }
+}
+
+impl Known {
+    /// `None` when the wait is over, or when the clock was set back, so that nobody knows.
+    fn check_at(&self, now_ms: u64) -> Option<Check> {
+        let passed_ms = now_ms.checked_sub(self.since_ms)?;
+        let wait_ms = self.check.wait_ms.checked_sub(passed_ms)?;
+        (wait_ms > 0).then_some(Check {
+            wait_ms,
+            reset_ms: self.check.reset_ms.saturating_sub(passed_ms),
+            ..self.check
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn ask(n: u64, algorithm: Algorithm) -> LimitRequest {
+        let mut hash = [0; 16];
+        hash[..8].copy_from_slice(&n.to_le_bytes());
+        LimitRequest {
+            key: LimitKey::new("t", "r", hash),
+            quota: Quota::new(algorithm, 10, 1_000, 10).unwrap(),
+            cost: 1,
+            extra: 0,
+        }
+    }
+
+    fn check(wait_ms: u64) -> Check {
+        Check {
+            wait_ms,
+            remaining: 0,
+            reset_ms: wait_ms + 500,
+            mark: 0,
+        }
+    }
+
+    fn wait_ms(refusals: &mut KnownRefusals, ask: &LimitRequest, now_ms: u64) -> Option<u64> {
+        let check = refusals.recall(&ask.key, ask.quota, ask.cost, now_ms);
+        check.map(|check| check.wait_ms)
+    }
+
+    #[test]
+    fn a_refusal_is_known_until_its_wait_is_over_and_not_a_moment_longer() {
+        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
+        refusals.note(&ask, check(100), NOW_MS);
+        assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS), Some(100));
+        let later = refusals
+            .recall(&ask.key, ask.quota, 1, NOW_MS + 99)
+            .unwrap();
+        assert_eq!((later.wait_ms, later.reset_ms), (1, 501));
+        assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS + 100), None);
+        assert!(refusals.is_empty());
+    }
+
+    #[test]
+    fn other_costs_other_limits_and_what_passed_are_asked_for() {
+        let (mut refusals, one) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
+        refusals.note(&one, check(100), NOW_MS);
+        assert_eq!(refusals.recall(&one.key, one.quota, 2, NOW_MS), None);
+        let raised = Quota::new(Algorithm::Gcra, 20, 1_000, 20).unwrap();
+        assert_eq!(refusals.recall(&one.key, raised, 1, NOW_MS), None);
+        let passed = ask(2, Algorithm::Gcra);
+        refusals.note(&passed, check(0), NOW_MS);
+        assert_eq!(wait_ms(&mut refusals, &passed, NOW_MS), None);
+    }
+
+    #[test]
+    fn what_is_in_flight_may_end_at_any_time() {
+        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Concurrency));
+        refusals.note(&ask, check(100), NOW_MS);
+        assert!(refusals.is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_it_unknown() {
+        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
+        refusals.note(&ask, check(100), NOW_MS);
+        assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS - 1), None);
+    }
+
+    /// To look for it takes the time of thousands of requests.
+    #[test]
+    fn what_is_over_is_looked_for_ten_times_a_second_and_no_more() {
+        let mut refusals = KnownRefusals::default();
+        for n in 0..=KEYS_MAX as u64 {
+            refusals.note(&ask(n, Algorithm::Gcra), check(50), NOW_MS);
+        }
+        let late = ask(u64::MAX, Algorithm::Gcra);
+        refusals.note(&late, check(50), NOW_MS + SWEEP_MS - 1);
+        assert_eq!(refusals.by_key.len(), KEYS_MAX);
+        refusals.note(&late, check(50), NOW_MS + SWEEP_MS);
+        assert_eq!(refusals.by_key.len(), 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_over_makes_place() {
+        let mut refusals = KnownRefusals::default();
+        for n in 0..2 * KEYS_MAX as u64 {
+            refusals.note(&ask(n, Algorithm::Gcra), check(100), NOW_MS);
+        }
+        assert_eq!(refusals.by_key.len(), KEYS_MAX);
+        let late = ask(u64::MAX, Algorithm::Gcra);
+        refusals.note(&late, check(100), NOW_MS + SWEEP_MS);
+        assert_eq!(refusals.by_key.len(), 1);
+        assert!(wait_ms(&mut refusals, &late, NOW_MS + SWEEP_MS).is_some());
+    }
+}

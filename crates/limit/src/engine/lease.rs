@@ -1,0 +1,256 @@
+//! Slices of limits that this worker has taken from Redis, and spends by itself.
+//!
+//! Redis charges a slice when it gives it, so what is spent was counted. What is not spent in time is lost, so a slice
+//! grows only while the last one was used up early: it starts as one request, doubles each time, up to the rule's
+//! `max`, and halves when more than half of it was lost.
+//!
+//! **What leases can let pass too much:** a slice may be spent for `lasts` after it was charged. So in any
+//! period no more passes than the limit and the slices that were open when it began: at most `max` for
+//! each worker of each gateway. With a fixed window a slice ends with its window, and nothing passes too
+//! much but for the difference between the clocks of gateway and Redis.
+
+use alloc::collections::BTreeMap;
+
+use crate::redis::keys::LimitKey;
+use crate::rules;
+
+/// The most keys with slices, in each worker. Keys beyond it ask Redis for each request.
+const KEYS_MAX: usize = 4_096;
+
+/// For how long an ask for a slice keeps others from asking for one, in milliseconds: its answer may be lost.
+const ASKED_MS_MAX: u64 = 1_000;
+
+/// All slices of a worker.
+#[derive(Debug, Default)]
+pub struct Leases {
+    slices: BTreeMap<LimitKey, Slice>,
+}
+
+#[derive(Debug)]
+struct Slice {
+    /// How many requests are left of it.
+    left: u32,
+    /// From when on nothing is.
+    dies_at_ms: u64,
+    /// How large the next one is to be, the request itself included.
+    size: u32,
+    /// When one was asked for that has not come yet.
+    asked_at_ms: Option<u64>,
+}
+
+impl Leases {
+    /// Spends `cost` of a key's slice, if there is so much.
+    pub fn spend(&mut self, key: &LimitKey, cost: u32, now_ms: u64) -> bool {
+        let Some(slice) = self.slices.get_mut(key) else {
+            return false;
+        };
+        let rest = slice
+            .left
+            .checked_sub(cost)
+            .filter(|_| now_ms < slice.dies_at_ms);
+        slice.left = rest.unwrap_or(slice.left);
+        rest.is_some()
+    }
+
+    /// What was spent is not needed: another rule has refused the request.
+    pub fn give_back(&mut self, key: &LimitKey, cost: u32) {
+        if let Some(slice) = self.slices.get_mut(key) {
+            slice.left = slice.left.saturating_add(cost);
+        }
+    }
+
+    /// How much to ask for beyond `cost`, now that a key's slice is spent. Only one asks at a time: those who
+    /// come meanwhile ask for themselves.
+    pub fn extra(&mut self, key: &LimitKey, lease: rules::Lease, cost: u32, now_ms: u64) -> u32 {
+        if !self.make_place(key, now_ms) {
+            return 0;
+        }
+        let slice = self.slices.entry(key.clone()).or_insert(Slice {
+            left: 0,
+            dies_at_ms: now_ms,
+            size: 1,
+            asked_at_ms: None,
+        });
+        let is_asked = |at_ms: u64| now_ms.abs_diff(at_ms) < ASKED_MS_MAX;
+        if slice.asked_at_ms.is_some_and(is_asked) {
+            return 0;
+        }
+        slice.resize(lease, now_ms);
+        slice.asked_at_ms = Some(now_ms);
+        slice.size.saturating_sub(cost)
+    }
+
+    /// Redis has answered one who asked: `taken` were charged beyond its own cost, which count for
+    /// `lasts_ms`.
+    pub fn granted(&mut self, key: &LimitKey, taken: u32, lasts_ms: u64, now_ms: u64) {
+        if let Some(slice) = self.slices.get_mut(key) {
+            slice.asked_at_ms = None;
+            if now_ms >= slice.dies_at_ms {
+                slice.left = 0;
+            }
+            slice.left = slice.left.saturating_add(taken);
+            slice.dies_at_ms = now_ms.saturating_add(lasts_ms);
+        }
+    }
+
+    /// Redis has not answered one who asked: another one may ask.
+    pub fn not_granted(&mut self, key: &LimitKey) {
+        if let Some(slice) = self.slices.get_mut(key) {
+            slice.asked_at_ms = None;
+        }
+    }
+
+    /// Makes sure that `key` may have a slice: if all places are taken, by giving up those that have died.
+    fn make_place(&mut self, key: &LimitKey, now_ms: u64) -> bool {
+        if self.slices.len() >= KEYS_MAX && !self.slices.contains_key(key) {
+            self.slices.retain(|_, slice| now_ms < slice.dies_at_ms);
+        }
+        self.slices.len() < KEYS_MAX || self.slices.contains_key(key)
+    }
+}
+
+impl Slice {
+    fn resize(&mut self, lease: rules::Lease, now_ms: u64) {
+        if now_ms < self.dies_at_ms {
+            self.size = self.size.saturating_mul(2).min(lease.max);
+        } else if self.left > self.size / 2 || now_ms - self.dies_at_ms > lease.lasts_ms {
+            self.size = (self.size / 2).max(1);
+        }
+        self.size = self.size.min(lease.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const LEASE: rules::Lease = rules::Lease {
+        max: 16,
+        lasts_ms: 100,
+    };
+
+    fn key(n: u64) -> LimitKey {
+        let mut hash = [0; 16];
+        hash[..8].copy_from_slice(&n.to_le_bytes());
+        LimitKey::new("t", "r", hash)
+    }
+
+    #[test]
+    fn a_slice_grows_while_it_is_used_up_early_and_shrinks_when_it_is_not() {
+        let (mut leases, key) = (Leases::default(), key(1));
+        let mut sizes = Vec::new();
+        for now_ms in [0, 10, 20, 30, 40, 50] {
+            assert!(!leases.spend(&key, 1, now_ms));
+            let extra = leases.extra(&key, LEASE, 1, now_ms);
+            sizes.push(extra + 1);
+            leases.granted(&key, extra, LEASE.lasts_ms, now_ms);
+            for _ in 0..extra {
+                assert!(leases.spend(&key, 1, now_ms + 5));
+            }
+        }
+        assert_eq!(sizes, [1, 2, 4, 8, 16, 16]);
+        for (now_ms, size) in [(151, 16), (300, 8), (500, 4)] {
+            assert!(!leases.spend(&key, 1, now_ms), "it has died");
+            assert_eq!(leases.extra(&key, LEASE, 1, now_ms) + 1, size);
+            leases.granted(&key, size - 1, LEASE.lasts_ms, now_ms);
+        }
+    }
+
+    #[test]
+    fn a_slice_shrinks_if_more_than_half_of_it_was_lost_or_nobody_came_for_as_long_as_it_lasts() {
+        let dies_at_ms = 1_000;
+        for (left, late_ms, expected) in [(8, 0, 16), (9, 0, 8), (0, 100, 16), (0, 101, 8)] {
+            let mut slice = Slice {
+                left,
+                dies_at_ms,
+                size: 16,
+                asked_at_ms: None,
+            };
+            slice.resize(LEASE, dies_at_ms + late_ms);
+            assert_eq!(slice.size, expected, "{left} left, {late_ms} ms late");
+        }
+    }
+
+    #[test]
+    fn what_is_left_dies_with_its_slice() {
+        let (mut leases, key) = (Leases::default(), key(1));
+        leases.extra(&key, LEASE, 1, 0);
+        leases.granted(&key, 5, 100, 0);
+        assert!(leases.spend(&key, 2, 99));
+        assert!(!leases.spend(&key, 4, 99), "three are left");
+        leases.give_back(&key, 1);
+        assert!(leases.spend(&key, 4, 99));
+        leases.give_back(&key, 4);
+        assert!(!leases.spend(&key, 1, 100));
+        leases.granted(&key, 1, 100, 100);
+        assert!(!leases.spend(&key, 2, 100), "those of before are lost");
+    }
+
+    #[test]
+    fn one_asks_for_a_slice_at_a_time() {
+        let (mut leases, key) = (Leases::default(), key(1));
+        assert_eq!(
+            leases.extra(&key, LEASE, 1, 0),
+            0,
+            "a key that is rare takes no more than it needs"
+        );
+        leases.granted(&key, 0, 100, 0);
+        assert_eq!(leases.extra(&key, LEASE, 1, 1), 1);
+        assert_eq!(leases.extra(&key, LEASE, 1, 1), 0, "another one has asked");
+        leases.granted(&key, 1, 100, 2);
+        assert!(leases.spend(&key, 1, 3));
+        assert_eq!(leases.extra(&key, LEASE, 1, 4), 3);
+        assert_eq!(leases.extra(&key, LEASE, 1, 4 + ASKED_MS_MAX - 1), 0);
+        assert_ne!(
+            leases.extra(&key, LEASE, 1, 4 + ASKED_MS_MAX),
+            0,
+            "the answer was lost"
+        );
+    }
+
+    #[test]
+    fn a_lost_answer_lets_another_one_ask_and_what_was_left_lives_no_longer() {
+        let (mut leases, key) = (Leases::default(), key(1));
+        leases.extra(&key, LEASE, 1, 0);
+        leases.granted(&key, 3, 100, 0);
+        assert_eq!(
+            leases.extra(&key, LEASE, 5, 50),
+            0,
+            "five are more than two"
+        );
+        leases.not_granted(&key);
+        assert!(leases.spend(&key, 1, 99));
+        assert!(!leases.spend(&key, 1, 100));
+        assert_eq!(leases.extra(&key, LEASE, 0, 100), 1, "one may ask again");
+    }
+
+    #[test]
+    fn a_slice_makes_place_for_another_when_it_has_died_and_not_before() {
+        let mut leases = Leases::default();
+        for n in 0..KEYS_MAX as u64 {
+            leases.extra(&key(n), LEASE, 1, 0);
+            let lasts_ms = if n == 0 { 100 } else { 200 };
+            leases.granted(&key(n), 3, lasts_ms, 0);
+        }
+        let late = key(u64::MAX);
+        leases.extra(&late, LEASE, 1, 99);
+        assert_eq!(leases.slices.len(), KEYS_MAX);
+        assert!(leases.slices.contains_key(&key(0)));
+        leases.extra(&late, LEASE, 1, 100);
+        assert_eq!(leases.slices.len(), KEYS_MAX);
+        assert!(leases.slices.contains_key(&late));
+        assert!(leases.spend(&key(1), 3, 100));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut leases = Leases::default();
+        for n in 0..3 * KEYS_MAX as u64 {
+            leases.extra(&key(n), LEASE, 1, 0);
+        }
+        assert_eq!(leases.slices.len(), KEYS_MAX);
+        leases.extra(&key(u64::MAX), LEASE, 1, LEASE.lasts_ms);
+        assert_eq!(leases.slices.len(), 1, "the dead have made place");
+    }
+}

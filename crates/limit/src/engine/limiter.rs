@@ -1,0 +1,398 @@
+//! Events in, effects out.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use crate::redis::limit::{self, Answer};
+use weir_base::shared_data::SharedData;
+use weir_engine::metrics::Histogram;
+use weir_engine::pump::{Completed, Counts, Pending, Pump};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
+
+use crate::engine::NAME;
+use crate::engine::answer::Refused;
+use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::decider::{Decider, Next};
+use crate::engine::evaluation::Passed;
+use crate::engine::job::{CheckJob, Job, LimitPlan};
+use crate::engine::redis::{Outcome, Redis};
+use crate::engine::reload::Reload;
+use crate::engine::report::Report;
+use crate::engine::request::is_grpc;
+use crate::engine::ruleset::Ruleset;
+
+/// The rate limiter of one worker. `D` is the memory that it shares with the others.
+#[derive(Debug)]
+pub struct Limiter<D> {
+    decider: Decider<D>,
+    pump: Option<Pump<LimitPlan<D>>>,
+    reload: Option<Reload>,
+    /// The streams that have something left to do.
+    streams: BTreeMap<StreamId, Stream<D>>,
+    data: D,
+    seed: u64,
+    metrics: Metrics,
+    /// From when a request began to wait until Redis had answered, or not, in milliseconds.
+    store_ms: Histogram,
+    /// Whether a request has ever come.
+    is_serving: bool,
+    /// Whether it has no rules and will get none. (Where a limiter is part of another engine, that is meant.)
+    is_idle: bool,
+    /// Whether Redis did not answer the last call on limits.
+    is_redis_failing: bool,
+}
+
+/// What a stream has left to do.
+#[derive(Debug)]
+enum Stream<D> {
+    /// To wait for Redis.
+    Waiting,
+    /// What follows a request that went on.
+    Passed(Passed<D>),
+}
+
+impl<D: SharedData + Clone> Limiter<D> {
+    /// A limiter that counts in `data`. `seed` is that of hashes of keys: the same in all workers, and not known to
+    /// clients.
+    pub fn new(config: Checked, data: D, seed: u64) -> Self {
+        let limiter = Self::with_metrics(config, data, seed, Metrics::new());
+        let has_none = limiter.decider.config.rules.iter().next().is_none();
+        let is_idle = has_none && limiter.reload.is_none();
+        Self { is_idle, ..limiter }
+    }
+
+    /// As [`Limiter::new`], for an engine that has a limiter in it: what it counts stands beside the engine's own `metrics`.
+    pub fn with_metrics(config: Checked, data: D, seed: u64, mut metrics: Metrics) -> Self {
+        let ruleset = Ruleset::new(config.rules.clone(), &data, seed, &mut metrics);
+        let counts = Counts::new(&mut metrics, "weir_ratelimit");
+        let pump = config.redis.as_ref().map(|redis| {
+            let plan = LimitPlan::new(redis.topology);
+            Pump::new(redis.pump_settings(DEADLINE_MS), plan, counts)
+        });
+        let redis = config.redis.as_ref().map(|redis| {
+            let key_prefix = redis.key_prefix.clone();
+            Redis::new(key_prefix, config.breaker, &mut metrics)
+        });
+        Self {
+            pump,
+            reload: Reload::new(&config, &mut metrics),
+            decider: Decider {
+                ruleset: Arc::new(ruleset),
+                redis,
+                report: config.report_to().map(Report::new),
+                config,
+            },
+            streams: BTreeMap::new(),
+            data,
+            seed,
+            store_ms: metrics.histogram("weir_ratelimit_store_ms"),
+            metrics,
+            is_serving: false,
+            is_idle: false,
+            is_redis_failing: false,
+        }
+    }
+
+    /// How many streams it remembers: those that wait, and those that have something left to do.
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    // --- streams
+
+    fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        match self.decider.config.edges.stamped(request) {
+            Some(stamped) => self.on_request_of(stream, &stamped, effects),
+            None => self.on_request_of(stream, request, effects),
+        }
+    }
+
+    fn on_request_of(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        let now_ms = request.now_ms();
+        self.note_request(effects);
+        let may_wait = self.pump.as_ref().is_some_and(|pump| !pump.is_full());
+        match self.decider.decide(request, may_wait, now_ms) {
+            Ok(Next::Pass(passed)) => self.pass(stream, passed, effects),
+            Ok(Next::Ask(job)) => self.wait(stream, job, now_ms, effects),
+            Err(refused) => self.refuse(stream, &refused, is_grpc(request), effects),
+        }
+    }
+
+    /// The first request makes this worker one that needs to know its rules, and to watch over deadlines.
+    fn note_request(&mut self, effects: &mut Effects) {
+        if mem::replace(&mut self.is_serving, true) {
+            return;
+        }
+        if self.is_idle {
+            let text = "there are no rules, so nothing is limited: add `rules`, or `reload`";
+            effects.log(Level::Warn, text);
+        }
+        if let Some(reload) = &mut self.reload {
+            reload.hurry();
+        }
+        if self.pump.is_some() {
+            effects.wake();
+        }
+    }
+
+    fn pass(&mut self, stream: StreamId, passed: Passed<D>, effects: &mut Effects) {
+        if passed.is_done() {
+            return effects.let_go(stream);
+        }
+        self.streams.insert(stream, Stream::Passed(passed));
+        effects.go_on(stream);
+    }
+
+    fn refuse(&self, stream: StreamId, refused: &Refused, is_grpc: bool, effects: &mut Effects) {
+        let config = self.decider.config.answer.as_ref();
+        effects.respond(stream, Arc::new(refused.answer(is_grpc, config)));
+    }
+
+    fn wait(
+        &mut self,
+        stream: StreamId,
+        job: Box<CheckJob<D>>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some(pump) = &mut self.pump else { return };
+        self.streams.insert(stream, Stream::Waiting);
+        // It has room, or the request would not have to wait.
+        let _ = pump.enqueue(stream, Job::Check(job), now_ms, effects);
+    }
+
+    fn on_response(&mut self, stream: StreamId, effects: &mut Effects) {
+        let Some(Stream::Passed(passed)) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        for (name, value) in mem::take(&mut passed.headers) {
+            effects.push(Effect::SetResponseHeader {
+                stream,
+                name,
+                value,
+            });
+        }
+        if passed.is_done() {
+            self.streams.remove(&stream);
+        }
+    }
+
+    /// The stream has gone, which may be said more than once.
+    fn on_gone(&mut self, stream: StreamId, now_ms: impl FnOnce() -> u64, effects: &mut Effects) {
+        match self.streams.remove(&stream) {
+            None => {}
+            Some(Stream::Waiting) => {
+                let pump = self.pump.as_mut();
+                if let Some(Job::Check(job)) = pump.and_then(|pump| pump.forget(stream)) {
+                    self.decider.withdraw(&job, now_ms());
+                }
+            }
+            Some(Stream::Passed(passed)) => self.end(passed, now_ms(), effects),
+        }
+    }
+
+    /// A request that passed has ended: what counted it as in flight no longer does.
+    fn end(&mut self, passed: Passed<D>, now_ms: u64, effects: &mut Effects) {
+        for (ruleset, charged) in &passed.here {
+            ruleset.take_back(charged, now_ms);
+        }
+        if let Some(pump) = &mut self.pump {
+            for charge in passed.in_redis {
+                pump.enqueue_unowned(Job::Back(charge), now_ms, effects);
+            }
+        }
+    }
+
+    // --- Redis
+
+    fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
+        if let Some(reload) = &mut self.reload {
+            reload.poll(now_ms, effects);
+        }
+        if let Some(pump) = &mut self.pump {
+            let completed = pump.turn(now_ms, effects);
+            self.complete(completed, now_ms, effects);
+        }
+        if let Some(report) = &mut self.decider.report {
+            report.turn(now_ms, effects);
+        }
+    }
+
+    fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64, effects: &mut Effects) {
+        if self.is_poll(batch) {
+            return self.reload(reply, effects);
+        }
+        if self.is_report(batch) {
+            return;
+        }
+        let Some(pump) = &mut self.pump else { return };
+        if let Some(completed) = pump.on_reply(batch, reply, now_ms, effects) {
+            self.complete(completed, now_ms, effects);
+        }
+    }
+
+    fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
+        if self.is_poll(batch) {
+            return self.reload(Err(Definite::NotSent.into()), effects);
+        }
+        if self.is_report(batch) {
+            return;
+        }
+        if let Some(pump) = &mut self.pump {
+            pump.not_sent(batch, effects);
+        }
+    }
+
+    fn is_poll(&mut self, batch: BatchId) -> bool {
+        let reload = self.reload.as_mut();
+        reload.is_some_and(|reload| reload.is_poll(batch))
+    }
+
+    /// Whether the call `batch`, which has ended, told operators something. Nobody waits for it.
+    fn is_report(&mut self, batch: BatchId) -> bool {
+        let report = self.decider.report.as_mut();
+        report.is_some_and(|report| report.completed(batch))
+    }
+
+    /// From the next request on the rules count that a poll has found. What waits is decided by those it came under.
+    fn reload(&mut self, reply: Reply, effects: &mut Effects) {
+        let Some(reload) = &mut self.reload else {
+            return;
+        };
+        if let Some(rules) = reload.read(reply, self.is_serving, effects) {
+            let ruleset = Ruleset::new(rules, &self.data, self.seed, &mut self.metrics);
+            self.decider.ruleset = Arc::new(ruleset);
+        }
+    }
+
+    fn complete(&mut self, completed: Vec<Completed<Job<D>>>, now_ms: u64, effects: &mut Effects) {
+        for completed in completed {
+            self.complete_call(completed, now_ms, effects);
+        }
+    }
+
+    /// One script call has ended.
+    fn complete_call(&mut self, completed: Completed<Job<D>>, now_ms: u64, effects: &mut Effects) {
+        // A charge that did not go back stops counting with its period.
+        let requests = completed.requests.into_iter();
+        let jobs: Vec<_> = requests.filter_map(check_job).collect();
+        let Some((_, first)) = jobs.first() else {
+            return;
+        };
+        effects.push(Effect::Record {
+            histogram: self.store_ms,
+            value: now_ms.saturating_sub(first.since_ms),
+        });
+        let limits = jobs.iter().flat_map(|(_, job)| &job.limits);
+        let shape = limits.map(Vec::len);
+        let answers = completed.outcome.and_then(|value| {
+            limit::parse(&value, shape).map_err(|_| Failure::from(Unknown::Garbled))
+        });
+        self.tell_of_redis(answers.as_ref().err(), jobs.len(), effects);
+        let mut answers = answers.ok().map(Vec::into_iter);
+        for (stream, job) in jobs {
+            let count = job.limits.len();
+            let its = answers
+                .as_mut()
+                .map(|all| all.by_ref().take(count).collect());
+            self.complete_check(stream, job, its, now_ms, effects);
+        }
+    }
+
+    /// The first failure is a warning, further ones would fill the log.
+    fn tell_of_redis(&mut self, failure: Option<&Failure>, count: usize, effects: &mut Effects) {
+        let was_failing = mem::replace(&mut self.is_redis_failing, failure.is_some());
+        match failure {
+            Some(failure) => {
+                let level = match was_failing {
+                    true => Level::Debug,
+                    false => Level::Warn,
+                };
+                let text = format!("{count} requests go on without Redis: {failure}");
+                effects.log(level, text);
+            }
+            None if was_failing => effects.log(Level::Info, "Redis answers again"),
+            None => {}
+        }
+    }
+
+    /// Redis has decided on one request, or has not. `stream` is `None` if it has gone.
+    fn complete_check(
+        &mut self,
+        stream: Option<StreamId>,
+        job: CheckJob<D>,
+        answers: Option<Vec<Vec<Answer>>>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let is_grpc = job.is_grpc;
+        let (mut evaluation, outcome) = self.decider.learn(job, answers, now_ms);
+        if let Outcome::Refused(_) = outcome {
+            // Rules in shadow have charged what will not be under way.
+            let in_shadow = evaluation.take_shadow_charges();
+            self.end(in_shadow, now_ms, effects);
+        }
+        let Some(stream) = stream else {
+            let left = self.decider.abandon(evaluation, &outcome, now_ms);
+            return self.end(left, now_ms, effects);
+        };
+        self.streams.remove(&stream);
+        match self.decider.conclude(evaluation, outcome, now_ms) {
+            Ok(passed) => self.pass(stream, passed, effects),
+            Err(refused) => self.refuse(stream, &refused, is_grpc, effects),
+        }
+    }
+}
+
+impl<D: SharedData + Clone> Engine for Limiter<D> {
+    const NAME: &'static str = NAME;
+
+    fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
+        match event {
+            Event::Request { stream, request } => self.on_request(stream, request, effects),
+            Event::Response { stream } => self.on_response(stream, effects),
+            Event::Closed { stream, end } => self.on_gone(stream, || end.now_ms(), effects),
+            Event::Undelivered { stream, now_ms } => self.on_gone(stream, || now_ms, effects),
+            Event::Tick { now_ms } => self.on_tick(now_ms, effects),
+            Event::RedisReply {
+                batch,
+                reply,
+                now_ms,
+            } => self.on_reply(batch, reply, now_ms, effects),
+            Event::NotSent { batch } => self.on_not_sent(batch, effects),
+            Event::Deferred { batch } => {
+                if let Some(pump) = &mut self.pump {
+                    pump.deferred(batch, effects);
+                }
+            }
+            // It sends none.
+            Event::Body { .. } | Event::FetchDone { .. } => {}
+        }
+    }
+
+    fn tick_ms(&self) -> Option<u64> {
+        let poll_ms = self.reload.as_ref().map(Reload::tick_ms);
+        let pump = self.pump.as_ref().filter(|_| self.is_serving);
+        let watch_ms = pump.map(Pump::tick_ms);
+        poll_ms.into_iter().chain(watch_ms).min()
+    }
+
+    fn metrics(&mut self) -> &mut Metrics {
+        &mut self.metrics
+    }
+}
+
+fn check_job<D>(request: Pending<Job<D>>) -> Option<(Option<StreamId>, CheckJob<D>)> {
+    match request.job {
+        Job::Check(job) => Some((request.stream, *job)),
+        Job::Back(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! A host of the engine: it applies effects as `weir-proxy-kit` does, and checks that they can be applied.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_base::shared_data::LocalData;
+use weir_engine::config::parse;
+use weir_engine::event::{PlainEnd, PlainRequest};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::{Answer, Headers};
+
+use super::super::*;
+use super::fake_redis::{FakeRedis, charges_back};
+use crate::engine::config::Config;
+
+pub const NOW_MS: u64 = 1_700_000_000_000;
+
+pub const SECRET: &str = "0123456789abcdef";
+
+pub struct Host {
+    pub limiter: Limiter<Rc<LocalData>>,
+    pub redis: FakeRedis,
+    pub way: Way,
+    pub now_ms: u64,
+    pub streams: BTreeMap<StreamId, State>,
+    /// Streams that are gone, though the engine was not told: effects for them fail.
+    pub gone: BTreeSet<StreamId>,
+    /// Calls that were sent and not answered.
+    pub calls: VecDeque<(BatchId, Vec<u8>)>,
+    pub log: Vec<(Level, String)>,
+    /// Charges of requests in flight that the engine was not told of.
+    pub orphans: u64,
+    /// Charges that the engine wanted to take back, without success.
+    pub kept: u64,
+    effects: Effects,
+    is_woken: bool,
+    next_stream: StreamId,
+    counts: BTreeMap<String, u64>,
+}
+
+/// What the way to Redis is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Open,
+    /// A call needs a turn.
+    Closed,
+    /// No call can be sent.
+    Down,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug)]
+pub enum Fate {
+    Answered,
+    /// It runs, and its replies are lost.
+    Lost,
+    /// It runs, and its replies are damaged.
+    Garbled,
+    /// It does not run, which nobody knows.
+    TimedOut,
+    /// It does not run, which the engine is told.
+    Refused,
+}
+
+/// What a stream does.
+#[derive(Clone, Debug)]
+pub enum State {
+    Waiting,
+    /// It goes on; its response has these headers.
+    Passed(Vec<(&'static str, String)>),
+    Answered(Arc<Answer>),
+    Closed,
+}
+
+impl Host {
+    pub fn new(rules: &[&str], fields: &str) -> Self {
+        let comma = if fields.is_empty() { "" } else { "," };
+        let rules = rules.join(",");
+        let json = format!(r#"{{"user_header":"x-user-id","rules":[{rules}]{comma}{fields}}}"#);
+        Self::with_data(&json, Rc::default())
+    }
+
+    pub fn with_data(json: &str, data: Rc<LocalData>) -> Self {
+        let config = parse::<Config>(json.as_bytes()).unwrap();
+        let secret = |_: &str| Some(SECRET.into());
+        let config = config.checked(true, &secret).unwrap();
+        Self {
+            limiter: Limiter::new(config, data, 7),
+            redis: FakeRedis::default(),
+            way: Way::Open,
+            now_ms: NOW_MS,
+            streams: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            calls: VecDeque::new(),
+            log: Vec::new(),
+            orphans: 0,
+            kept: 0,
+            effects: Effects::new(),
+            is_woken: false,
+            next_stream: 1,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    // --- what happens
+
+    /// A request of this user. Redis does not answer yet.
+    pub fn request(&mut self, user: &str) -> StreamId {
+        self.request_with(&[("x-user-id", user)])
+    }
+
+    pub fn request_with(&mut self, headers: &[(&str, &str)]) -> StreamId {
+        let stream = self.next_stream;
+        self.next_stream += 1;
+        let head = [(":method", "GET"), (":path", "/api/things")];
+        let request = PlainRequest {
+            headers: Headers::new(&[&head, headers].concat()),
+            peer_address: b"192.0.2.1:1".into(),
+            now_ms: self.now_ms,
+        };
+        self.streams.insert(stream, State::Waiting);
+        self.handle(Event::Request {
+            stream,
+            request: &request,
+        });
+        stream
+    }
+
+    /// A request of this user, and all that follows until nothing happens any more.
+    pub fn ask(&mut self, user: &str) -> StreamId {
+        let stream = self.request(user);
+        self.settle();
+        stream
+    }
+
+    /// How many of `count` requests pass, one after the other.
+    pub fn passed(&mut self, user: &str, count: usize) -> usize {
+        let asked = (0..count).map(|_| self.ask(user)).collect::<Vec<_>>();
+        let passed = asked.iter().filter(|stream| self.is_passed(**stream));
+        passed.count()
+    }
+
+    pub fn respond(&mut self, stream: StreamId) {
+        if matches!(self.streams[&stream], State::Passed(_)) {
+            self.handle(Event::Response { stream });
+        }
+    }
+
+    pub fn close(&mut self, stream: StreamId) {
+        if matches!(self.streams[&stream], State::Closed) {
+            return;
+        }
+        self.streams.insert(stream, State::Closed);
+        let end = PlainEnd {
+            response_status: None,
+            now_ms: self.now_ms,
+        };
+        self.handle(Event::Closed { stream, end: &end });
+    }
+
+    /// Gives the turn that was asked for, if one was.
+    pub fn turn(&mut self) {
+        if mem::take(&mut self.is_woken) {
+            self.tick();
+        }
+    }
+
+    pub fn tick(&mut self) {
+        let now_ms = self.now_ms;
+        self.handle(Event::Tick { now_ms });
+    }
+
+    /// Ends the call at this place among those that were sent.
+    pub fn end_call(&mut self, index: usize, fate: Fate) {
+        let Some((batch, body)) = self.calls.remove(index) else {
+            return;
+        };
+        let before = self.redis.charged_in_flight;
+        let reply: Reply = match fate {
+            Fate::Answered => Ok(self.redis.run(&body, self.now_ms)),
+            Fate::Lost | Fate::Garbled => {
+                self.redis.run(&body, self.now_ms);
+                self.orphans += self.redis.charged_in_flight - before;
+                match fate {
+                    Fate::Lost => Err(Unknown::Lost.into()),
+                    _ => Ok(b"+OK\r\n".into()),
+                }
+            }
+            Fate::TimedOut => self.not_run(&body, Unknown::Timeout.into()),
+            Fate::Refused => self.not_run(&body, Definite::Refused("refused: no".into()).into()),
+        };
+        self.reply(batch, reply);
+    }
+
+    fn not_run(&mut self, body: &[u8], failure: Failure) -> Reply {
+        self.kept += charges_back(body);
+        Err(failure)
+    }
+
+    pub fn reply(&mut self, batch: BatchId, reply: Reply) {
+        let now_ms = self.now_ms;
+        self.handle(Event::RedisReply {
+            batch,
+            reply,
+            now_ms,
+        });
+    }
+
+    /// Lets turns come and Redis answer until nothing happens any more.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            self.turn();
+            self.end_call(0, Fate::Answered);
+            if !self.is_woken && self.calls.is_empty() {
+                return;
+            }
+        }
+        panic!("it never ends");
+    }
+
+    // --- what has come of it
+
+    pub fn is_passed(&self, stream: StreamId) -> bool {
+        matches!(self.streams[&stream], State::Passed(_))
+    }
+
+    /// Whether the client still waits for a response.
+    pub fn is_waiting(&self, stream: StreamId) -> bool {
+        matches!(self.streams[&stream], State::Waiting)
+    }
+
+    pub fn answer(&self, stream: StreamId) -> &Answer {
+        match &self.streams[&stream] {
+            State::Answered(answer) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A header of the answer to a request that was refused.
+    pub fn header(&self, stream: StreamId, name: &str) -> Option<String> {
+        let value = self.answer(stream).headers.get(name)?;
+        Some(String::from_utf8(value.into_owned()).unwrap())
+    }
+
+    /// A header of the response to a request that passed.
+    pub fn told(&mut self, stream: StreamId, name: &str) -> Option<String> {
+        self.respond(stream);
+        let State::Passed(headers) = &self.streams[&stream] else {
+            panic!("{:?}", self.streams[&stream])
+        };
+        let found = headers.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.clone())
+    }
+
+    /// A counter of one rule.
+    pub fn count(&mut self, what: &str, rule: &str) -> u64 {
+        self.metric(&format!("weir_ratelimit_{what}_total.rule.{rule}"))
+    }
+
+    pub fn metric(&mut self, name: &str) -> u64 {
+        let metrics = self.limiter.metrics();
+        let names: Vec<String> = metrics.counters().map(Into::into).collect();
+        let counts = &mut self.counts;
+        metrics.collect(|index, count| {
+            *counts.entry(names[index].clone()).or_default() += count;
+        });
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    pub fn has_logged(&self, text: &str) -> bool {
+        self.log.iter().any(|(_, line)| line.contains(text))
+    }
+
+    /// Whether the engine remembers no stream and has nothing that waits.
+    pub fn is_at_rest(&self) -> bool {
+        let pump = self.limiter.pump.as_ref();
+        let waiting = pump.map_or(0, |pump| pump.waiting());
+        self.limiter.streams.is_empty() && waiting == 0 && self.calls.is_empty()
+    }
+
+    // --- effects
+
+    fn handle(&mut self, event: Event<'_>) {
+        self.limiter.handle(event, &mut self.effects);
+        let mut feedback = VecDeque::new();
+        let mut undelivered = BTreeSet::new();
+        self.apply_all(&mut feedback, &mut undelivered);
+        while let Some(event) = feedback.pop_front() {
+            self.limiter.handle(event, &mut self.effects);
+            self.apply_all(&mut feedback, &mut undelivered);
+        }
+    }
+
+    fn apply_all(
+        &mut self,
+        feedback: &mut VecDeque<Event<'static>>,
+        undelivered: &mut BTreeSet<StreamId>,
+    ) {
+        let mut list = Vec::new();
+        self.effects.take_into(&mut list);
+        for effect in list {
+            match effect {
+                Effect::Call {
+                    batch,
+                    body,
+                    at_once,
+                    ..
+                } => {
+                    let body = self.effects.bytes(&body).to_vec();
+                    feedback.extend(self.send(batch, body, at_once));
+                }
+                Effect::Wake => self.is_woken = true,
+                Effect::Record { .. } => {}
+                Effect::Log(level, text) => self.log.push((level, text)),
+                Effect::Respond { stream, .. }
+                | Effect::Continue { stream, .. }
+                | Effect::SetResponseHeader { stream, .. } => {
+                    if undelivered.contains(&stream) {
+                        continue;
+                    }
+                    if self.gone.contains(&stream) {
+                        undelivered.insert(stream);
+                        let now_ms = self.now_ms;
+                        feedback.push_back(Event::Undelivered { stream, now_ms });
+                    } else {
+                        self.apply(stream, effect);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        self.effects.clear_bytes();
+    }
+
+    fn send(&mut self, batch: BatchId, body: Vec<u8>, at_once: bool) -> Option<Event<'static>> {
+        match self.way {
+            Way::Open => {
+                self.calls.push_back((batch, body));
+                None
+            }
+            Way::Closed if !at_once => {
+                self.calls.push_back((batch, body));
+                None
+            }
+            _ if at_once => Some(Event::Deferred { batch }),
+            _ => {
+                self.kept += charges_back(&body);
+                Some(Event::NotSent { batch })
+            }
+        }
+    }
+
+    /// Applies an effect to a stream, which must be one that it is of use to.
+    fn apply(&mut self, stream: StreamId, effect: Effect) {
+        let state = self.streams.get_mut(&stream).unwrap();
+        match (&mut *state, effect) {
+            (State::Waiting, Effect::Respond { answer, .. }) => *state = State::Answered(answer),
+            (State::Waiting, Effect::Continue { .. }) => *state = State::Passed(Vec::new()),
+            (State::Passed(headers), Effect::SetResponseHeader { name, value, .. }) => {
+                headers.push((name, value));
+            }
+            (state, effect) => panic!("{effect:?} to a stream that is {state:?}"),
+        }
+    }
+}

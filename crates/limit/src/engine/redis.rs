@@ -1,0 +1,216 @@
+//! What a worker knows of Redis.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem;
+
+use crate::Algorithm;
+use crate::redis::keys::LimitKey;
+use crate::redis::limit::{Answer, LimitRequest};
+use weir_base::breaker::{Pass, Settings};
+use weir_base::shared_data::SharedData;
+use weir_engine::Metrics;
+use weir_engine::breaker::CountedBreaker;
+
+use crate::engine::evaluation::Evaluation;
+use crate::engine::job::CheckJob;
+use crate::engine::known::KnownRefusals;
+use crate::engine::lease::Leases;
+use crate::engine::ruleset::{Charged, RuleHit, Ruleset};
+
+/// What a worker knows of Redis: whether to ask it, and what need not be asked.
+#[derive(Debug)]
+pub struct Redis {
+    key_prefix: String,
+    breaker: CountedBreaker,
+    leases: Leases,
+    refusals: KnownRefusals,
+}
+
+/// What has come of asking Redis about a request.
+#[derive(Debug)]
+pub enum Outcome {
+    /// All its rules let it pass, and have charged it.
+    Charged,
+    /// One refuses, so none has charged it. This is what all said.
+    Refused(Vec<Charged>),
+    /// Redis did not answer.
+    Unknown,
+}
+
+impl Redis {
+    pub fn new(key_prefix: String, breaker: Settings, metrics: &mut Metrics) -> Self {
+        Self {
+            key_prefix,
+            breaker: CountedBreaker::new(breaker, metrics, "weir_ratelimit_redis"),
+            leases: Leases::default(),
+            refusals: KnownRefusals::default(),
+        }
+    }
+
+    /// Leave to ask Redis, unless the breaker is open.
+    pub fn permit(&mut self, now_ms: u64) -> Option<Pass> {
+        self.breaker.permit(now_ms).ok()
+    }
+
+    /// Spends slices of limits where there are any: what they cover Redis need not decide.
+    pub fn spend_slices<D: SharedData>(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) {
+        for hit in mem::take(&mut evaluation.redis) {
+            let rule = evaluation.ruleset.rule(hit.rule);
+            let has_slices = rule.is_some_and(|(rule, _)| rule.lease.is_some());
+            let key = has_slices.then(|| self.key(&evaluation.ruleset, &hit));
+            match key.flatten() {
+                Some(key) if self.leases.spend(&key, hit.cost(), now_ms) => {
+                    evaluation.leased.push((hit, key));
+                }
+                _ => evaluation.redis.push(hit),
+            }
+        }
+    }
+
+    /// Gives slices back what a request spent that is refused.
+    pub fn give_back<D>(&mut self, evaluation: &Evaluation<D>) {
+        for (hit, key) in &evaluation.leased {
+            self.leases.give_back(key, hit.cost());
+        }
+    }
+
+    /// What Redis has refused and would refuse again. Nothing, if a rule in shadow is to be asked anyway.
+    pub fn known_refusals<D: SharedData>(
+        &mut self,
+        evaluation: &Evaluation<D>,
+        now_ms: u64,
+    ) -> Vec<Charged> {
+        if self.refusals.is_empty() || !evaluation.redis_shadow.is_empty() {
+            return vec![];
+        }
+        let known = evaluation.redis.iter().filter_map(|hit| {
+            let key = self.key(&evaluation.ruleset, hit)?;
+            let (quota, cost) = (hit.quota(), hit.cost());
+            let check = self.refusals.recall(&key, quota, cost, now_ms)?;
+            let hit = hit.clone();
+            Some(Charged { hit, check })
+        });
+        known.collect()
+    }
+
+    /// What to ask for a request: see [`CheckJob::limits`].
+    pub fn limits<D: SharedData>(
+        &mut self,
+        evaluation: &Evaluation<D>,
+        now_ms: u64,
+    ) -> Vec<Vec<LimitRequest>> {
+        let ruleset = &evaluation.ruleset;
+        let mut limit = |hit| self.limit(ruleset, hit, now_ms);
+        let enforced: Vec<_> = evaluation.redis.iter().filter_map(&mut limit).collect();
+        let shadow = evaluation.redis_shadow.iter().filter_map(limit);
+        let shadow = shadow.map(|limit| vec![limit]);
+        let enforced = (!enforced.is_empty()).then_some(enforced);
+        enforced.into_iter().chain(shadow).collect()
+    }
+
+    fn limit<D: SharedData>(
+        &mut self,
+        ruleset: &Ruleset<D>,
+        hit: &RuleHit,
+        now_ms: u64,
+    ) -> Option<LimitRequest> {
+        let (rule, _) = ruleset.rule(hit.rule)?;
+        let key = self.key(ruleset, hit)?;
+        let extra = rule
+            .lease
+            .map(|lease| self.leases.extra(&key, lease, hit.cost(), now_ms));
+        Some(LimitRequest {
+            key,
+            quota: hit.quota(),
+            cost: hit.cost(),
+            extra: extra.unwrap_or(0),
+        })
+    }
+
+    /// Learns what Redis said to the request of `job`, which it does not need any more.
+    pub fn answered<D: SharedData>(
+        &mut self,
+        job: CheckJob<D>,
+        answers: Vec<Vec<Answer>>,
+        now_ms: u64,
+    ) -> (Evaluation<D>, Outcome) {
+        self.breaker.record(now_ms, job.pass, true, 1);
+        let mut evaluation = job.evaluation;
+        let mut answers = answers.into_iter().zip(job.limits);
+        let mut said = Vec::new();
+        let hits = mem::take(&mut evaluation.redis);
+        if !hits.is_empty()
+            && let Some((answers, limits)) = answers.next()
+        {
+            for ((hit, answer), limit) in hits.into_iter().zip(answers).zip(limits) {
+                self.granted(&evaluation.ruleset, &hit, &limit, answer, now_ms);
+                self.refusals.note(&limit, answer.check, job.since_ms);
+                let check = answer.check;
+                said.push((Charged { hit, check }, limit.key));
+            }
+        }
+        let in_shadow = mem::take(&mut evaluation.redis_shadow);
+        for (hit, (answers, limits)) in in_shadow.into_iter().zip(answers) {
+            if let (Some(answer), Some(limit)) = (answers.first(), limits.into_iter().next()) {
+                evaluation.shadow_in_redis(hit, limit.key, answer.check);
+            }
+        }
+        if said.iter().all(|(charged, _)| charged.check.is_allowed()) {
+            evaluation.charged_in_redis = said;
+            return (evaluation, Outcome::Charged);
+        }
+        let said = said.into_iter().map(|(charged, _)| charged).collect();
+        (evaluation, Outcome::Refused(said))
+    }
+
+    /// Redis has not answered the request of `job`.
+    pub fn unanswered<D: SharedData>(
+        &mut self,
+        job: CheckJob<D>,
+        now_ms: u64,
+    ) -> (Evaluation<D>, Outcome) {
+        self.breaker.record(now_ms, job.pass, false, 1);
+        self.not_granted(&job.limits);
+        let evaluation = job.evaluation;
+        for hit in evaluation.redis.iter().chain(&evaluation.redis_shadow) {
+            if let Some((_, metrics)) = evaluation.ruleset.rule(hit.rule) {
+                metrics.store_error.increment();
+            }
+        }
+        (evaluation, Outcome::Unknown)
+    }
+
+    /// What was to be asked got no answer: others may ask for the same slices.
+    pub fn not_granted(&mut self, limits: &[Vec<LimitRequest>]) {
+        for limit in limits.iter().flatten() {
+            self.leases.not_granted(&limit.key);
+        }
+    }
+
+    /// What was charged beyond the request's cost is its key's slice. One of a fixed window ends with that.
+    fn granted<D: SharedData>(
+        &mut self,
+        ruleset: &Ruleset<D>,
+        hit: &RuleHit,
+        limit: &LimitRequest,
+        answer: Answer,
+        now_ms: u64,
+    ) {
+        let Some(lease) = ruleset.rule(hit.rule).and_then(|(rule, _)| rule.lease) else {
+            return;
+        };
+        let taken = answer.taken.saturating_sub(limit.cost);
+        let lasts_ms = match limit.quota.algorithm() {
+            Algorithm::FixedWindow => lease.lasts_ms.min(answer.check.reset_ms),
+            _ => lease.lasts_ms,
+        };
+        self.leases.granted(&limit.key, taken, lasts_ms, now_ms);
+    }
+
+    fn key<D: SharedData>(&self, ruleset: &Ruleset<D>, hit: &RuleHit) -> Option<LimitKey> {
+        let (rule, _) = ruleset.rule(hit.rule)?;
+        Some(LimitKey::new(&self.key_prefix, &rule.name, hit.digest()))
+    }
+}

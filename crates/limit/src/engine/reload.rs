@@ -1,0 +1,178 @@
+//! Rules that are read from Redis.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::redis::keys;
+use crate::rules::{Rules, RulesConfig};
+use weir_base::FieldError;
+use weir_base::resp::{Value, encode_command};
+use weir_engine::config::parse;
+use weir_engine::metrics::Counter;
+use weir_engine::poll::Schedule;
+use weir_engine::redis::{Reply, read};
+use weir_engine::{BatchId, Effects, Level, Metrics};
+
+use crate::engine::config::{Checked, check_needs};
+
+/// Reads rules from Redis, on ticks. What it cannot read or must refuse changes nothing.
+#[derive(Debug)]
+pub struct Reload {
+    schedule: Schedule,
+    interval_ms: u64,
+    key: Vec<u8>,
+    needs: Needs,
+    /// The document as last read, good or bad: most polls find it unchanged. `None`: there was none.
+    seen: Option<Vec<u8>>,
+    /// Other rules were read, and are in force.
+    loaded: Counter,
+    /// Other rules were read, and refused.
+    refused: Counter,
+    /// Rules could not be read.
+    failed: Counter,
+}
+
+/// What a poll has found.
+#[derive(Debug)]
+enum Found {
+    /// The same as before.
+    Nothing,
+    /// No document any more.
+    Gone,
+    /// Other rules.
+    Rules(Rules),
+    /// Other rules that are refused.
+    Bad(FieldError),
+}
+
+/// What rules are checked against.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    one_slot_a_call: bool,
+    has_user: bool,
+}
+
+impl Reload {
+    /// `None` if the configuration does not want it.
+    pub fn new(config: &Checked, metrics: &mut Metrics) -> Option<Self> {
+        // They are defined in any case: a name that comes and goes is of no use to a dashboard.
+        let mut counter = |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total"));
+        let loaded = counter("rules_loaded");
+        let refused = counter("rules_refused");
+        let failed = counter("polls_failed");
+        let interval_ms = config.poll_interval_ms?;
+        let redis = config.redis.as_ref()?;
+        Some(Self {
+            schedule: Schedule::new(interval_ms),
+            interval_ms,
+            key: keys::limit_rules(&redis.key_prefix),
+            needs: Needs {
+                one_slot_a_call: config.one_slot_a_call,
+                has_user: config.user_header.is_some(),
+            },
+            seen: None,
+            loaded,
+            refused,
+            failed,
+        })
+    }
+
+    /// How far apart ticks should be, in milliseconds.
+    pub fn tick_ms(&self) -> u64 {
+        self.schedule.tick_ms()
+    }
+
+    /// The first request has come.
+    pub fn hurry(&mut self) {
+        self.schedule.hurry();
+    }
+
+    /// Sends a poll if one is due.
+    pub fn poll(&mut self, now_ms: u64, effects: &mut Effects) {
+        if self.schedule.is_due(now_ms) {
+            let write = |out: &mut Vec<u8>| encode_command(out, [b"GET".as_slice(), &self.key]);
+            let batch = effects.call(self.interval_ms, now_ms, write);
+            self.schedule.sent(batch);
+        }
+    }
+
+    /// Whether the call `batch`, which has ended, was the poll.
+    pub fn is_poll(&mut self, batch: BatchId) -> bool {
+        self.schedule.completed(batch)
+    }
+
+    /// Reads the poll's reply: rules that take the place of those in force, if there are any. A worker that has no
+    /// requests may have no way to Redis: then a poll that fails is nothing to speak of.
+    pub fn read(&mut self, reply: Reply, is_serving: bool, effects: &mut Effects) -> Option<Rules> {
+        match self.find(reply) {
+            Ok(found) => {
+                if self.schedule.succeeded() {
+                    effects.log(Level::Info, "rules can be read again");
+                }
+                self.take(found, effects)
+            }
+            Err(reason) => {
+                if is_serving {
+                    self.note_failure(&reason, effects);
+                }
+                None
+            }
+        }
+    }
+
+    fn note_failure(&mut self, reason: &str, effects: &mut Effects) {
+        self.failed.increment();
+        if self.schedule.failed() {
+            let text = format!("rules could not be read, the last ones stay: {reason}");
+            effects.log(Level::Warn, text);
+        }
+    }
+
+    fn take(&mut self, found: Found, effects: &mut Effects) -> Option<Rules> {
+        match found {
+            Found::Nothing => {}
+            Found::Gone => {
+                let text = "there are no rules in Redis any more, the last ones stay";
+                effects.log(Level::Warn, text);
+            }
+            Found::Bad(error) => {
+                self.refused.increment();
+                let text = format!("rules in Redis refused, the last ones stay: {error}");
+                effects.log(Level::Error, text);
+            }
+            Found::Rules(rules) => {
+                self.loaded.increment();
+                let count = rules.iter().count();
+                effects.log(Level::Info, format!("{count} rules were read from Redis"));
+                return Some(rules);
+            }
+        }
+        None
+    }
+
+    fn find(&mut self, reply: Reply) -> Result<Found, String> {
+        let replies = read(reply, 1).map_err(|failure| failure.to_string())?;
+        match replies.into_iter().next() {
+            Some(Value::Null) => Ok(match self.seen.take() {
+                Some(_) => Found::Gone,
+                None => Found::Nothing,
+            }),
+            Some(Value::Bulk(json)) if self.seen.as_ref() == Some(&json) => Ok(Found::Nothing),
+            Some(Value::Bulk(json)) => {
+                let rules = read_rules(&json, self.needs);
+                self.seen = Some(json);
+                Ok(rules.map_or_else(Found::Bad, Found::Rules))
+            }
+            Some(Value::Error(error)) => Err(String::from_utf8_lossy(&error).into_owned()),
+            other => Err(format!("unexpected reply {other:?}")),
+        }
+    }
+}
+
+fn read_rules(json: &[u8], needs: Needs) -> Result<Rules, FieldError> {
+    let config = parse::<RulesConfig>(json)?;
+    let rules = config.checked(needs.one_slot_a_call)?;
+    check_needs(&rules, true, needs.has_user)?;
+    Ok(rules)
+}

@@ -1,0 +1,57 @@
+//! The engine's own answers.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::answer::{Answer as LinkAnswer, Gone, Reply, answer, ended};
+use crate::cache::Known;
+use crate::record::Link;
+use weir_engine::{Answer, Effects, StreamId};
+
+use crate::engine::metrics::AnswerKind;
+use crate::engine::request::Fields;
+
+/// Answers a stream's request with `reply`.
+pub(crate) fn respond(stream: StreamId, kind: AnswerKind, reply: Reply<'_>, effects: &mut Effects) {
+    let headers = reply.headers.iter();
+    let headers: Vec<_> = headers
+        .map(|(name, value)| (*name, value.as_ref()))
+        .collect();
+    let body = reply.body.into_owned();
+    let answer = Answer::new::<&str>(reply.status, &headers, body);
+    effects.respond(stream, Arc::new(answer.because(kind.details())));
+}
+
+/// How an answer is counted.
+pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
+    match answer {
+        LinkAnswer::Redirect { .. } => AnswerKind::Redirect,
+        LinkAnswer::App { .. } => AnswerKind::App,
+        LinkAnswer::Preview(_) => AnswerKind::Preview,
+        LinkAnswer::Guarded(_) => AnswerKind::Guarded,
+        LinkAnswer::Gone(_) | LinkAnswer::Ended { .. } => AnswerKind::Gone,
+        LinkAnswer::NotAllowed => AnswerKind::NotAllowed,
+        LinkAnswer::NotBeforeClick => AnswerKind::NotBeforeClick,
+    }
+}
+
+/// What a request for a remembered link is answered.
+pub(crate) fn answer_of<'a>(known: &'a Known, fields: &Fields<'_>, now_ms: u64) -> LinkAnswer<'a> {
+    let left_ms = known.dies_at_ms.checked_sub(now_ms);
+    let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
+    answer_to(&known.link, known.is_used_up, left_ms, fields, now_ms)
+}
+
+/// What a request for a link is answered.
+pub(crate) fn answer_to<'a>(
+    link: &'a Link,
+    is_used_up: bool,
+    left_ms: Option<u64>,
+    fields: &Fields<'_>,
+    now_ms: u64,
+) -> LinkAnswer<'a> {
+    match is_used_up {
+        true => ended(link, Gone::UsedUp),
+        false => answer(link, &fields.visit(left_ms, now_ms)),
+    }
+}

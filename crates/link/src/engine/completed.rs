@@ -1,0 +1,402 @@
+//! What is due on ticks, and what follows from the replies of Redis and of the origin.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::cache::{Found as MemoryFound, Learnt, LinkName, Source};
+use crate::record::Link;
+use crate::redis::link_read::Read;
+use crate::redis::{link_back, link_clicks, link_read};
+use weir_base::resp::Value;
+use weir_engine::event::FetchResponse;
+use weir_engine::pump::{BATCH_MAX, Completed, Pending};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
+
+use crate::engine::clicks::Clicks;
+use crate::engine::job::{Job, ReadJob};
+use crate::engine::links::{LinkRequest, Links};
+use crate::engine::lookups::{Ended, Lookup};
+use crate::engine::metrics::{ClickOutcome, Place};
+use crate::engine::origin;
+use crate::engine::poll::PollResult;
+
+impl Links {
+    /// Does what is due, and answers at most [`BATCH_MAX`] requests.
+    pub(crate) fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
+        self.poller.poll(now_ms, effects);
+        self.flush_clicks(now_ms, effects);
+        self.flush_unused(now_ms, effects);
+        let completed = self.redis.pump.turn(now_ms, effects);
+        let count: usize = completed.iter().map(|call| call.requests.len()).sum();
+        self.apply(completed, now_ms, effects);
+        let room = BATCH_MAX.saturating_sub(count);
+        let room = room.saturating_sub(self.release_held(room, now_ms, effects));
+        self.tell_ended(room, now_ms, effects);
+    }
+
+    /// A call to Redis has ended.
+    pub(crate) fn on_reply(
+        &mut self,
+        batch: BatchId,
+        reply: Reply,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if self.poller.completed(batch) {
+            self.read_poll(reply, effects);
+            self.release_held(BATCH_MAX, now_ms, effects);
+            // It may have told that there is more to read.
+            self.poller.poll(now_ms, effects);
+        } else if let Some(completed) = self.redis.pump.on_reply(batch, reply, now_ms, effects) {
+            self.apply(completed, now_ms, effects);
+        }
+    }
+
+    /// A call to Redis could not be sent.
+    pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
+        if self.poller.completed(batch) {
+            self.read_poll(Err(Definite::NotSent.into()), effects);
+        } else {
+            self.redis.pump.not_sent(batch, effects);
+        }
+    }
+
+    // --- Redis
+
+    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+        for completed in completed {
+            // Each call is of one request.
+            for pending in completed.requests {
+                self.apply_one(pending, &completed.outcome, now_ms, effects);
+            }
+        }
+        self.counters.evictions.add(self.memory.take_evictions());
+    }
+
+    fn apply_one(
+        &mut self,
+        pending: Pending<Job>,
+        outcome: &Result<Value, Failure>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        match pending.job {
+            Job::Read(job) => {
+                let garbled = |_| Failure::from(Unknown::Garbled);
+                let read = outcome.as_ref().map_err(Clone::clone);
+                let read = read.and_then(|value| link_read::parse(value).map_err(garbled));
+                self.redis.record(job.pass, read.is_ok(), now_ms);
+                self.read_completed(pending.stream, &job, read, now_ms, effects);
+            }
+            Job::Clicks { .. } => {
+                let is_taken = outcome
+                    .as_ref()
+                    .is_ok_and(|value| link_clicks::parse(value).is_ok());
+                let completed = |clicks: &mut Clicks| clicks.completed(is_taken);
+                self.send_clicks(completed, now_ms, effects);
+            }
+            Job::Back(unused) => match outcome.as_ref().map(link_back::parse) {
+                Ok(Ok(was_used)) => {
+                    let count = usize::from(was_used);
+                    self.counters.clicks.add(ClickOutcome::Returned, count);
+                }
+                // Nobody has heard of it.
+                _ => self.unused.push(unused),
+            },
+        }
+    }
+
+    /// A link was read, or not. `stream` waits for it, if its client has not gone.
+    fn read_completed(
+        &mut self,
+        stream: Option<StreamId>,
+        job: &ReadJob,
+        read: Result<Option<Read>, Failure>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let request = stream.and_then(|stream| self.waiting.remove(&stream));
+        match read {
+            Ok(Some(read)) => match self.decoded(&read, effects) {
+                Some(link) => self.found_in_redis(request, job, link, &read, now_ms, effects),
+                None => self.not_in_redis(request, job, now_ms, effects),
+            },
+            Ok(None) => self.not_in_redis(request, job, now_ms, effects),
+            Err(failure) => {
+                self.counters.redis_failed.increment();
+                self.redis_failed(request, job, &failure, now_ms, effects);
+            }
+        }
+    }
+
+    /// Redis has no such link, or none that can be read: it may have lost it, so the origin is asked. What memory has
+    /// stays until somebody who must know says that it is gone.
+    fn not_in_redis(
+        &mut self,
+        request: Option<LinkRequest>,
+        job: &ReadJob,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        match request {
+            Some(request) => self.ask_origin(request, now_ms, effects),
+            None => self.refresh_at_origin(job.name, job.purpose, now_ms, effects),
+        }
+    }
+
+    fn redis_failed(
+        &mut self,
+        request: Option<LinkRequest>,
+        job: &ReadJob,
+        failure: &Failure,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let may_have_run = matches!(failure, Failure::Unknown(_));
+        match (request, job.purpose.click()) {
+            (Some(mut request), click) => {
+                request.may_have_used |= may_have_run && click.is_some();
+                self.without_redis(request, now_ms, effects);
+            }
+            // The client has gone.
+            (None, Some(click)) if may_have_run => self.unused.add(&job.name, click),
+            (None, Some(_)) => {}
+            (None, None) => self.refresh_at_origin(job.name, job.purpose, now_ms, effects),
+        }
+    }
+
+    /// Redis has the link: it is answered, and remembered.
+    fn found_in_redis(
+        &mut self,
+        request: Option<LinkRequest>,
+        job: &ReadJob,
+        link: Link,
+        read: &Read,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        self.counters.found.increment(Place::Redis);
+        match request {
+            Some(request) => self.answer_with(&request, &link, read, now_ms, effects),
+            None => self.give_back(job.purpose, &job.name, read),
+        }
+        let known_before = job.changes;
+        self.learn(&job.name, link, read, Source::Redis, known_before, now_ms);
+    }
+
+    /// Remembers a link that was read when so many changes were known. While it has clicks left it is nothing to
+    /// remember: Redis counts each of them.
+    fn learn(
+        &mut self,
+        name: &LinkName,
+        link: Link,
+        read: &Read,
+        source: Source,
+        changes: u32,
+        now_ms: u64,
+    ) {
+        if changes != self.changes {
+            return;
+        }
+        let is_used_up = read.clicks_left == Some(0);
+        if read.clicks_left.is_some() && !is_used_up {
+            return self.memory.drop_link(name);
+        }
+        let learnt = Learnt {
+            link,
+            is_used_up,
+            left_ms: read.left_ms,
+            source,
+        };
+        self.memory.learn(name, learnt, now_ms);
+    }
+
+    /// Decodes a record. One that this version cannot read may be one that the origin can.
+    fn decoded(&mut self, read: &Read, effects: &mut Effects) -> Option<Link> {
+        match Link::decode(&read.record) {
+            Ok(link) => Some(link),
+            Err(error) => {
+                self.counters.records_refused.increment();
+                effects.log(Level::Debug, format!("a record was refused: {error}"));
+                None
+            }
+        }
+    }
+
+    // --- the origin
+
+    /// A look-up has ended. The request that it was sent for is answered at once if the origin has the link; all others
+    /// wait for a turn.
+    pub(crate) fn on_fetched(
+        &mut self,
+        fetch: FetchId,
+        response: Option<FetchResponse>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let found = origin::Found::from(response);
+        let is_answered = found != origin::Found::Failed;
+        let Some(lookup) = self.lookups.completed(fetch, is_answered, now_ms) else {
+            return;
+        };
+        self.counters.lookups.increment();
+        self.counters.found.increment(Place::Origin);
+        let (told, ended) = match found {
+            origin::Found::Link(read) => match self.decoded(&read, effects) {
+                Some(link) => self.found_at_origin(lookup, link, &read, now_ms, effects),
+                None => self.lookup_failed(lookup),
+            },
+            origin::Found::Unknown => {
+                if lookup.changes == self.changes {
+                    self.memory.learn_unknown(&lookup.name, now_ms);
+                }
+                (lookup.everybody(), Ended::Unknown)
+            }
+            origin::Found::Failed => self.lookup_failed(lookup),
+        };
+        self.counters.evictions.add(self.memory.take_evictions());
+        self.lookups.tell_later(told, ended, effects);
+    }
+
+    /// The origin has the link: it is answered, and remembered. Those who followed are still to be told.
+    fn found_at_origin(
+        &mut self,
+        lookup: Lookup,
+        link: Link,
+        read: &Read,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> (Vec<StreamId>, Ended) {
+        let owner = lookup.owner;
+        match owner.and_then(|stream| self.waiting.remove(&stream)) {
+            Some(request) => self.answer_with(&request, &link, read, now_ms, effects),
+            None => self.give_back(lookup.purpose, &lookup.name, read),
+        }
+        let (name, changes) = (lookup.name, lookup.changes);
+        self.learn(&name, link, read, Source::Origin, changes, now_ms);
+        (lookup.followers, Ended::Found)
+    }
+
+    fn lookup_failed(&mut self, lookup: Lookup) -> (Vec<StreamId>, Ended) {
+        self.counters.lookups_failed.increment();
+        if let Some(click) = lookup.purpose.click() {
+            // The origin may have used it.
+            let owner = lookup.owner;
+            match owner.and_then(|stream| self.waiting.get_mut(&stream)) {
+                Some(request) => request.may_have_used = true,
+                None => self.unused.add(&lookup.name, click),
+            }
+        }
+        (lookup.everybody(), Ended::Failed)
+    }
+
+    /// Lets requests go on whose look-up has ended, at most `room` of them.
+    fn tell_ended(&mut self, room: usize, now_ms: u64, effects: &mut Effects) {
+        for (stream, ended) in self.lookups.take_ended(room, effects) {
+            let Some(mut request) = self.waiting.remove(&stream) else {
+                continue;
+            };
+            match ended {
+                Ended::Found => {
+                    request.has_followed = true;
+                    self.go_on(request, now_ms, effects);
+                }
+                Ended::Unknown => self.tell_unknown(&request, effects),
+                Ended::Failed => self.without_origin(request, None, now_ms, effects),
+            }
+        }
+    }
+
+    /// The look-up of another request has found the link: memory has it now, unless its clicks are counted, which is
+    /// Redis' part.
+    fn go_on(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
+        let found = self.memory.find(&request.name, now_ms);
+        if !matches!(found, MemoryFound::Link { .. }) {
+            return self.ask_redis(request, now_ms, effects);
+        }
+        if let Some(request) = self.answer_known(request, Place::Memory, now_ms, effects) {
+            self.ask_redis(request, now_ms, effects);
+        }
+    }
+
+    // --- clicks
+
+    /// Gives back what led nowhere.
+    fn flush_unused(&mut self, now_ms: u64, effects: &mut Effects) {
+        for unused in self.unused.take_due(now_ms) {
+            let job = Job::Back(unused);
+            self.redis.pump.enqueue_unowned(job, now_ms, effects);
+        }
+    }
+
+    fn flush_clicks(&mut self, now_ms: u64, effects: &mut Effects) {
+        self.send_clicks(|clicks| clicks.flush(now_ms), now_ms, effects);
+    }
+
+    /// Sends the batch that `next` gives, if clicks are counted.
+    fn send_clicks(
+        &mut self,
+        next: impl FnOnce(&mut Clicks) -> Option<Job>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(batch) = self.clicks.as_mut().and_then(next) {
+            self.redis.pump.enqueue_unowned(batch, now_ms, effects);
+        }
+    }
+
+    // --- edits and domains
+
+    /// A poll has ended. If it failed, what is known stays; the log says so once in a row.
+    fn read_poll(&mut self, reply: Reply, effects: &mut Effects) {
+        let result = self.poller.read(reply);
+        match result {
+            Ok(result) => self.apply_poll(result, effects),
+            // Where no request comes, as on Envoy's main thread, Redis need not be reached.
+            Err(_) if !self.held.has_begun() => {}
+            Err(error) => {
+                self.counters.polls_failed.increment();
+                if self.poller.schedule.failed() {
+                    let text =
+                        format!("edits and domains cannot be read, what is known stays: {error}");
+                    effects.log(Level::Warn, text);
+                }
+            }
+        }
+    }
+
+    fn apply_poll(&mut self, result: PollResult, effects: &mut Effects) {
+        if self.poller.schedule.succeeded() {
+            effects.log(Level::Info, "edits and domains can be read again");
+        }
+        if result.has_missed || !result.changed.is_empty() {
+            self.changes = self.changes.wrapping_add(1);
+        }
+        if result.has_missed {
+            self.counters.changes_missed.increment();
+            self.memory.revalidate_all();
+        }
+        self.counters.changes.add(result.changed.len());
+        for name in &result.changed {
+            self.memory.forget(name);
+        }
+        if let Some(document) = result.domains {
+            self.take_domains(&document, effects);
+        }
+    }
+
+    fn take_domains(&mut self, document: &[u8], effects: &mut Effects) {
+        match self.sites.read(document) {
+            Ok(()) => {
+                self.counters.domains_loaded.increment();
+                effects.log(Level::Info, "domains were read from Redis");
+            }
+            Err(error) => {
+                self.counters.polls_failed.increment();
+                let text = format!("domains in Redis refused, the last ones stay: {error}");
+                effects.log(Level::Error, text);
+            }
+        }
+    }
+}

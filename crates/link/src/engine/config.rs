@@ -1,0 +1,367 @@
+//! JSON → checked configuration.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::cache::Limits;
+use serde::Deserialize;
+use weir_base::key::KeyRing;
+use weir_base::{FieldError, breaker};
+use weir_engine::config::{Environment, RedisConfig, check_breaker, within};
+use weir_engine::keys::{KeyConfig, ring};
+use weir_limit::rules::LimitConfig;
+use weir_limit::{Algorithm, Quota};
+
+/// How long a request waits for Redis unless set, in milliseconds.
+pub(crate) const DEADLINE_MS: u64 = 100;
+
+/// The configuration as it is written. Only `redis` must be there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// How Redis is reached.
+    pub redis: RedisConfig,
+    /// When the circuit breaker opens, so that nobody waits for Redis.
+    #[serde(default)]
+    pub breaker: breaker::Settings,
+    /// How the origin is asked for what is not in Redis.
+    #[serde(default)]
+    pub origin: OriginConfig,
+    /// What each worker remembers.
+    #[serde(default)]
+    pub cache: CacheConfig,
+    /// How clicks are counted.
+    #[serde(default)]
+    pub clicks: ClicksConfig,
+    /// The request header in which somebody who is trusted names the client's country: two letters. In lower case. Unless
+    /// set, no country is known.
+    #[serde(default)]
+    pub country_header: Option<String>,
+    /// What clicks on links with `conversion` are named and signed with. Unless set, such clicks have no name, and no order is
+    /// counted for them here.
+    #[serde(default)]
+    pub conversion: Option<ConversionConfig>,
+    /// How often edits and domains are read from Redis, in milliseconds, 50 to 60,000: 250 unless set.
+    #[serde(default = "default_poll_interval_ms")]
+    pub poll_interval_ms: u64,
+    /// How much of its life must be gone before a click renews a link, in thousandths, 1 to 1,000: 100 unless set,
+    /// which renews a link of 30 days every three days at most.
+    #[serde(default = "default_renew_permille")]
+    pub renew_permille: u32,
+}
+
+/// How clicks are named that travel on to orders.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConversionConfig {
+    /// The keys that gateways and origin share: the first signs.
+    pub keys: Vec<KeyConfig>,
+}
+
+/// How the origin is asked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OriginConfig {
+    /// The Envoy cluster of its public port: `weir_origin` unless set.
+    pub cluster: String,
+    /// How long one look-up may take, in milliseconds, 1 to 60,000: 2,000 unless set.
+    pub timeout_ms: u64,
+    /// How many look-ups each worker makes: 100 a second, 200 at once, unless set.
+    pub limit: LimitConfig,
+    /// The most requests that wait for the origin in each worker, 1 to 1,000,000: 1,000 unless set.
+    pub waiting_max: usize,
+}
+
+/// What a worker remembers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheConfig {
+    /// The most links, 0 to 10,000,000: 50,000 unless set.
+    pub entries_max: usize,
+    /// The most bytes that they take, roughly, 0 to 1 GiB: 32 MiB unless set.
+    pub bytes_max: usize,
+    /// After how many milliseconds a link is read again in the background, 1,000 to a day: a minute unless set. Polls
+    /// see edits sooner.
+    pub fresh_ms: u64,
+    /// After how many milliseconds a link that the origin told of is read again in the background, 100 to a day: 10,000
+    /// unless set. While Redis is down, so long an edit may go unseen.
+    pub origin_fresh_ms: u64,
+    /// The most unknown codes, 0 to 1,000,000: 10,000 unless set.
+    pub unknown_max: usize,
+    /// For how many milliseconds a code counts as unknown, 100 to an hour: 5,000 unless set.
+    pub unknown_ms: u64,
+}
+
+/// How clicks are counted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClicksConfig {
+    /// Whether they are: unless set, yes.
+    pub enabled: bool,
+    /// How far apart batches are, in milliseconds, 100 to 60,000: 1,000 unless set. A crash loses the clicks of that
+    /// time.
+    pub flush_ms: u64,
+    /// How many of your own proxies stand between the client and this gateway, 0 to 16. If set, the client's address is
+    /// the one in `X-Forwarded-For` before theirs: with 0 the last one, which Envoy adds itself if it has
+    /// `use_remote_address: true`. That saves a microsecond a click. Unless set, and where the header has none, it is
+    /// Envoy's own `source.address`.
+    pub trusted_hops: Option<usize>,
+    /// The most batches that a worker keeps while Redis does not take them, 1 to 1,000: 64 unless set. Each has up to
+    /// 512 rows and 200 kB.
+    pub batches_max: usize,
+}
+
+/// The configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// How Redis is reached.
+    pub redis: RedisConfig,
+    /// When its circuit breaker opens.
+    pub breaker: breaker::Settings,
+    /// How the origin is asked.
+    pub origin: OriginConfig,
+    /// How often.
+    pub lookups: Quota,
+    /// What is remembered.
+    pub limits: Limits,
+    /// How clicks are counted; `None` if they are not.
+    pub clicks: Option<ClicksConfig>,
+    /// The header that names the client's country.
+    pub country_header: Option<String>,
+    /// What clicks are named with.
+    pub conversion: Option<ConversionConfig>,
+    /// How far apart polls are, in milliseconds.
+    pub poll_interval_ms: u64,
+}
+
+impl Checked {
+    /// What clicks are named and signed with, if anything.
+    ///
+    /// # Errors
+    /// Names the key that will not do.
+    pub fn click_keys(&self, environment: Environment<'_>) -> Result<Option<KeyRing>, FieldError> {
+        let keys = self.conversion.as_ref().map(|conversion| &conversion.keys);
+        let ring = keys.map(|keys| ring("conversion.keys", keys, environment));
+        ring.transpose()
+    }
+}
+
+/// More proxies than this are a typing error.
+const HOPS_MAX: u64 = 16;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+const HOUR_MS: u64 = 60 * 60 * 1_000;
+
+impl Config {
+    /// Checks what types alone do not say.
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn checked(self) -> Result<Checked, FieldError> {
+        self.redis.check("redis")?;
+        check_breaker("breaker", &self.breaker)?;
+        let lookups = self.origin.checked()?;
+        within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
+        within("renew_permille", self.renew_permille.into(), 1, 1_000)?;
+        self.clicks.check()?;
+        if !self.country_header.as_deref().is_none_or(is_header) {
+            let problem = "is the name of a header in lower case, such as x-geo-country";
+            return Err(FieldError::new("country_header", problem));
+        }
+        Ok(Checked {
+            country_header: self.country_header,
+            conversion: self.conversion,
+            limits: self.cache.checked(self.renew_permille)?,
+            redis: self.redis,
+            breaker: self.breaker,
+            origin: self.origin,
+            lookups,
+            clicks: self.clicks.enabled.then_some(self.clicks),
+            poll_interval_ms: self.poll_interval_ms,
+        })
+    }
+}
+
+/// Whether a request header may have this name; those of HTTP/2 itself (`:path`) name no country.
+fn is_header(name: &str) -> bool {
+    let is_token = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_token)
+}
+
+impl OriginConfig {
+    /// Its limit.
+    fn checked(&self) -> Result<Quota, FieldError> {
+        if self.cluster.is_empty() {
+            let problem = "must name an Envoy cluster";
+            return Err(FieldError::new("origin.cluster", problem));
+        }
+        within("origin.timeout_ms", self.timeout_ms, 1, 60_000)?;
+        within("origin.waiting_max", self.waiting_max as u64, 1, 1_000_000)?;
+        self.limit.quota(Algorithm::Gcra, "origin.limit")
+    }
+}
+
+impl CacheConfig {
+    fn checked(&self, renew_permille: u32) -> Result<Limits, FieldError> {
+        let entries_max = self.entries_max as u64;
+        within("cache.entries_max", entries_max, 0, 10_000_000)?;
+        within("cache.bytes_max", self.bytes_max as u64, 0, 1 << 30)?;
+        within("cache.fresh_ms", self.fresh_ms, 1_000, DAY_MS)?;
+        within("cache.origin_fresh_ms", self.origin_fresh_ms, 100, DAY_MS)?;
+        within("cache.unknown_max", self.unknown_max as u64, 0, 1_000_000)?;
+        within("cache.unknown_ms", self.unknown_ms, 100, HOUR_MS)?;
+        Ok(Limits {
+            entries_max: self.entries_max,
+            bytes_max: self.bytes_max,
+            unknown_max: self.unknown_max,
+            fresh_ms: self.fresh_ms,
+            origin_fresh_ms: self.origin_fresh_ms,
+            unknown_ms: self.unknown_ms,
+            renew_permille,
+        })
+    }
+}
+
+impl ClicksConfig {
+    fn check(&self) -> Result<(), FieldError> {
+        within("clicks.flush_ms", self.flush_ms, 100, 60_000)?;
+        let hops = self.trusted_hops.unwrap_or(0) as u64;
+        within("clicks.trusted_hops", hops, 0, HOPS_MAX)?;
+        within("clicks.batches_max", self.batches_max as u64, 1, 1_000)
+    }
+}
+
+impl Default for OriginConfig {
+    fn default() -> Self {
+        Self {
+            cluster: "weir_origin".into(),
+            timeout_ms: 2_000,
+            limit: LimitConfig::per_second(100, 200),
+            waiting_max: 1_000,
+        }
+    }
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            entries_max: 50_000,
+            bytes_max: 32 << 20,
+            fresh_ms: 60_000,
+            origin_fresh_ms: 10_000,
+            unknown_max: 10_000,
+            unknown_ms: 5_000,
+        }
+    }
+}
+
+impl Default for ClicksConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            flush_ms: 1_000,
+            trusted_hops: None,
+            batches_max: 64,
+        }
+    }
+}
+
+fn default_poll_interval_ms() -> u64 {
+    250
+}
+
+fn default_renew_permille() -> u32 {
+    100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use weir_engine::config::parse;
+
+    fn checked(json: &str) -> Result<Checked, FieldError> {
+        parse::<Config>(json.as_bytes()).and_then(Config::checked)
+    }
+
+    #[test]
+    fn everything_but_redis_has_a_default() {
+        let config = checked(r#"{"redis":{}}"#).unwrap();
+        assert_eq!(config.origin.cluster, "weir_origin");
+        let (links, bytes) = (config.limits.entries_max, config.limits.bytes_max);
+        assert_eq!((links, bytes), (50_000, 33_554_432));
+        assert_eq!(config.lookups, Quota::per_second(100, 200));
+        assert_eq!(config.limits.renew_permille, 100);
+        assert_eq!(config.clicks.unwrap().flush_ms, 1_000);
+        let config = checked(r#"{"redis":{},"clicks":{"enabled":false}}"#).unwrap();
+        assert!(config.clicks.is_none());
+        assert_eq!(checked("{}").unwrap_err().path, ".");
+    }
+
+    #[test]
+    fn the_greatest_of_each_number_is_itself_allowed() {
+        for (part, name, max) in [
+            ("origin", "timeout_ms", 60_000_u64),
+            ("origin", "waiting_max", 1_000_000),
+            ("cache", "entries_max", 10_000_000),
+            ("cache", "bytes_max", 1_073_741_824),
+            ("cache", "fresh_ms", 86_400_000),
+            ("cache", "origin_fresh_ms", 86_400_000),
+            ("cache", "unknown_max", 1_000_000),
+            ("cache", "unknown_ms", 3_600_000),
+            ("clicks", "flush_ms", 60_000),
+            ("clicks", "trusted_hops", 16),
+            ("clicks", "batches_max", 1_000),
+        ] {
+            let set = |value: u64| {
+                let json = format!(r#"{{"redis":{{}},"{part}":{{"{name}":{value}}}}}"#);
+                checked(&json).map(|_| ()).map_err(|error| error.path)
+            };
+            assert_eq!(set(max), Ok(()), "{name}");
+            assert_eq!(set(max + 1), Err(format!("{part}.{name}")));
+        }
+    }
+
+    #[test]
+    fn every_bad_field_is_refused_by_its_path() {
+        let check = |fields: &str, path: &str| {
+            let error = checked(&format!(r#"{{"redis":{{}},{fields}}}"#)).unwrap_err();
+            assert_eq!(error.path, path, "{error}");
+        };
+        check(r#""colour":1"#, "colour");
+        check(r#""breaker":{"probes":0}"#, "breaker.probes");
+        check(r#""poll_interval_ms":49"#, "poll_interval_ms");
+        check(r#""country_header":"CF-IPCountry""#, "country_header");
+        check(r#""country_header":"""#, "country_header");
+        check(r#""renew_permille":0"#, "renew_permille");
+        check(r#""renew_permille":1001"#, "renew_permille");
+        check(r#""origin":{"cluster":""}"#, "origin.cluster");
+        check(r#""origin":{"timeout_ms":0}"#, "origin.timeout_ms");
+        check(
+            r#""origin":{"limit":{"rate":0,"per":"1s"}}"#,
+            "origin.limit.rate",
+        );
+        check(
+            r#""origin":{"limit":{"rate":1,"per":"1s","burst":0}}"#,
+            "origin.limit.burst",
+        );
+        check(
+            r#""origin":{"limit":{"rate":1,"per":1000}}"#,
+            "origin.limit.per",
+        );
+        check(r#""origin":{"per_second":1}"#, "origin.per_second");
+        check(r#""origin":{"waiting_max":0}"#, "origin.waiting_max");
+        check(r#""origin":{"colour":1}"#, "origin.colour");
+        check(r#""cache":{"entries_max":10000001}"#, "cache.entries_max");
+        check(r#""cache":{"bytes_max":1073741825}"#, "cache.bytes_max");
+        check(r#""cache":{"fresh_ms":999}"#, "cache.fresh_ms");
+        check(r#""cache":{"origin_fresh_ms":99}"#, "cache.origin_fresh_ms");
+        check(r#""cache":{"unknown_max":1000001}"#, "cache.unknown_max");
+        check(r#""cache":{"unknown_ms":99}"#, "cache.unknown_ms");
+        check(r#""clicks":{"flush_ms":99}"#, "clicks.flush_ms");
+        check(r#""clicks":{"trusted_hops":17}"#, "clicks.trusted_hops");
+        check(r#""clicks":{"batches_max":0}"#, "clicks.batches_max");
+        let error = checked(r#"{"redis":{"deadline_ms":0}}"#).unwrap_err();
+        assert_eq!(error.path, "redis.deadline_ms");
+    }
+}

@@ -1,0 +1,87 @@
+//! Which user agents are crawlers: read once each.
+
+use alloc::collections::BTreeMap;
+
+use weir_base::hash::seeded_hash;
+
+use crate::engine::request::Fields;
+
+/// User agents that are remembered, in some 20 bytes each. There are few; who sends ever new ones has them read each time.
+const REMEMBERED_MAX: usize = 1_000;
+
+/// What is known of user agents: to read one is to look for dozens of words in it, which costs more than all else that a
+/// request does.
+#[derive(Debug)]
+pub(crate) struct Crawlers {
+    seed: u64,
+    /// By a hash: whether it is a crawler.
+    known: BTreeMap<u64, bool>,
+}
+
+impl Crawlers {
+    /// `seed` is not known to clients.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// As [`Fields::is_click`].
+    pub(crate) fn is_click(&mut self, fields: &Fields<'_>) -> bool {
+        if !fields.is_visit() {
+            return false;
+        }
+        let key = seeded_hash(self.seed, fields.user_agent);
+        if let Some(is_crawler) = self.known.get(&key) {
+            return !is_crawler;
+        }
+        if self.known.len() >= REMEMBERED_MAX {
+            self.known.clear();
+        }
+        let is_click = fields.is_click();
+        self.known.insert(key, !is_click);
+        is_click
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Method;
+    use alloc::format;
+
+    #[test]
+    fn the_last_user_agents_are_remembered() {
+        let mut crawlers = Crawlers::new(7);
+        for user_agent in [b"one", b"two", b"one"] {
+            let user_agent = user_agent.as_slice();
+            let fields = Fields {
+                user_agent,
+                ..Fields::default()
+            };
+            assert!(crawlers.is_click(&fields));
+        }
+        assert_eq!(crawlers.known.len(), 2);
+    }
+
+    #[test]
+    fn each_user_agent_is_told_as_if_it_were_read_each_time() {
+        let mut crawlers = Crawlers::new(7);
+        for n in 0..3 * REMEMBERED_MAX {
+            let name = match n % 3 {
+                0 => "Googlebot/2.1".into(),
+                1 => format!("Mozilla/5.0 (number {n})"),
+                _ => format!("crawler {n}"),
+            };
+            let mut fields = Fields {
+                user_agent: name.as_bytes(),
+                ..Fields::default()
+            };
+            assert_eq!(crawlers.is_click(&fields), n % 3 == 1, "{name}");
+            fields.method = Method::Head;
+            assert!(!crawlers.is_click(&fields));
+            assert!(crawlers.known.len() <= REMEMBERED_MAX);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The domains that this gateway answers for.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::domain::{Domain, Domains, DomainsConfig};
+use weir_base::FieldError;
+use weir_engine::config::parse;
+
+/// Domains, found by host.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    /// None before the first document has come.
+    domains: Option<Domains>,
+    all: Vec<Arc<Domain>>,
+    /// The host of the last request, and its domain: the next request mostly has the same.
+    last: Option<(Box<[u8]>, Arc<Domain>)>,
+}
+
+impl Sites {
+    /// The domain that answers for `host`.
+    pub(crate) fn find(&mut self, host: &[u8]) -> Option<Arc<Domain>> {
+        if let Some((last, domain)) = &self.last
+            && **last == *host
+        {
+            return Some(Arc::clone(domain));
+        }
+        let text = core::str::from_utf8(host).ok()?;
+        let found = self.domains.as_ref()?.by_host(text)?;
+        let domain = self.all.iter().find(|domain| domain.id == found.id)?;
+        self.last = Some((host.into(), Arc::clone(domain)));
+        Some(Arc::clone(domain))
+    }
+
+    /// Takes another document.
+    ///
+    /// # Errors
+    /// When it is invalid, with the path of the field: the last one stays.
+    pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), FieldError> {
+        let config = parse::<DomainsConfig>(json)?;
+        let domains = config.checked()?;
+        self.all = domains.iter().cloned().map(Arc::new).collect();
+        self.last = None;
+        self.domains = Some(domains);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_has_its_domain_whichever_was_asked_for_before() {
+        let mut sites = Sites::default();
+        assert!(sites.find(b"a.example").is_none());
+        let document =
+            br#"{"domains":[{"id":"a","hosts":["a.example"]},{"id":"b","hosts":["b.example"]}]}"#;
+        sites.read(document).unwrap();
+        for (host, id) in [
+            (&b"a.example"[..], Some("a")),
+            (b"b.example", Some("b")),
+            (b"b.example", Some("b")),
+            (b"c.example", None),
+            (b"a.example", Some("a")),
+        ] {
+            let found = sites.find(host);
+            let found = found.as_ref().map(|domain| domain.id.as_str());
+            assert_eq!(found, id);
+        }
+        sites
+            .read(br#"{"domains":[{"id":"c","hosts":["a.example"]}]}"#)
+            .unwrap();
+        let found = sites.find(b"a.example").unwrap();
+        assert_eq!(found.id.as_str(), "c", "by the new document");
+    }
+}

@@ -1,0 +1,80 @@
+//! What waits in the pump, and how it is grouped into script calls.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::cache::LinkName;
+use crate::click::BatchId;
+use crate::code::LinkId;
+use crate::redis::keys::LinkKeys;
+use crate::redis::link_read::Purpose;
+use crate::redis::{link_back, link_clicks, link_read};
+use weir_base::breaker::Pass;
+use weir_engine::pump::{Pending, Plan, Planned};
+use weir_scripts::Call;
+
+use crate::engine::unused::UnusedClick;
+
+/// What is asked of Redis.
+#[derive(Clone, Debug)]
+pub(crate) enum Job {
+    /// To read a link, for a request that waits or to renew what is remembered.
+    Read(ReadJob),
+    /// To take a batch of clicks.
+    Clicks { id: BatchId, payload: Vec<u8> },
+    /// To take back a click that led nowhere.
+    Back(UnusedClick),
+}
+
+/// A link that is read.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadJob {
+    pub(crate) name: LinkName,
+    pub(crate) link: LinkId,
+    /// Why.
+    pub(crate) purpose: Purpose,
+    /// The circuit breaker's.
+    pub(crate) pass: Pass,
+    /// How many changes were known when the read began: see `Links::changes`.
+    pub(crate) changes: u32,
+}
+
+/// How jobs become calls.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkPlan {
+    pub(crate) key_prefix: String,
+    pub(crate) renew_permille: u32,
+}
+
+impl Plan for LinkPlan {
+    type Job = Job;
+
+    /// Each read is a call of its own, so that the keys of a call are in one slot and each click counts. All calls go
+    /// together.
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+        let plan = |request: Pending<Job>| Planned {
+            call: self.call(&request.job),
+            requests: vec![request],
+        };
+        requests.into_iter().map(plan).collect()
+    }
+}
+
+impl LinkPlan {
+    fn call(&self, job: &Job) -> Call {
+        match job {
+            Job::Read(job) => {
+                let keys = LinkKeys::new(&self.key_prefix, &job.link);
+                link_read::call(&keys, self.renew_permille, job.purpose)
+            }
+            Job::Clicks { id, payload } => {
+                link_clicks::call(&self.key_prefix, *id, payload.clone())
+            }
+            Job::Back(unused) => {
+                let keys = LinkKeys::new(&self.key_prefix, &unused.link);
+                link_back::call(&keys, unused.click)
+            }
+        }
+    }
+}

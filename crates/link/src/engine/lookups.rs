@@ -1,0 +1,502 @@
+//! Look-ups at the origin: one at a time for each link, and not too many.
+//!
+//! A request for a link that is being looked up waits for that look-up (singleflight). When it has ended, such a request
+//! is answered from memory, or asks Redis once more, where the origin has put the link. So the origin can bear both a link
+//! that many ask for at once and a flood of codes that do not exist. Links that are in memory are looked up, too, when
+//! Redis cannot tell whether they still hold; they leave half of the look-ups to others, and a circuit breaker spares them
+//! the wait for an origin that does not answer.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::cache::LinkName;
+use crate::redis::link_read::Purpose;
+use crate::routes::link_record;
+use weir_base::breaker::{self, Pass};
+use weir_engine::breaker::CountedBreaker;
+use weir_engine::{Effects, Fetch, FetchId, Metrics, StreamId};
+use weir_limit::{Quota, State};
+
+use crate::engine::config::OriginConfig;
+use crate::engine::metrics::PREFIX;
+
+/// Look-ups, and the requests that wait for them.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    cluster: Arc<str>,
+    timeout_ms: u64,
+    waiting_max: usize,
+    quota: Quota,
+    /// What look-ups must leave that nobody waits for, or that have another answer.
+    reserve: u32,
+    state: Option<State>,
+    breaker: CountedBreaker,
+    under_way: BTreeMap<FetchId, Lookup>,
+    /// Requests whose look-up has ended, and which are still to be told.
+    ended: VecDeque<(StreamId, Ended)>,
+}
+
+/// A link that is looked up.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub(crate) name: LinkName,
+    /// The request that it was sent for, if its client has not gone.
+    pub(crate) owner: Option<StreamId>,
+    /// Other requests that wait for it.
+    pub(crate) followers: Vec<StreamId>,
+    /// Whether others may follow.
+    is_open: bool,
+    /// Why the link is looked up.
+    pub(crate) purpose: Purpose,
+    /// The circuit breaker's; `None` if it was open.
+    pass: Option<Pass>,
+    /// How many changes were known when it began.
+    pub(crate) changes: u32,
+}
+
+impl Lookup {
+    /// All requests that wait for it.
+    pub(crate) fn everybody(self) -> Vec<StreamId> {
+        let mut streams = self.followers;
+        streams.extend(self.owner);
+        streams
+    }
+}
+
+/// How a look-up has ended, for a request that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The origin has the link: memory has it now, or Redis.
+    Found,
+    /// There is no such link.
+    Unknown,
+    /// The origin has not answered.
+    Failed,
+}
+
+/// There are too many look-ups. After so many milliseconds there may be room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooMany {
+    pub(crate) wait_ms: u64,
+}
+
+/// A request that is to wait for the origin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookupRequest {
+    pub(crate) stream: StreamId,
+    pub(crate) name: LinkName,
+    pub(crate) purpose: Purpose,
+    /// Whether it has followed a look-up before: then it takes one of its own.
+    pub(crate) has_followed: bool,
+    /// Whether memory has an answer: then it does not wait for an origin that fails.
+    pub(crate) is_held: bool,
+    pub(crate) changes: u32,
+}
+
+/// When the circuit breaker opens: soon, since only links that memory has make use of it.
+const BREAKER: breaker::Settings = breaker::Settings {
+    window_ms: 10_000,
+    min_requests: 5,
+    failure_percent: 50,
+    open_ms: 1_000,
+    probes: 2,
+};
+
+/// In which `:authority` look-ups come: the origin does not look at it.
+const AUTHORITY: &str = "weir";
+
+impl Lookups {
+    pub(crate) fn new(config: &OriginConfig, quota: Quota, metrics: &mut Metrics) -> Self {
+        Self {
+            cluster: config.cluster.as_str().into(),
+            timeout_ms: config.timeout_ms,
+            waiting_max: config.waiting_max,
+            quota,
+            reserve: quota.burst() / 2,
+            state: None,
+            breaker: CountedBreaker::new(BREAKER, metrics, &format!("{PREFIX}_origin")),
+            under_way: BTreeMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Lets a request wait for the look-up of its link.
+    ///
+    /// # Errors
+    /// [`TooMany`] if too many requests wait, or too many look-ups were made, or the origin fails and there is another
+    /// answer: answer at once.
+    pub(crate) fn wait(
+        &mut self,
+        request: LookupRequest,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Result<(), TooMany> {
+        if self.waiting() >= self.waiting_max {
+            return Err(TooMany { wait_ms: 1_000 });
+        }
+        let mut lookups = self.under_way.values_mut();
+        let open = lookups.find(|lookup| lookup.is_open && lookup.name == request.name);
+        if let Some(lookup) = open.filter(|_| !request.has_followed) {
+            lookup.followers.push(request.stream);
+            return Ok(());
+        }
+        let pass = self.breaker.permit(now_ms);
+        if let (Err(wait_ms), true) = (pass, request.is_held) {
+            return Err(TooMany { wait_ms });
+        }
+        let reserve = if request.is_held { self.reserve } else { 0 };
+        self.charge(reserve, now_ms)?;
+        let lookup = Lookup {
+            name: request.name,
+            owner: Some(request.stream),
+            followers: Vec::new(),
+            is_open: !request.has_followed,
+            purpose: request.purpose,
+            pass: pass.ok(),
+            changes: request.changes,
+        };
+        self.send(lookup, effects);
+        Ok(())
+    }
+
+    /// Looks up a link for nobody in particular, unless that is being done, or the origin has enough to do.
+    pub(crate) fn refresh(
+        &mut self,
+        name: LinkName,
+        purpose: Purpose,
+        changes: u32,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if self.under_way.values().any(|lookup| lookup.name == name) {
+            return;
+        }
+        let Ok(pass) = self.breaker.permit(now_ms) else {
+            return;
+        };
+        if self.charge(self.reserve, now_ms).is_err() {
+            return;
+        }
+        let lookup = Lookup {
+            name,
+            owner: None,
+            followers: Vec::new(),
+            is_open: true,
+            purpose,
+            pass: Some(pass),
+            changes,
+        };
+        self.send(lookup, effects);
+    }
+
+    fn send(&mut self, lookup: Lookup, effects: &mut Effects) {
+        let link = lookup.name.to_link();
+        // What a client asks for is spelt like a link.
+        let path = link.map(|link| link_record(&link, lookup.purpose));
+        let fetch = effects.fetch(Fetch {
+            cluster: Arc::clone(&self.cluster),
+            headers: Vec::from([
+                (":method", "GET".to_owned()),
+                (":path", path.unwrap_or_default()),
+                (":authority", AUTHORITY.to_owned()),
+            ]),
+            body: Arc::default(),
+            timeout_ms: self.timeout_ms,
+        });
+        self.under_way.insert(fetch, lookup);
+    }
+
+    /// Charges one look-up, if `reserve` others are left.
+    fn charge(&mut self, reserve: u32, now_ms: u64) -> Result<(), TooMany> {
+        let state = self
+            .state
+            .get_or_insert_with(|| State::new(&self.quota, now_ms));
+        *state = state.at(&self.quota, now_ms);
+        let check = state.check(&self.quota, reserve.saturating_add(1));
+        if !check.is_allowed() {
+            return Err(TooMany {
+                wait_ms: check.wait_ms,
+            });
+        }
+        state.charge(&self.quota, 1);
+        Ok(())
+    }
+
+    /// How many requests wait.
+    fn waiting(&self) -> usize {
+        let lookups = self.under_way.values();
+        let waiting: usize = lookups.map(|lookup| 1 + lookup.followers.len()).sum();
+        waiting + self.ended.len()
+    }
+
+    /// The look-up that `fetch` was, if it was one. `is_answered`: whether the origin has answered it.
+    pub(crate) fn completed(
+        &mut self,
+        fetch: FetchId,
+        is_answered: bool,
+        now_ms: u64,
+    ) -> Option<Lookup> {
+        let lookup = self.under_way.remove(&fetch)?;
+        if let Some(pass) = lookup.pass {
+            self.breaker.record(now_ms, pass, is_answered, 1);
+        }
+        Some(lookup)
+    }
+
+    /// These requests are to be told how their look-up has ended, in a turn: many may have waited for one, and look-ups
+    /// that a host refuses end in the callback that sent them.
+    pub(crate) fn tell_later(
+        &mut self,
+        streams: Vec<StreamId>,
+        ended: Ended,
+        effects: &mut Effects,
+    ) {
+        let is_woken = !self.ended.is_empty();
+        let told = streams.into_iter().map(|stream| (stream, ended));
+        self.ended.extend(told);
+        if !is_woken && !self.ended.is_empty() {
+            effects.wake();
+        }
+    }
+
+    /// Requests that are told now: at most `room`.
+    pub(crate) fn take_ended(
+        &mut self,
+        room: usize,
+        effects: &mut Effects,
+    ) -> Vec<(StreamId, Ended)> {
+        let count = self.ended.len().min(room);
+        let told = self.ended.drain(..count).collect();
+        if !self.ended.is_empty() {
+            effects.wake();
+        }
+        told
+    }
+
+    /// `stream` has gone. A look-up that was sent for it still ends.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        for lookup in self.under_way.values_mut() {
+            if lookup.owner == Some(stream) {
+                lookup.owner = None;
+                return;
+            }
+            if let Some(index) = lookup.followers.iter().position(|one| *one == stream) {
+                lookup.followers.swap_remove(index);
+                return;
+            }
+        }
+        self.ended.retain(|(one, _)| *one != stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::DomainId;
+    use alloc::vec;
+    use weir_engine::Effect;
+    use weir_engine::pump::BATCH_MAX;
+
+    /// Look-ups, and the effects of the last event.
+    struct Bench {
+        lookups: Lookups,
+        effects: Effects,
+        now_ms: u64,
+    }
+
+    /// A request for a link that memory has.
+    fn held(stream: StreamId, code: &str) -> LookupRequest {
+        LookupRequest {
+            stream,
+            name: LinkName::new(&DomainId::new("s").unwrap(), code.as_bytes()).unwrap(),
+            purpose: Purpose::Look,
+            has_followed: false,
+            is_held: true,
+            changes: 0,
+        }
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let config = OriginConfig {
+                waiting_max: 5,
+                ..OriginConfig::default()
+            };
+            Self {
+                lookups: Lookups::new(&config, Quota::per_second(10, 2), &mut Metrics::new()),
+                effects: Effects::new(),
+                now_ms: 1_000,
+            }
+        }
+
+        /// Lets a request wait. The look-up that was sent for it, if one was.
+        fn wait(
+            &mut self,
+            stream: StreamId,
+            code: &str,
+            has_followed: bool,
+        ) -> Result<Option<FetchId>, TooMany> {
+            let domain = DomainId::new("s").unwrap();
+            let request = LookupRequest {
+                stream,
+                name: LinkName::new(&domain, code.as_bytes()).unwrap(),
+                purpose: Purpose::Look,
+                has_followed,
+                is_held: false,
+                changes: 0,
+            };
+            self.wait_for(request)
+        }
+
+        fn wait_for(&mut self, request: LookupRequest) -> Result<Option<FetchId>, TooMany> {
+            self.lookups.wait(request, self.now_ms, &mut self.effects)?;
+            Ok(self.sent())
+        }
+
+        /// The look-up that was sent.
+        fn sent(&mut self) -> Option<FetchId> {
+            let mut list = vec![];
+            self.effects.take_into(&mut list);
+            list.into_iter().find_map(|effect| match effect {
+                Effect::Fetch { id, .. } => Some(id),
+                _ => None,
+            })
+        }
+
+        fn refresh(&mut self, code: &str) -> Option<FetchId> {
+            let domain = DomainId::new("s").unwrap();
+            let name = LinkName::new(&domain, code.as_bytes()).unwrap();
+            let effects = &mut self.effects;
+            self.lookups
+                .refresh(name, Purpose::Renew, 0, self.now_ms, effects);
+            self.sent()
+        }
+
+        fn wakes(&mut self) -> usize {
+            let mut list = vec![];
+            self.effects.take_into(&mut list);
+            list.iter()
+                .filter(|effect| **effect == Effect::Wake)
+                .count()
+        }
+    }
+
+    #[test]
+    fn requests_for_the_same_link_wait_for_one_look_up() {
+        let mut bench = Bench::new();
+        let first = bench.wait(1, "abc", false).unwrap().unwrap();
+        assert_eq!(bench.wait(2, "abc", false), Ok(None));
+        assert_eq!(bench.wait(3, "abc", false), Ok(None));
+        // One that has waited already takes a look-up of its own.
+        assert!(bench.wait(4, "abc", true).unwrap().is_some());
+        let lookup = bench.lookups.completed(first, true, 0).unwrap();
+        assert_eq!((lookup.owner, lookup.followers), (Some(1), vec![2, 3]));
+        assert!(bench.lookups.completed(first, true, 0).is_none());
+        // What that one brings may not be in Redis for others to find.
+        bench.now_ms += 100;
+        assert!(bench.wait(5, "abc", false).unwrap().is_some());
+    }
+
+    #[test]
+    fn there_are_no_more_look_ups_than_allowed_and_no_more_requests_that_wait() {
+        let mut bench = Bench::new();
+        assert!(bench.wait(1, "abc", false).unwrap().is_some());
+        assert!(bench.wait(2, "abd", false).unwrap().is_some());
+        assert_eq!(bench.wait(3, "abe", false), Err(TooMany { wait_ms: 100 }));
+        for stream in 4..7 {
+            assert_eq!(bench.wait(stream, "abc", false), Ok(None));
+        }
+        assert_eq!(bench.wait(8, "abc", false), Err(TooMany { wait_ms: 1_000 }));
+    }
+
+    #[test]
+    fn look_ups_that_nobody_waits_for_leave_half_to_others() {
+        let mut bench = Bench::new();
+        let first = bench.refresh("abc").unwrap();
+        assert_eq!(bench.refresh("abc"), None, "it is under way");
+        assert_eq!(bench.refresh("abd"), None, "one of two is left");
+        assert_eq!(bench.wait(1, "abc", false), Ok(None), "it follows");
+        assert!(bench.wait(2, "abe", false).unwrap().is_some());
+        let lookup = bench.lookups.completed(first, true, 1_000).unwrap();
+        assert_eq!((lookup.owner, lookup.followers), (None, vec![1]));
+    }
+
+    #[test]
+    fn a_link_is_looked_up_for_nobody_once_at_a_time_and_others_beside_it() {
+        let mut bench = Bench::new();
+        assert!(bench.refresh("abc").is_some());
+        bench.now_ms += 1_000;
+        assert_eq!(bench.refresh("abc"), None);
+        assert!(bench.refresh("abd").is_some());
+    }
+
+    #[test]
+    fn links_that_memory_has_leave_half_to_those_that_it_has_not() {
+        let mut bench = Bench::new();
+        assert!(bench.wait_for(held(1, "abc")).unwrap().is_some());
+        let too_many = bench.wait_for(held(2, "abd")).unwrap_err();
+        assert_eq!(too_many, TooMany { wait_ms: 100 });
+        assert!(bench.wait(3, "abe", false).unwrap().is_some());
+    }
+
+    #[test]
+    fn whoever_has_another_answer_does_not_wait_for_an_origin_that_fails() {
+        let mut bench = Bench::new();
+        for stream in 0..5 {
+            let fetch = bench.wait(stream, &format!("abc{stream}"), false);
+            let fetch = fetch.unwrap().unwrap();
+            let now_ms = bench.now_ms;
+            bench.lookups.completed(fetch, false, now_ms);
+            bench.now_ms += 100;
+        }
+        let held = held(9, "held");
+        assert_eq!(bench.wait_for(held), Err(TooMany { wait_ms: 900 }));
+        assert_eq!(bench.refresh("held"), None);
+        // The others have nothing to lose.
+        assert!(bench.wait(10, "abd", false).unwrap().is_some());
+        bench.now_ms += 1_000;
+        assert!(bench.wait_for(held).unwrap().is_some(), "one tries it out");
+    }
+
+    #[test]
+    fn a_client_that_has_gone_is_forgotten_wherever_it_waits() {
+        let mut bench = Bench::new();
+        let first = bench.wait(1, "abc", false).unwrap().unwrap();
+        bench.wait(2, "abc", false).unwrap();
+        bench.lookups.forget(1);
+        bench.lookups.forget(2);
+        let lookup = bench.lookups.completed(first, true, 0).unwrap();
+        assert_eq!((lookup.owner, lookup.followers.len()), (None, 0));
+        let Bench {
+            lookups, effects, ..
+        } = &mut bench;
+        lookups.tell_later(vec![4, 5], Ended::Failed, effects);
+        lookups.forget(4);
+        assert_eq!(lookups.take_ended(BATCH_MAX, effects), [(5, Ended::Failed)]);
+        assert_eq!(lookups.waiting(), 0);
+    }
+
+    #[test]
+    fn many_are_told_in_several_turns() {
+        let mut bench = Bench::new();
+        let Bench {
+            lookups, effects, ..
+        } = &mut bench;
+        lookups.tell_later((0..60).collect(), Ended::Unknown, effects);
+        lookups.tell_later((60..100).collect(), Ended::Unknown, effects);
+        assert_eq!(bench.wakes(), 1);
+        let take = |bench: &mut Bench| {
+            let Bench {
+                lookups, effects, ..
+            } = bench;
+            lookups.take_ended(BATCH_MAX, effects).len()
+        };
+        assert_eq!(take(&mut bench), BATCH_MAX);
+        assert_eq!(bench.wakes(), 1);
+        assert_eq!(take(&mut bench), 100 - BATCH_MAX);
+        assert_eq!(bench.wakes(), 0);
+    }
+}

@@ -1,0 +1,67 @@
+//! What the origin answers to a look-up.
+
+use crate::redis::document;
+use crate::redis::link_read::Read;
+use weir_base::headers::{LINK, LINK_UNKNOWN};
+use weir_engine::event::FetchResponse;
+
+/// The origin's answer to a look-up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// There is no such link.
+    Unknown,
+    /// There is, and this is what Redis would have told.
+    Link(Read),
+    /// There is no answer, or an error of the origin's own.
+    Failed,
+}
+
+impl From<Option<FetchResponse>> for Found {
+    fn from(response: Option<FetchResponse>) -> Self {
+        match response {
+            Some(response) if response.header(LINK) == Some(LINK_UNKNOWN) => Self::Unknown,
+            Some(response) if response.status == 200 => {
+                document::read(&response.body).map_or(Self::Failed, Self::Link)
+            }
+            _ => Self::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::borrow::ToOwned;
+    use alloc::vec;
+
+    fn response(status: u16, body: &[u8], is_unknown: bool) -> Option<FetchResponse> {
+        let header = (LINK.to_owned(), LINK_UNKNOWN.to_owned());
+        Some(FetchResponse {
+            status,
+            headers: is_unknown.then_some(header).into_iter().collect(),
+            body: body.to_vec(),
+        })
+    }
+
+    #[test]
+    fn only_the_origins_word_makes_a_link_unknown_and_its_errors_tell_nothing() {
+        assert_eq!(Found::from(response(404, b"", true)), Found::Unknown);
+        for status in [100, 302, 404, 410, 500, 503] {
+            assert_eq!(
+                Found::from(response(status, b"- -\nx", false)),
+                Found::Failed
+            );
+        }
+        assert_eq!(Found::from(None), Found::Failed);
+        assert_eq!(Found::from(response(200, b"a page", false)), Found::Failed);
+        let read = Read {
+            record: vec![b'x'],
+            left_ms: None,
+            clicks_left: Some(2),
+        };
+        assert_eq!(
+            Found::from(response(200, b"- 2\nx", false)),
+            Found::Link(read)
+        );
+    }
+}

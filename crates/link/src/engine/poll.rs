@@ -1,0 +1,351 @@
+//! Edits and domains, read from Redis on ticks.
+//!
+//! A poll asks for the stream of changes from the last entry that it knows: if that entry has gone, others have gone with
+//! it, and everything must be revalidated. Of the document with the domains it asks for the beginning, where its version
+//! is, and for its length. If these have changed, the next poll asks for the whole document.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::cache::LinkName;
+use crate::redis::domains::{BEGINNING_LEN, Outline};
+use crate::redis::keys;
+use crate::redis::link_changes::{self, Change};
+use weir_base::resp::{Value, encode_command};
+use weir_engine::poll::Schedule;
+use weir_engine::redis::{Failure, Reply, read};
+use weir_engine::{BatchId, Effects};
+
+/// The most changes in one poll. If there are more, everything must be revalidated.
+const CHANGES_MAX: usize = 2_000;
+
+/// How long a poll may take, in milliseconds.
+const POLL_TIMEOUT_MS: u64 = 1_000;
+
+/// What is known of the stream of changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cursor {
+    /// Nothing: its last entry is to be found.
+    Lost,
+    /// It has no entry.
+    Empty,
+    /// The last entry that was read.
+    At(Vec<u8>),
+}
+
+/// When polls are due, and what they have found.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    pub(crate) schedule: Schedule,
+    domains_key: Vec<u8>,
+    changes_key: Vec<u8>,
+    cursor: Cursor,
+    /// The document that was read last, valid or not.
+    seen: Option<Outline>,
+    /// Whether the next poll asks for the whole document.
+    wants_document: bool,
+}
+
+/// What a poll has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PollResult {
+    /// Links that were edited.
+    pub(crate) changed: Vec<LinkName>,
+    /// Whether others may have been edited, too.
+    pub(crate) has_missed: bool,
+    /// A document with other domains.
+    pub(crate) domains: Option<Vec<u8>>,
+}
+
+/// Why a poll has failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PollError {
+    /// There is no reply.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// The reply is not one to a poll.
+    #[error("unexpected reply of Redis: {0}")]
+    Unexpected(String),
+}
+
+impl Poller {
+    pub(crate) fn new(interval_ms: u64, key_prefix: &str) -> Self {
+        Self {
+            schedule: Schedule::new(interval_ms),
+            domains_key: keys::link_domains(key_prefix),
+            changes_key: keys::link_changes(key_prefix),
+            cursor: Cursor::Lost,
+            seen: None,
+            wants_document: true,
+        }
+    }
+
+    /// Sends a poll, if one is due.
+    pub(crate) fn poll(&mut self, now_ms: u64, effects: &mut Effects) {
+        if self.schedule.is_due(now_ms) {
+            let batch = effects.call(POLL_TIMEOUT_MS, now_ms, |out| self.write(out));
+            self.schedule.sent(batch);
+        }
+    }
+
+    /// Whether the call `batch`, which has ended, was the poll.
+    pub(crate) fn completed(&mut self, batch: BatchId) -> bool {
+        self.schedule.completed(batch)
+    }
+
+    /// How many commands [`Poller::write`] writes.
+    fn commands(&self) -> usize {
+        3 + usize::from(self.wants_document)
+    }
+
+    /// Writes the poll's commands.
+    fn write(&self, out: &mut Vec<u8>) {
+        let domains = self.domains_key.as_slice();
+        let (last, count) = ((BEGINNING_LEN - 1).to_string(), CHANGES_MAX.to_string());
+        encode_command(out, [b"GETRANGE", domains, b"0", last.as_bytes()]);
+        encode_command(out, [b"STRLEN", domains]);
+        let (command, from, to, count): (&[u8], &[u8], &[u8], &[u8]) = match &self.cursor {
+            Cursor::Lost => (b"XREVRANGE", b"+", b"-", b"1"),
+            Cursor::Empty => (b"XRANGE", b"-", b"+", count.as_bytes()),
+            Cursor::At(id) => (b"XRANGE", id, b"+", count.as_bytes()),
+        };
+        encode_command(out, [command, &self.changes_key, from, to, b"COUNT", count]);
+        if self.wants_document {
+            encode_command(out, [b"GET", domains]);
+        }
+    }
+
+    /// Reads the poll's reply.
+    ///
+    /// # Errors
+    /// When there is none, or it is not one to a poll: what is known stays.
+    pub(crate) fn read(&mut self, reply: Reply) -> Result<PollResult, PollError> {
+        let replies = read(reply, self.commands())?;
+        self.read_replies(&replies)
+    }
+
+    fn read_replies(&mut self, replies: &[Value]) -> Result<PollResult, PollError> {
+        let (beginning, length, changes, document) = match replies {
+            [beginning, length, changes] => (beginning, length, changes, None),
+            [beginning, length, changes, document] => (beginning, length, changes, Some(document)),
+            _ => {
+                let count = format!("{} values", replies.len());
+                return Err(PollError::Unexpected(count));
+            }
+        };
+        let (Value::Bulk(beginning), Value::Integer(length)) = (beginning, length) else {
+            return Err(unexpected(beginning));
+        };
+        let document = match document {
+            Some(Value::Bulk(document)) => Some(document),
+            Some(Value::Null) | None => None,
+            Some(other) => return Err(unexpected(other)),
+        };
+        // Nothing may fail after this: changes are told of once.
+        let (changed, has_missed) = self.read_changes(changes)?;
+        match document {
+            Some(document) => self.note_document(document),
+            None => self.compare(beginning, *length),
+        }
+        Ok(PollResult {
+            changed,
+            has_missed,
+            domains: document.cloned(),
+        })
+    }
+
+    fn note_document(&mut self, document: &[u8]) {
+        self.wants_document = false;
+        self.seen = Some(Outline::of(document));
+    }
+
+    /// If the document is another one, the next poll asks for it, and is due at once. If it has gone, the last one stays.
+    fn compare(&mut self, beginning: &[u8], length: i64) {
+        let length = u64::try_from(length).unwrap_or(0);
+        let is_seen = self.seen == Some(Outline::new(beginning, length));
+        self.wants_document = length > 0 && !is_seen;
+        if self.wants_document {
+            self.schedule.again();
+        }
+    }
+
+    /// The links that were edited, and whether others may have been.
+    fn read_changes(&mut self, reply: &Value) -> Result<(Vec<LinkName>, bool), PollError> {
+        let Value::Array(entries) = reply else {
+            return Err(unexpected(reply));
+        };
+        let entries: Vec<Change<'_>> = entries
+            .iter()
+            .map(|entry| link_changes::read(entry).ok_or_else(|| unexpected(entry)))
+            .collect::<Result<_, _>>()?;
+        let last = entries.last().map(|entry| entry.id.to_vec());
+        let (new, is_whole) = match &self.cursor {
+            Cursor::Lost => (&[][..], false),
+            Cursor::Empty => (&entries[..], true),
+            Cursor::At(id) => match entries.split_first() {
+                Some((first, new)) => (new, first.id == id.as_slice()),
+                None => (&[][..], false),
+            },
+        };
+        let is_whole = is_whole && entries.len() < CHANGES_MAX;
+        let changed = match is_whole {
+            true => {
+                let links = new.iter().filter_map(|entry| entry.link.as_ref());
+                links.map(LinkName::from).collect()
+            }
+            false => vec![],
+        };
+        self.cursor = match last {
+            _ if entries.len() >= CHANGES_MAX => Cursor::Lost,
+            Some(id) => Cursor::At(id),
+            None => Cursor::Empty,
+        };
+        Ok((changed, !is_whole))
+    }
+}
+
+fn unexpected(value: &Value) -> PollError {
+    PollError::Unexpected(match value {
+        Value::Error(error) => String::from_utf8_lossy(error).into_owned(),
+        other => format!("{other:?}").chars().take(200).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::borrow::ToOwned;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    fn changes(entries: &[(&str, &str)]) -> Value {
+        let entry = |(id, link): &(&str, &str)| {
+            Value::Array(vec![bulk(id), Value::Array(vec![bulk("l"), bulk(link)])])
+        };
+        Value::Array(entries.iter().map(entry).collect())
+    }
+
+    /// A poll that finds these changes and an empty document.
+    fn read(poller: &mut Poller, entries: &[(&str, &str)]) -> (Vec<String>, bool) {
+        let replies = [bulk(""), Value::Integer(0), changes(entries)];
+        let result = poller.read_replies(&replies).unwrap();
+        let text = |name: &LinkName| String::from_utf8(name.as_bytes().to_vec()).unwrap();
+        (result.changed.iter().map(text).collect(), result.has_missed)
+    }
+
+    fn asks(poller: &Poller, command: &str) -> bool {
+        let mut commands = vec![];
+        poller.write(&mut commands);
+        String::from_utf8(commands).unwrap().contains(command)
+    }
+
+    #[test]
+    fn each_change_is_heard_of_once() {
+        let mut poller = Poller::new(250, "weir");
+        assert!(asks(&poller, "XREVRANGE\r\n"));
+        assert_eq!(read(&mut poller, &[("5-0", "s/old")]), (vec![], true));
+        assert!(asks(&poller, "\r\n5-0\r\n"));
+        assert_eq!(read(&mut poller, &[("5-0", "s/old")]), (vec![], false));
+        let new = [
+            ("5-0", "s/old"),
+            ("6-0", "s/abc"),
+            ("6-1", "no link"),
+            ("7-0", "s/abd"),
+        ];
+        let expected = vec!["s/abc".to_owned(), "s/abd".to_owned()];
+        assert_eq!(read(&mut poller, &new), (expected, false));
+        assert_eq!(read(&mut poller, &[("7-0", "s/abd")]), (vec![], false));
+    }
+
+    #[test]
+    fn a_stream_that_begins_is_heard_from_its_beginning() {
+        let mut poller = Poller::new(250, "weir");
+        assert_eq!(read(&mut poller, &[]), (vec![], true));
+        assert_eq!(read(&mut poller, &[]), (vec![], false));
+        assert_eq!(
+            read(&mut poller, &[("1-0", "s/abc")]),
+            (vec!["s/abc".into()], false)
+        );
+    }
+
+    #[test]
+    fn changes_that_were_cut_off_or_lost_are_missed() {
+        let mut poller = Poller::new(250, "weir");
+        read(&mut poller, &[("5-0", "s/old")]);
+        assert_eq!(read(&mut poller, &[("9-0", "s/abc")]), (vec![], true));
+        assert_eq!(read(&mut poller, &[("9-0", "s/abc")]), (vec![], false));
+        // Redis has lost all.
+        assert_eq!(read(&mut poller, &[]), (vec![], true));
+        assert_eq!(
+            read(&mut poller, &[("1-0", "s/abc")]),
+            (vec!["s/abc".into()], false)
+        );
+    }
+
+    #[test]
+    fn more_changes_than_a_poll_takes_make_all_stale_until_the_end_is_found() {
+        let mut poller = Poller::new(250, "weir");
+        read(&mut poller, &[("0-1", "s/old")]);
+        let ids: Vec<String> = (1..=CHANGES_MAX).map(|n| format!("0-{n}")).collect();
+        let many: Vec<_> = ids.iter().map(|id| (id.as_str(), "s/abc")).collect();
+        assert_eq!(read(&mut poller, &many), (vec![], true));
+        assert!(asks(&poller, "XREVRANGE\r\n"));
+        // What was edited in between may have been read before its edit.
+        assert_eq!(read(&mut poller, &[("9-9", "s/abc")]), (vec![], true));
+    }
+
+    #[test]
+    fn a_document_is_fetched_when_it_is_another() {
+        let mut poller = Poller::new(250, "weir");
+        assert_eq!(poller.commands(), 4);
+        assert!(asks(&poller, "\r\n0\r\n$2\r\n63\r\n"), "64 bytes of it");
+        let text = r#"{"version":1,"domains":[]}"#;
+        let length = Value::Integer(text.len() as i64);
+        let replies = [bulk(text), length.clone(), changes(&[]), bulk(text)];
+        assert_eq!(
+            poller.read_replies(&replies).unwrap().domains.unwrap(),
+            text.as_bytes()
+        );
+        assert_eq!(poller.commands(), 3);
+        assert_eq!(poller.read_replies(&replies[..3]).unwrap().domains, None);
+        assert_eq!(poller.commands(), 3);
+        let other = r#"{"version":2,"domains":[]}"#;
+        poller
+            .read_replies(&[bulk(other), length, changes(&[])])
+            .unwrap();
+        assert_eq!(poller.commands(), 4);
+        // One that is gone is no other one.
+        poller.wants_document = false;
+        poller
+            .read_replies(&[bulk(""), Value::Integer(0), changes(&[])])
+            .unwrap();
+        assert_eq!(poller.commands(), 3);
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused_and_forgets_nothing() {
+        let mut poller = Poller::new(250, "weir");
+        read(&mut poller, &[("5-0", "s/old")]);
+        let error = Value::Error(b"LOADING".to_vec());
+        for replies in [
+            &[][..],
+            &[bulk(""), Value::Integer(0), error.clone()],
+            &[error.clone(), Value::Integer(0), changes(&[])],
+            &[bulk(""), Value::Integer(0), Value::Array(vec![bulk("x")])],
+            &[
+                bulk(""),
+                Value::Integer(0),
+                changes(&[("5-0", "s/old"), ("6-0", "s/abc")]),
+                error,
+            ],
+        ] {
+            assert!(poller.read_replies(replies).is_err());
+        }
+        let entries = [("5-0", "s/old"), ("6-0", "s/abc")];
+        assert_eq!(read(&mut poller, &entries), (vec!["s/abc".into()], false));
+    }
+}

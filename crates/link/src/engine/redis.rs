@@ -1,0 +1,45 @@
+//! Calls to Redis, behind a circuit breaker.
+
+use weir_base::breaker::Pass;
+use weir_engine::Metrics;
+use weir_engine::breaker::CountedBreaker;
+use weir_engine::pump::{Counts, Pump};
+
+use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::job::LinkPlan;
+use crate::engine::metrics::PREFIX;
+
+/// The pump, and the circuit breaker in front of it.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    pub(crate) pump: Pump<LinkPlan>,
+    breaker: CountedBreaker,
+}
+
+impl Redis {
+    pub(crate) fn new(config: &Checked, metrics: &mut Metrics) -> Self {
+        let plan = LinkPlan {
+            key_prefix: config.redis.key_prefix.clone(),
+            renew_permille: config.limits.renew_permille,
+        };
+        let settings = config.redis.pump_settings(DEADLINE_MS);
+        let name = alloc::format!("{PREFIX}_redis");
+        Self {
+            pump: Pump::new(settings, plan, Counts::new(metrics, PREFIX)),
+            breaker: CountedBreaker::new(config.breaker, metrics, &name),
+        }
+    }
+
+    /// A pass for one read, unless the breaker is open or too many requests wait.
+    pub(crate) fn permit(&mut self, now_ms: u64) -> Option<Pass> {
+        if self.pump.is_full() {
+            return None;
+        }
+        self.breaker.permit(now_ms).ok()
+    }
+
+    /// The outcome of a read.
+    pub(crate) fn record(&mut self, pass: Pass, is_success: bool, now_ms: u64) {
+        self.breaker.record(now_ms, pass, is_success, 1);
+    }
+}

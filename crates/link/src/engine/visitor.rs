@@ -1,0 +1,147 @@
+//! What is kept of a request that waits: a host forgets the request, and the answer still depends on it.
+
+use alloc::boxed::Box;
+
+use crate::answer::{Method, QUERY_LEN_MAX};
+use crate::cache::LinkName;
+use crate::record::{Country, Link};
+use crate::rule::point_of;
+
+use crate::engine::request::Fields;
+
+/// The longest text that is kept as an address. An address and its port are shorter.
+const ADDRESS_LEN_MAX: usize = 64;
+
+/// Who asks for a link, as far as the answer and the click depend on it. One takes some 300 bytes, and never
+/// more than 8 kB, whatever the client sends: 10,000 requests that wait take 80 MB at the very most.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    method: Method,
+    is_prefetch: bool,
+    path: Box<[u8]>,
+    user_agent: Box<[u8]>,
+    referer: Box<[u8]>,
+    accept_language: Box<[u8]>,
+    country: Option<Country>,
+    /// The client's address.
+    pub(crate) address: Box<[u8]>,
+}
+
+impl Visitor {
+    /// Keeps the fields of a request for a link, from `address`.
+    pub(crate) fn new(fields: &Fields<'_>, address: &[u8]) -> Self {
+        let (path, query) = fields.split_path();
+        let is_passed_on = !query.is_empty() && query.len() <= QUERY_LEN_MAX;
+        let is_address = address.len() <= ADDRESS_LEN_MAX;
+        Self {
+            method: fields.method,
+            is_prefetch: fields.is_prefetch,
+            path: if is_passed_on { fields.path } else { path }.into(),
+            user_agent: fields.user_agent.into(),
+            referer: fields.referer.into(),
+            accept_language: fields.accept_language.into(),
+            country: fields.country,
+            address: if is_address { address } else { b"" }.into(),
+        }
+    }
+
+    /// The fields, but for `:authority` and `x-forwarded-for`.
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        Fields {
+            method: self.method,
+            is_prefetch: self.is_prefetch,
+            path: &self.path,
+            host: b"",
+            user_agent: &self.user_agent,
+            referer: &self.referer,
+            accept_language: &self.accept_language,
+            forwarded_for: b"",
+            country: self.country,
+            point: 0,
+            click_tag: None,
+        }
+    }
+
+    /// The same as a visitor of `link`, named `name`.
+    pub(crate) fn fields_for(&self, link: &Link, name: &LinkName) -> Fields<'_> {
+        let fields = self.fields();
+        let point = match link.has_shares() {
+            true => point_of(name.as_bytes(), &self.address, fields.user_agent),
+            false => 0,
+        };
+        Fields { point, ..fields }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+    use crate::engine::request::HEADER_LEN_MAX;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use weir_engine::Headers;
+
+    fn kept(headers: &[(&str, &[u8])], address: &[u8]) -> Visitor {
+        Visitor::new(&Fields::of(&Headers::new(headers)), address)
+    }
+
+    #[test]
+    fn what_a_client_sends_is_kept() {
+        let headers: [(&str, &[u8]); 5] = [
+            (":method", b"HEAD"),
+            (":path", b"/abc?a=b"),
+            ("user-agent", b"agent"),
+            ("referer", b"https://a.example/"),
+            ("accept-language", b"zh"),
+        ];
+        let visitor = kept(&headers, b"192.0.2.1:1");
+        let fields = visitor.fields();
+        assert_eq!(fields.method, Method::Head);
+        let texts = [
+            fields.path,
+            fields.user_agent,
+            fields.referer,
+            fields.accept_language,
+        ];
+        assert_eq!(
+            texts.to_vec(),
+            headers[1..]
+                .iter()
+                .map(|(_, value)| *value)
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(*visitor.address, *b"192.0.2.1:1");
+    }
+
+    #[test]
+    fn a_visitor_never_takes_more_than_is_said() {
+        let long = vec![b'a'; 1 << 20];
+        let code = vec![b'a'; Code::LEN_MAX];
+        for query_len in [0, QUERY_LEN_MAX, QUERY_LEN_MAX + 1, 1 << 20] {
+            let path = [b"/".as_slice(), &code, b"?", &vec![b'q'; query_len]].concat();
+            let headers: [(&str, &[u8]); 5] = [
+                (":path", &path),
+                (":authority", &long),
+                ("user-agent", &long),
+                ("referer", &long),
+                ("accept-language", &long),
+            ];
+            let visitor = kept(&headers, &long);
+            let fields = visitor.fields();
+            let length = fields.path.len()
+                + fields.user_agent.len()
+                + fields.referer.len()
+                + fields.accept_language.len()
+                + visitor.address.len();
+            assert!(length + size_of::<Visitor>() <= 8_000, "{length}");
+            assert_eq!(fields.user_agent.len(), HEADER_LEN_MAX);
+            let kept_query = if query_len > QUERY_LEN_MAX {
+                0
+            } else {
+                query_len
+            };
+            assert_eq!(fields.split_path().1.len(), kept_query);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Looks into the log, for no group: where a time is, how far behind a position is.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use crate::kafka::client::Quiet;
+use crate::kafka::{LogError, Settings};
+
+/// Where to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The first record that is still there.
+    Start,
+    /// Behind the last one.
+    End,
+    /// The first record that was appended at this time or later, in milliseconds since the Unix epoch.
+    Time(u64),
+    /// Here, if there is such a place; else the nearest one that there is.
+    Position(u64),
+}
+
+/// How far behind a position is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// Records behind it.
+    pub records: u64,
+    /// When the first of them was appended, in milliseconds since the Unix epoch; none if there are none.
+    pub oldest_ms: Option<u64>,
+}
+
+/// How old an answer may be that tells how far somebody is behind: it is asked for each partition and each group.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A client without a group. All it does blocks.
+pub(crate) struct Looker {
+    settings: Settings,
+    /// It reads one record of one partition at a time.
+    consumer: Mutex<BaseConsumer<Quiet>>,
+    known: Mutex<Known>,
+}
+
+/// The first place of each partition, and the one behind its last record.
+type Ends = BTreeMap<u16, (u64, u64)>;
+
+/// What was asked lately.
+#[derive(Default)]
+struct Known {
+    /// And since when.
+    ends: Option<(Instant, Ends)>,
+    /// When the record was appended at which somebody is in a partition. Somebody is a group, so there are few.
+    times: BTreeMap<u16, BTreeMap<u64, u64>>,
+}
+
+/// In one partition so many groups may be at places of their own; with more of them it is asked again.
+const TIMES_MAX: usize = 16;
+
+impl Looker {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, KafkaError> {
+        // librdkafka assigns nothing without the name of a group. Nobody ever joins this one.
+        let group = format!("{}.look", settings.topic);
+        let mut config = settings.client();
+        config
+            .set("group.id", group)
+            .set("enable.auto.commit", "false")
+            .set("auto.offset.reset", "earliest");
+        Ok(Self {
+            consumer: Mutex::new(config.create_with_context(Quiet)?),
+            known: Mutex::default(),
+            settings: settings.clone(),
+        })
+    }
+
+    pub(crate) fn place(&self, partition: u16, target: Target) -> Result<u64, LogError> {
+        let consumer = self.lock();
+        let (first, end) = ends(&*consumer, &self.settings, partition)?;
+        match target {
+            Target::Start => Ok(first),
+            Target::End => Ok(end),
+            Target::Position(position) => Ok(position.clamp(first, end)),
+            Target::Time(time_ms) => {
+                let found = at_time(&consumer, &self.settings, partition, time_ms)?;
+                Ok(found.unwrap_or(end))
+            }
+        }
+    }
+
+    /// How many records lie between two places.
+    pub(crate) fn count(&self, partition: u16, from: u64, to: u64) -> Result<u64, LogError> {
+        let (first, end) = ends(&*self.lock(), &self.settings, partition)?;
+        Ok(to.min(end).saturating_sub(from.max(first)))
+    }
+
+    pub(crate) fn lag(&self, partition: u16, position: u64) -> Result<Lag, LogError> {
+        let consumer = self.lock();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, end) = self.ends_lately(&consumer, &mut known, partition)?;
+        let from = position.max(first);
+        if from >= end {
+            return Ok(Lag::default());
+        }
+        let times = known.times.entry(partition).or_default();
+        if times.len() >= TIMES_MAX {
+            times.clear();
+        }
+        if !times.contains_key(&from)
+            && let Some(time_ms) = time_of(&consumer, &self.settings, partition, from)?
+        {
+            times.insert(from, time_ms);
+        }
+        Ok(Lag {
+            records: end - from,
+            oldest_ms: times.get(&from).copied(),
+        })
+    }
+
+    /// Asks about all partitions at once.
+    fn ends_lately(
+        &self,
+        consumer: &BaseConsumer<Quiet>,
+        known: &mut Known,
+        partition: u16,
+    ) -> Result<(u64, u64), LogError> {
+        let is_fresh = |(since, _): &&(Instant, _)| since.elapsed() < FRESH;
+        if known.ends.as_ref().filter(is_fresh).is_none() {
+            let firsts = all_at(consumer, &self.settings, Offset::Beginning)?;
+            let ends = all_at(consumer, &self.settings, Offset::End)?;
+            let both = |(partition, first)| Some((partition, (first, *ends.get(&partition)?)));
+            let ends = firsts.into_iter().filter_map(both).collect();
+            known.ends = Some((Instant::now(), ends));
+        }
+        let ends = known
+            .ends
+            .as_ref()
+            .and_then(|(_, ends)| ends.get(&partition));
+        ends.copied().ok_or(LogError::Partition(partition))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BaseConsumer<Quiet>> {
+        // Each use assigns what it reads anew.
+        self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first place of a partition, and the one behind its last record.
+pub(crate) fn ends<C, T>(
+    consumer: &T,
+    settings: &Settings,
+    partition: u16,
+) -> Result<(u64, u64), LogError>
+where
+    C: rdkafka::consumer::ConsumerContext,
+    T: Consumer<C>,
+{
+    let limit = settings.times.answer_max;
+    let (first, end) = consumer.fetch_watermarks(&settings.topic, partition.into(), limit)?;
+    Ok((position(first), position(end)))
+}
+
+/// Kafka's places begin at 0.
+pub(crate) fn position(offset: i64) -> u64 {
+    u64::try_from(offset).unwrap_or(0)
+}
+
+/// As librdkafka takes a place.
+pub(crate) fn offset(position: u64) -> Offset {
+    Offset::Offset(i64::try_from(position).unwrap_or(i64::MAX))
+}
+
+/// One partition with a place.
+pub(crate) fn list(
+    settings: &Settings,
+    partition: u16,
+    at: Offset,
+) -> Result<TopicPartitionList, KafkaError> {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&settings.topic, partition.into(), at)?;
+    Ok(list)
+}
+
+/// The first or the last place of every partition.
+fn all_at(
+    consumer: &BaseConsumer<Quiet>,
+    settings: &Settings,
+    end: Offset,
+) -> Result<BTreeMap<u16, u64>, LogError> {
+    let mut asked = TopicPartitionList::new();
+    for partition in 0..settings.partitions {
+        asked.add_partition_offset(&settings.topic, partition.into(), end)?;
+    }
+    let told = consumer.offsets_for_times(asked, settings.times.answer_max)?;
+    let mut places = BTreeMap::new();
+    for one in told.elements() {
+        one.error()?;
+        if let (Ok(partition), Offset::Offset(offset)) = (one.partition().try_into(), one.offset())
+        {
+            places.insert(partition, position(offset));
+        }
+    }
+    Ok(places)
+}
+
+/// `None`: all records are older.
+fn at_time(
+    consumer: &BaseConsumer<Quiet>,
+    settings: &Settings,
+    partition: u16,
+    time_ms: u64,
+) -> Result<Option<u64>, LogError> {
+    let asked = list(settings, partition, offset(time_ms))?;
+    let found = consumer.offsets_for_times(asked, settings.times.answer_max)?;
+    let found = found.find_partition(&settings.topic, partition.into());
+    let found = found.ok_or(LogError::Partition(partition))?;
+    found.error()?;
+    Ok(match found.offset() {
+        Offset::Offset(offset) => Some(position(offset)),
+        _ => None,
+    })
+}
+
+/// When the record at a place was appended.
+fn time_of(
+    consumer: &BaseConsumer<Quiet>,
+    settings: &Settings,
+    partition: u16,
+    at: u64,
+) -> Result<Option<u64>, LogError> {
+    consumer.assign(&list(settings, partition, offset(at))?)?;
+    let deadline = Instant::now() + settings.times.answer_max;
+    let read = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break Err(LogError::Away);
+        }
+        // An error is one broker's: another one may answer.
+        if let Some(Ok(record)) = consumer.poll(left) {
+            break Ok(record.timestamp().to_millis().map(position));
+        }
+    };
+    consumer.unassign()?;
+    read
+}

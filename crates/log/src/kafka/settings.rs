@@ -1,0 +1,272 @@
+//! Where the brokers are, and what is asked of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+
+/// The topic's partitions, unless the URL says otherwise.
+const PARTITIONS: u16 = 50;
+
+/// The most partitions.
+const PARTITIONS_MAX: u16 = 1_000;
+
+/// On how many brokers each record is, unless the URL says otherwise.
+const REPLICAS: u16 = 3;
+
+/// The longest name: Kafka's limit is 249, and names of groups begin with it.
+const TOPIC_LEN_MAX: usize = 150;
+
+/// What the promises of this module rest on: nobody sets it.
+const FIXED: [&str; 12] = [
+    "acks",
+    "bootstrap.servers",
+    "delivery.timeout.ms",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.gapless.guarantee",
+    "enable.idempotence",
+    "group.id",
+    "message.timeout.ms",
+    "partition.assignment.strategy",
+    "request.required.acks",
+    "transactional.id",
+];
+
+/// How patient it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// After so long an append that was not acknowledged is [unknown](crate::kafka::AppendError::Unknown).
+    pub append_max: Duration,
+    /// So long a question about the topic may take.
+    pub answer_max: Duration,
+    /// A member of a group that was not heard of for so long is gone: others get its partitions.
+    pub session: Duration,
+    /// So long a reader that loses a partition may still work at its last batch of it.
+    pub hand_over_max: Duration,
+}
+
+impl Default for Times {
+    /// 10 s, 5 s, 10 s, 10 s.
+    fn default() -> Self {
+        Self {
+            append_max: Duration::from_secs(10),
+            answer_max: Duration::from_secs(5),
+            session: Duration::from_secs(10),
+            hand_over_max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Where the log is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub(crate) servers: String,
+    pub(crate) topic: String,
+    pub(crate) partitions: u16,
+    pub(crate) replicas: u16,
+    /// How patient it is.
+    pub times: Times,
+    /// With so many bytes that are not acknowledged yet, it takes no more.
+    pub waiting_len_max: usize,
+    properties: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Settings {
+    /// Without properties: there may be a password among them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Settings({} on {})", self.topic, self.servers)
+    }
+}
+
+/// The settings say nothing that could be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// The URL is none.
+    #[error(
+        "not a URL of Kafka: {0}; write kafka://HOST:PORT,HOST:PORT/TOPIC, and ?partitions=N&replicas=N for a \
+         topic that is not there yet"
+    )]
+    Url(&'static str),
+    /// Weir sets this property itself.
+    #[error("Weir sets Kafka's property {0} itself: what it promises rests on it")]
+    Fixed(String),
+    /// A line that is no property.
+    #[error("line {0} of Kafka's properties is not NAME=VALUE")]
+    Line(usize),
+    /// librdkafka refuses a property.
+    #[error("Kafka's properties: {0}")]
+    Property(String),
+}
+
+impl Settings {
+    /// Reads `kafka://HOST:PORT,HOST:PORT/TOPIC?partitions=N&replicas=N`. Without a topic it is `weir-events`. `partitions`
+    /// (50) and `replicas` (3) are those of a topic that is made; one that is there must have so many partitions.
+    ///
+    /// # Errors
+    /// When it is not such a URL.
+    pub fn from_url(url: &str) -> Result<Self, SettingsError> {
+        let rest = url.strip_prefix("kafka://");
+        let rest = rest.ok_or(SettingsError::Url("it does not begin with kafka://"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (servers, topic) = rest.split_once('/').unwrap_or((rest, "weir-events"));
+        if !servers.split(',').all(is_server) {
+            return Err(SettingsError::Url("a server is not HOST:PORT"));
+        }
+        if !is_topic(topic) {
+            let what = "a topic is 1 to 150 of a-z, A-Z, 0-9, dots, - and _";
+            return Err(SettingsError::Url(what));
+        }
+        let mut settings = Self {
+            servers: servers.to_owned(),
+            topic: topic.to_owned(),
+            partitions: PARTITIONS,
+            replicas: REPLICAS,
+            times: Times::default(),
+            waiting_len_max: 64 << 20,
+            properties: BTreeMap::new(),
+        };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            settings.set(part)?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, part: &str) -> Result<(), SettingsError> {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let number: Option<u16> = value.parse().ok();
+        let number = number.filter(|number| (1..=PARTITIONS_MAX).contains(number));
+        let number = number.ok_or(SettingsError::Url("a number is not 1 to 1000"))?;
+        match name {
+            "partitions" => self.partitions = number,
+            "replicas" => self.replicas = number,
+            _ => return Err(SettingsError::Url("there is partitions and replicas")),
+        }
+        Ok(())
+    }
+
+    /// Adds what else librdkafka shall be told, as lines of `NAME=VALUE`: TLS, SASL, names of clients. Empty lines and those
+    /// that begin with `#` say nothing.
+    ///
+    /// # Errors
+    /// When a line is no property, or one that Weir sets itself, or librdkafka refuses one.
+    pub fn with_properties(mut self, text: &str) -> Result<Self, SettingsError> {
+        for (n, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, value) = line.split_once('=').ok_or(SettingsError::Line(n + 1))?;
+            let (name, value) = (name.trim(), value.trim());
+            if FIXED.contains(&name) {
+                return Err(SettingsError::Fixed(name.to_owned()));
+            }
+            self.properties.insert(name.to_owned(), value.to_owned());
+        }
+        let checked = self.client().create_native_config();
+        checked.map_err(|error| SettingsError::Property(error.to_string()))?;
+        Ok(self)
+    }
+
+    /// The topic's name.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// How many partitions it has.
+    pub fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    /// What producers and consumers have in common.
+    pub(crate) fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config
+            .set("bootstrap.servers", &self.servers)
+            .set("client.id", "weir")
+            // A broker that comes back shall be found within a second.
+            .set("reconnect.backoff.max.ms", "1000")
+            .set("socket.keepalive.enable", "true");
+        for (name, value) in &self.properties {
+            config.set(name, value);
+        }
+        config
+    }
+}
+
+fn is_server(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    // No user and no password: those are properties.
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    let is_host = !host.is_empty() && host.bytes().all(is_of_host);
+    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn is_topic(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=TOPIC_LEN_MAX).contains(&name.len())
+        && name.bytes().all(is_allowed)
+        && !name.starts_with('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_servers_topic_and_numbers() {
+        let settings =
+            Settings::from_url("kafka://a:1,b.c:2/shop.events?replicas=1&partitions=8").unwrap();
+        assert_eq!(settings.servers, "a:1,b.c:2");
+        assert_eq!(settings.topic(), "shop.events");
+        assert_eq!((settings.partitions(), settings.replicas), (8, 1));
+        let settings = Settings::from_url("kafka://[::1]:9092").unwrap();
+        assert_eq!(settings.topic(), "weir-events");
+        assert_eq!((settings.partitions(), settings.replicas), (50, 3));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_with_the_way_to_write_it() {
+        for url in [
+            "",
+            "kafka://",
+            "kafka://a",
+            "kafka://a:0",
+            "kafka://a:1,",
+            "kafka://a:70000",
+            "kafka://me:hush@a:1",
+            "kafka://a:1/",
+            "kafka://a:1/a b",
+            "kafka://a:1/..",
+            "kafka://a:1/t?partitions=0",
+            "kafka://a:1/t?replicas=x",
+            "kafka://a:1/t?acks=0",
+            "http://a:1",
+        ] {
+            let error = Settings::from_url(url).unwrap_err().to_string();
+            assert!(error.contains("kafka://HOST:PORT"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn properties_are_lines_and_none_may_break_a_promise() {
+        let settings = || Settings::from_url("kafka://a:1").unwrap();
+        let text = "# how we are called\nclient.id = shop \n\nsocket.timeout.ms=7000\n";
+        let told = settings().with_properties(text).unwrap().client();
+        assert_eq!(told.get("client.id"), Some("shop"));
+        assert_eq!(told.get("socket.timeout.ms"), Some("7000"));
+        let refused = |text: &str| settings().with_properties(text).unwrap_err();
+        assert_eq!(refused("a=b\nacks=1"), SettingsError::Fixed("acks".into()));
+        assert_eq!(refused("\nacks"), SettingsError::Line(2));
+        assert!(matches!(refused("no.such=1"), SettingsError::Property(_)));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let settings = Settings::from_url("kafka://a:1").unwrap();
+        let settings = settings.with_properties("sasl.password=hush").unwrap();
+        assert!(!format!("{settings:?}").contains("hush"));
+    }
+}

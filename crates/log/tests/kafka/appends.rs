@@ -1,0 +1,217 @@
+//! What is appended is read; where things are.
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use weir_log::kafka::{AppendError, NewRecord, PAYLOAD_LEN_MAX, Target};
+
+use crate::store::Store;
+use crate::support::{append, cluster, in_time, now_ms, read, text, texts, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_of_fifty_partitions_is_made_and_keeps_the_order_within_each() {
+    let mut cluster = cluster().await;
+    let log = cluster.log("ordered");
+    let payloads: Vec<(u16, String)> = (0..1_000).map(|n| (n % 50, format!("{n:04}"))).collect();
+    let records: Vec<NewRecord<'_>> = payloads
+        .iter()
+        .map(|(partition, payload)| NewRecord {
+            partition: *partition,
+            payload: payload.as_bytes(),
+        })
+        .collect();
+    log.append(&[], 1).await.unwrap();
+    in_time("the topic", log.ready()).await.unwrap();
+    for batch in records.chunks(100) {
+        in_time("an append", log.append(batch, now_ms()))
+            .await
+            .unwrap();
+    }
+    assert_eq!(log.waiting_len(), 0);
+    let mut reader = log.reader("all").unwrap();
+    let read = read(&mut reader, 1_000).await;
+    for partition in 0..50 {
+        let of = |known: u16| partition == known;
+        let sent: Vec<&str> = payloads
+            .iter()
+            .filter(|(known, _)| of(*known))
+            .map(|(_, text)| text.as_str())
+            .collect();
+        let came: Vec<&str> = read
+            .iter()
+            .filter(|(known, _)| of(*known))
+            .map(|(_, record)| text(record))
+            .collect();
+        assert_eq!(came, sent, "partition {partition}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_goes_on_where_it_has_committed_and_another_begins_at_the_start() {
+    let mut cluster = cluster().await;
+    let log = cluster.log("committed?partitions=1");
+    append(&log, 0, &["a", "b"], now_ms()).await;
+    let mut reader = log.reader("one").unwrap();
+    assert_eq!(texts(&read(&mut reader, 2).await), ["a", "b"].into());
+    drop(reader);
+    append(&log, 0, &["c"], now_ms()).await;
+    let mut reader = log.reader("one").unwrap();
+    assert_eq!(texts(&read(&mut reader, 1).await), ["c"].into());
+    let mut other = log.reader("other").unwrap();
+    assert_eq!(texts(&read(&mut other, 3).await), ["a", "b", "c"].into());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_has_a_place_and_a_place_a_lag() {
+    let mut cluster = cluster().await;
+    let log = cluster.log("times?partitions=2");
+    let start_ms = now_ms() - 100_000;
+    for (n, payload) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        append(&log, 1, &[payload], start_ms + 1_000 * n as u64).await;
+    }
+    let place = async |target| in_time("a place", log.place(1, target)).await.unwrap();
+    assert_eq!(place(Target::Start).await, 0);
+    assert_eq!(place(Target::End).await, 4);
+    assert_eq!(place(Target::Time(0)).await, 0);
+    assert_eq!(place(Target::Time(start_ms + 1_000)).await, 1);
+    assert_eq!(place(Target::Time(start_ms + 1_001)).await, 2);
+    assert_eq!(place(Target::Time(now_ms())).await, 4);
+    assert_eq!(place(Target::Position(3)).await, 3);
+    assert_eq!(place(Target::Position(9)).await, 4);
+    assert_eq!(log.count(1, 1, 3).await.unwrap(), 2);
+    assert_eq!(log.count(1, 1, 99).await.unwrap(), 3);
+    let lag = log.lag(1, 1).await.unwrap();
+    assert_eq!((lag.records, lag.oldest_ms), (3, Some(start_ms + 1_000)));
+    let lag = log.lag(1, 4).await.unwrap();
+    assert_eq!((lag.records, lag.oldest_ms), (0, None));
+    assert_eq!(log.lag(0, 0).await.unwrap().records, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_retention_has_deleted_is_passed_over_and_what_never_was_is_read_from_the_start() {
+    let mut cluster = cluster().await;
+    let log = cluster.log("deleted?partitions=1");
+    append(&log, 0, &["a", "b", "c"], now_ms()).await;
+    delete_before(&cluster.kafka().servers(), "deleted", 1).await;
+    let mut reader = log.reader("one").unwrap();
+    in_time("the partition", reader.next()).await.unwrap();
+    assert_eq!(reader.start_at(0, Some(0)).await.unwrap(), 1);
+    assert_eq!(log.place(0, Target::Start).await.unwrap(), 1);
+    assert_eq!(log.count(0, 0, 3).await.unwrap(), 2);
+    // Of another topic of that name.
+    assert_eq!(reader.start_at(0, Some(77)).await.unwrap(), 1);
+    // Moved by hand, forth and back.
+    assert_eq!(reader.start_at(0, Some(3)).await.unwrap(), 3);
+    assert_eq!(reader.start_at(0, Some(2)).await.unwrap(), 2);
+    assert_eq!(texts(&read(&mut reader, 1).await), ["c"].into());
+}
+
+async fn delete_before(servers: &str, topic: &str, position: i64) {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", servers);
+    let admin: AdminClient<DefaultClientContext> = config.create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Offset(position))
+        .unwrap();
+    let deleted = admin.delete_records(&list, &AdminOptions::new());
+    in_time("the deletion", deleted).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_fit_is_refused_whole() {
+    let mut cluster = cluster().await;
+    let log = cluster.log("refused?partitions=2");
+    append(&log, 0, &["first"], now_ms()).await;
+    let long = vec![b'x'; PAYLOAD_LEN_MAX + 1];
+    let good = NewRecord {
+        partition: 0,
+        payload: b"good",
+    };
+    let long = NewRecord {
+        partition: 0,
+        payload: &long,
+    };
+    let nowhere = NewRecord {
+        partition: 2,
+        payload: b"x",
+    };
+    for bad in [long, nowhere] {
+        let refused = log.append(&[good, bad], now_ms()).await;
+        assert_eq!(refused, Err(AppendError::Refused));
+    }
+    let longest = vec![b'x'; PAYLOAD_LEN_MAX];
+    let longest = NewRecord {
+        partition: 1,
+        payload: &longest,
+    };
+    in_time("the longest", log.append(&[longest], now_ms()))
+        .await
+        .unwrap();
+    assert_eq!(log.place(0, Target::End).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_not_as_configured_says_what_to_do() {
+    let mut cluster = cluster().await;
+    let log = cluster.log("other?partitions=6");
+    in_time("the topic", log.ready()).await.unwrap();
+    let other = cluster.log("other?partitions=7");
+    let error = other.ready().await.unwrap_err().to_string();
+    assert!(
+        error.contains("it has 6 partitions") && error.contains("?partitions=6"),
+        "{error}"
+    );
+    let record = NewRecord {
+        partition: 6,
+        payload: b"x",
+    };
+    assert_eq!(
+        other.append(&[record], now_ms()).await,
+        Err(AppendError::Unknown)
+    );
+    let many = cluster.log("many?replicas=4");
+    let error = many.ready().await.unwrap_err().to_string();
+    assert!(
+        error.contains("not 4 brokers") && error.contains("?replicas=1"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_no_event_holds_up_nothing() {
+    let mut cluster = cluster().await;
+    let log = cluster.log("poisoned?partitions=1");
+    append(&log, 0, &["before"], now_ms()).await;
+    poison(&cluster.kafka().servers(), "poisoned");
+    append(&log, 0, &["after"], now_ms()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("db"), "poisoned", "one").await;
+    let all_handled = async {
+        until("what is behind it", || async {
+            store.handled().await.contains("after")
+        })
+        .await;
+    };
+    store.consume(&log, all_handled).await;
+    assert_eq!(
+        store.handled().await,
+        ["before".into(), "after".into()].into()
+    );
+    assert_eq!(store.dead().await, 2);
+    assert_eq!(store.doubled().await, 0);
+}
+
+/// What another program may write into the topic: a record without a payload, and one that is no text.
+fn poison(servers: &str, topic: &str) {
+    let mut config = ClientConfig::new();
+    let producer: BaseProducer = config.set("bootstrap.servers", servers).create().unwrap();
+    let nothing = BaseRecord::<'_, str, [u8]>::to(topic).partition(0).key("k");
+    producer.send(nothing).map_err(|(error, _)| error).unwrap();
+    let no_text = BaseRecord::<'_, str, [u8]>::to(topic)
+        .partition(0)
+        .payload(&[0xff, 0xfe]);
+    producer.send(no_text).map_err(|(error, _)| error).unwrap();
+    producer.flush(crate::support::HANGS).unwrap();
+}

@@ -1,0 +1,143 @@
+//! All brokers are away, or hang.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use weir_log::kafka::{AppendError, KafkaLog, NewRecord, Target, Times};
+use weir_stack::kafka::BROKERS;
+
+use crate::support::{TIMES, append, cluster, in_time, now_ms, read, settings, texts};
+
+/// One that is soon out of patience.
+fn impatient(servers: &str, topic: &str) -> KafkaLog {
+    let mut settings = settings(servers, topic);
+    settings.times = Times {
+        append_max: Duration::from_secs(2),
+        answer_max: Duration::from_secs(2),
+        ..TIMES
+    };
+    KafkaLog::open(settings).unwrap()
+}
+
+/// Appends until it is acknowledged.
+async fn append_at_last(log: &KafkaLog, payload: &str) {
+    let record = NewRecord {
+        partition: 0,
+        payload: payload.as_bytes(),
+    };
+    let appended = async { while log.append(&[record], now_ms()).await.is_err() {} };
+    in_time("an append", appended).await;
+}
+
+/// Every append ends, and nobody claims to know how.
+async fn all_unknown(log: &KafkaLog) {
+    let mut appends = JoinSet::new();
+    for n in 0..50 {
+        let log = log.clone();
+        appends.spawn(async move {
+            let payload = format!("lost {n}");
+            let record = NewRecord {
+                partition: 0,
+                payload: payload.as_bytes(),
+            };
+            log.append(&[record], now_ms()).await
+        });
+    }
+    while let Some(result) = in_time("appends", appends.join_next()).await {
+        assert_eq!(result.unwrap(), Err(AppendError::Unknown));
+    }
+    assert_eq!(log.waiting_len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_brokers_appends_are_unknown_and_readers_wait() {
+    let mut cluster = cluster().await;
+    let servers = cluster.kafka().servers();
+    let log = impatient(&servers, "away?partitions=1");
+    append_at_last(&log, "before").await;
+    let mut reader = log.reader("away").unwrap();
+    read(&mut reader, 1).await;
+    for n in 0..BROKERS {
+        cluster.kafka().broker(n).kill();
+    }
+    all_unknown(&log).await;
+    in_time("a place", log.place(0, Target::End))
+        .await
+        .unwrap_err();
+    in_time("a lag", log.lag(0, 0)).await.unwrap_err();
+    // Nobody knows its topic yet.
+    let new = impatient(&servers, "away-new?partitions=1");
+    all_unknown(&new).await;
+    let mut new_reader = new.reader("away").unwrap();
+
+    let waiting = tokio::spawn(async move {
+        let mut came = Vec::new();
+        while !texts(&came).contains("after") {
+            came.extend(read(&mut reader, 1).await);
+        }
+    });
+    cluster.kafka().start_again().await.unwrap();
+    append_at_last(&log, "after").await;
+    in_time("what came after", waiting).await.unwrap();
+    append_at_last(&new, "first").await;
+    let came = read(&mut new_reader, 1).await;
+    assert_eq!(texts(&came), ["first"].into());
+    // Their ends wait for nobody.
+    drop((log, new, new_reader));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn brokers_that_hang_are_as_good_as_away() {
+    let mut cluster = cluster().await;
+    let servers = cluster.kafka().servers();
+    let log = impatient(&servers, "frozen?partitions=1");
+    append_at_last(&log, "before").await;
+    for n in 0..BROKERS {
+        cluster.kafka().broker(n).freeze();
+    }
+    all_unknown(&log).await;
+    for n in 0..BROKERS {
+        cluster.kafka().broker(n).thaw();
+    }
+    append_at_last(&log, "after").await;
+    let mut reader = log.reader("frozen").unwrap();
+    let mut came = Vec::new();
+    while !texts(&came).contains("after") {
+        came.extend(read(&mut reader, 1).await);
+    }
+    // What nobody knew of may be there: it was on its way.
+    assert!(texts(&came).contains("before"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_brokers_is_bounded() {
+    let mut cluster = cluster().await;
+    let mut settings = cluster.settings("bounded?partitions=1");
+    settings.waiting_len_max = 10_000;
+    let log = KafkaLog::open(settings).unwrap();
+    append(&log, 0, &["before"], now_ms()).await;
+    for n in 0..BROKERS {
+        cluster.kafka().broker(n).freeze();
+    }
+    let payload = [b'x'; 6_000];
+    let record = NewRecord {
+        partition: 0,
+        payload: &payload,
+    };
+    let records = [record];
+    let mut first = Box::pin(log.append(&records, now_ms()));
+    let second = std::future::poll_fn(|context| {
+        assert!(first.as_mut().poll(context).is_pending());
+        std::task::Poll::Ready(())
+    });
+    second.await;
+    assert_eq!(log.append(&records, now_ms()).await, Err(AppendError::Full));
+    assert!(log.waiting_len() > 6_000);
+    // Nobody waits for it: it goes on by itself.
+    drop(first);
+    for n in 0..BROKERS {
+        cluster.kafka().broker(n).thaw();
+    }
+    crate::support::until("room", || async { log.waiting_len() == 0 }).await;
+    append(&log, 0, &["after"], now_ms()).await;
+}

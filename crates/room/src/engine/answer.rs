@@ -1,0 +1,235 @@
+//! Pages, JSON and cookies.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::RoomName;
+use serde::Serialize;
+use weir_base::problem;
+use weir_engine::Answer;
+use weir_engine::answer::retry_after_seconds;
+
+use crate::engine::config::CheckedRoom;
+use crate::engine::metrics::Outcome;
+use crate::engine::page;
+
+/// The header by which programs bring and get their pass.
+pub(crate) const PASS_HEADER: &str = weir_base::headers::ROOM;
+
+/// What a visitor is told who does not enter.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) outcome: Outcome,
+    /// How many enter before, and the visitor: 1 is the next.
+    pub(crate) position: Option<u64>,
+    pub(crate) wait_ms: Option<u64>,
+    /// When to ask again.
+    pub(crate) poll_ms: u64,
+    /// When the room opens; 0 for no such time.
+    pub(crate) opens_at_ms: u64,
+    /// The visitor's pass, signed, if it is to be kept.
+    pub(crate) pass: Option<String>,
+}
+
+/// [`Told`] for programs.
+#[derive(Serialize)]
+struct Json<'a> {
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    room: &'a str,
+    state: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opens_at_ms: Option<u64>,
+    poll_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pass: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Text>,
+}
+
+/// What a page shows.
+#[derive(Serialize)]
+struct Text {
+    title: String,
+    message: String,
+    position: String,
+    wait: String,
+}
+
+/// How an answer goes to its visitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A page, in answer to a request for something else.
+    Page,
+    /// JSON, in answer to a request for something else.
+    Json,
+    /// JSON, in answer to a page that asked for its position.
+    Status,
+}
+
+/// The answer that tells a visitor to wait.
+pub(crate) fn told(room: &CheckedRoom, told: &Told, form: Form, is_secure: bool) -> Answer {
+    let retry_after = retry_after_seconds(told.poll_ms).to_string();
+    let cookie = told.pass.as_ref().map(|pass| cookie(room, pass, is_secure));
+    let mut headers: Vec<(&str, &str)> = Vec::from([
+        ("cache-control", "no-store"),
+        ("retry-after", &retry_after),
+        ("vary", "accept, cookie"),
+        ("x-robots-tag", "noindex"),
+        ("x-content-type-options", "nosniff"),
+    ]);
+    if let Some(cookie) = &cookie {
+        headers.push(("set-cookie", cookie));
+    }
+    let details = format!("weir_room_{}", told.outcome.state());
+    let status = match (form, told.outcome) {
+        (Form::Status, _) => 200,
+        (_, Outcome::Address) => 429,
+        (_, Outcome::Closed | Outcome::Full) => 503,
+        _ => room.status,
+    };
+    if form == Form::Page {
+        headers.extend([
+            ("content-type", "text/html; charset=utf-8"),
+            ("content-security-policy", &room.page.policy),
+            ("referrer-policy", "same-origin"),
+        ]);
+        let page = html(room, told, &retry_after);
+        return Answer::new(status, &headers, page).because(details);
+    }
+    headers.push((
+        "content-type",
+        match form {
+            Form::Json => problem::MEDIA_TYPE,
+            Form::Status | Form::Page => "application/json",
+        },
+    ));
+    if let (Form::Json, Some(pass)) = (form, &told.pass) {
+        headers.push((PASS_HEADER, pass));
+    }
+    let body = serde_json::to_vec(&json(room, told, form, status)).unwrap_or_default();
+    Answer::new(status, &headers, body).because(details)
+}
+
+fn text(room: &CheckedRoom, told: &Told) -> Text {
+    let (title, message) = room.texts.of(told.outcome);
+    Text {
+        title: title.into(),
+        message: message.into(),
+        position: told.position.map_or_else(String::new, grouped),
+        wait: room.texts.wait(told.wait_ms),
+    }
+}
+
+fn html(room: &CheckedRoom, told: &Told, refresh_s: &str) -> String {
+    let text = text(room, told);
+    let opens_at_ms = match told.opens_at_ms {
+        0 => String::new(),
+        opens_at_ms => opens_at_ms.to_string(),
+    };
+    room.page.render(&page::Told {
+        state: told.outcome.state(),
+        title: &text.title,
+        message: &text.message,
+        position: &text.position,
+        wait: &text.wait,
+        opens_at_ms: &opens_at_ms,
+        refresh_s,
+    })
+}
+
+fn json<'a>(room: &'a CheckedRoom, told: &'a Told, form: Form, status: u16) -> Json<'a> {
+    let (_, message) = room.texts.of(told.outcome);
+    let is_problem = form == Form::Json;
+    let error = is_problem.then(|| format!("room_{}", told.outcome.state()));
+    Json {
+        kind: error
+            .as_ref()
+            .map(|error| format!("{}{error}", problem::TYPE_PREFIX)),
+        status: is_problem.then_some(status),
+        error,
+        message: is_problem.then_some(message),
+        room: room.name.as_str(),
+        state: told.outcome.state(),
+        position: told.position,
+        wait_ms: told.wait_ms,
+        opens_at_ms: (told.opens_at_ms > 0).then_some(told.opens_at_ms),
+        poll_ms: told.poll_ms,
+        pass: told.pass.as_deref().filter(|_| is_problem),
+        text: (!is_problem).then(|| text(room, told)),
+    }
+}
+
+/// A number as people read it: `12,345`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The name of the cookie of a room.
+pub(crate) fn cookie_name(room: &RoomName) -> String {
+    format!("weir-room-{room}")
+}
+
+/// The cookie that keeps a pass: out of reach of scripts, and sent when a link leads here from elsewhere.
+pub(crate) fn cookie(room: &CheckedRoom, pass: &str, is_secure: bool) -> String {
+    let max_age = room.terms.life_ms / 1_000;
+    let secure = if is_secure { "; Secure" } else { "" };
+    let name = cookie_name(&room.name);
+    format!("{name}={pass}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}")
+}
+
+/// The script of pages.
+pub(crate) fn script() -> Answer {
+    let headers = [
+        ("content-type", "text/javascript; charset=utf-8"),
+        ("cache-control", "public, max-age=300"),
+        ("x-content-type-options", "nosniff"),
+    ];
+    Answer::new(200, &headers, page::SCRIPT).because("weir_room_script")
+}
+
+/// Somebody asked for a position without a pass, or from inside: the page that asks should look again.
+pub(crate) fn no_place(state: &str) -> Answer {
+    let headers = [
+        ("content-type", "application/json"),
+        ("cache-control", "no-store"),
+    ];
+    let body = format!(r#"{{"state":"{state}"}}"#);
+    Answer::new(200, &headers, body).because("weir_room_no_place")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The template of pages.
+//!
+//! `{{name}}` in a template stands for a value, which is escaped for HTML. What the configuration says is put in once;
+//! what a visitor is told, with each page.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::RoomName;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use weir_base::FieldError;
+
+/// The template unless one is set.
+const DEFAULT: &str = include_str!("page/page.html");
+
+/// What keeps a page current.
+pub(crate) const SCRIPT: &str = include_str!("page/room.js");
+
+/// The longest template, in bytes: each page is made of it.
+const TEMPLATE_LEN_MAX: usize = 64 * 1_024;
+
+/// The longest of the other texts.
+const TEXT_LEN_MAX: usize = 2_048;
+
+/// What pages look like.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PageConfig {
+    /// Whose page it is: `Waiting room` unless set.
+    pub brand: String,
+    /// A picture: its address, `https://…`, `/…` or `data:image/…`. None unless set.
+    pub logo: Option<String>,
+    /// The colour of what stands out, `#rgb` or `#rrggbb`: `#2457d6` unless set.
+    pub accent: String,
+    /// The same where the page is dark: `#8fb0ff` unless set.
+    pub accent_dark: String,
+    /// The language of the texts: `en` unless set.
+    pub lang: String,
+    /// A template of one's own, at most 64 KiB of HTML.
+    pub template: Option<String>,
+    /// The page's `Content-Security-Policy`, for a template that needs another one. Unless set nothing is allowed but the
+    /// template's own `<style>` elements, the gateway's script, and pictures.
+    pub content_security_policy: Option<String>,
+}
+
+impl Default for PageConfig {
+    fn default() -> Self {
+        Self {
+            brand: "Waiting room".into(),
+            logo: None,
+            accent: "#2457d6".into(),
+            accent_dark: "#8fb0ff".into(),
+            lang: "en".into(),
+            template: None,
+            content_security_policy: None,
+        }
+    }
+}
+
+/// A template with what the configuration says in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    parts: Arc<[Part]>,
+    pub(crate) policy: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Value(Value),
+}
+
+/// What changes from page to page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    State,
+    Title,
+    Message,
+    Position,
+    Wait,
+    OpensAtMs,
+    RefreshS,
+}
+
+/// What one page says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told<'a> {
+    pub(crate) state: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) message: &'a str,
+    pub(crate) position: &'a str,
+    pub(crate) wait: &'a str,
+    pub(crate) opens_at_ms: &'a str,
+    pub(crate) refresh_s: &'a str,
+}
+
+impl Value {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "state" => Self::State,
+            "title" => Self::Title,
+            "message" => Self::Message,
+            "position" => Self::Position,
+            "wait" => Self::Wait,
+            "opens_at_ms" => Self::OpensAtMs,
+            "refresh_s" => Self::RefreshS,
+            _ => return None,
+        })
+    }
+
+    fn of<'a>(self, told: &Told<'a>) -> &'a str {
+        match self {
+            Self::State => told.state,
+            Self::Title => told.title,
+            Self::Message => told.message,
+            Self::Position => told.position,
+            Self::Wait => told.wait,
+            Self::OpensAtMs => told.opens_at_ms,
+            Self::RefreshS => told.refresh_s,
+        }
+    }
+}
+
+impl Page {
+    /// Reads the template of the field at `path`.
+    pub(crate) fn new(
+        config: &PageConfig,
+        room: &RoomName,
+        status_path: &str,
+        path: &str,
+        labels: &Labels<'_>,
+    ) -> Result<Self, FieldError> {
+        config.check(path)?;
+        let template = config.template.as_deref().unwrap_or(DEFAULT);
+        let status_url = format!("{status_path}/{room}");
+        let script_url = format!("{status_path}/room.js");
+        let logo = config.logo.as_deref().unwrap_or_default();
+        let fixed = [
+            ("brand", config.brand.as_str()),
+            ("logo", logo),
+            ("logo_hidden", if logo.is_empty() { "hidden" } else { "" }),
+            ("accent", &config.accent),
+            ("accent_dark", &config.accent_dark),
+            ("lang", &config.lang),
+            ("room", room.as_str()),
+            ("status_url", &status_url),
+            ("script_url", &script_url),
+            ("position_label", labels.position),
+            ("wait_label", labels.wait),
+            ("footer", labels.footer),
+        ];
+        let parts = read(template, &fixed)
+            .map_err(|problem| FieldError::new(format!("{path}.template"), problem))?;
+        let policy = match &config.content_security_policy {
+            Some(policy) => policy.clone(),
+            None => policy(&parts, &format!("{path}.template"))?,
+        };
+        Ok(Self {
+            parts: parts.into(),
+            policy: policy.into(),
+        })
+    }
+
+    /// The page that says this.
+    pub(crate) fn render(&self, told: &Told<'_>) -> String {
+        let mut html = String::with_capacity(4_096);
+        for part in self.parts.iter() {
+            match part {
+                Part::Text(text) => html.push_str(text),
+                Part::Value(value) => escape(value.of(told), &mut html),
+            }
+        }
+        html
+    }
+}
+
+/// Texts that are the same on all pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labels<'a> {
+    pub(crate) position: &'a str,
+    pub(crate) wait: &'a str,
+    pub(crate) footer: &'a str,
+}
+
+impl PageConfig {
+    fn check(&self, path: &str) -> Result<(), FieldError> {
+        let refuse =
+            |name: &str, problem: &str| Err(FieldError::new(format!("{path}.{name}"), problem));
+        for (name, colour) in [("accent", &self.accent), ("accent_dark", &self.accent_dark)] {
+            if !is_colour(colour) {
+                return refuse(name, "must be a colour such as #2457d6");
+            }
+        }
+        if self.brand.len() > TEXT_LEN_MAX {
+            return refuse("brand", "must have at most 2,048 bytes");
+        }
+        let is_picture = |logo: &String| {
+            let begins = ["https://", "/", "data:image/"];
+            begins.iter().any(|begin| logo.starts_with(begin)) && logo.len() <= TEMPLATE_LEN_MAX
+        };
+        if !self.logo.as_ref().is_none_or(is_picture) {
+            return refuse("logo", "must begin with https://, / or data:image/");
+        }
+        let is_tag = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        if self.lang.is_empty() || !self.lang.bytes().all(is_tag) {
+            return refuse("lang", "must be a language such as en or pt-BR");
+        }
+        let is_long = |text: &String| text.len() > TEMPLATE_LEN_MAX;
+        if self.template.as_ref().is_some_and(is_long) {
+            return refuse("template", "must have at most 65,536 bytes");
+        }
+        let is_header = |policy: &String| {
+            let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
+            policy.len() <= TEXT_LEN_MAX && policy.bytes().all(is_text)
+        };
+        if !self.content_security_policy.as_ref().is_none_or(is_header) {
+            let problem = "must be one line of ASCII, at most 2,048 bytes";
+            return refuse("content_security_policy", problem);
+        }
+        Ok(())
+    }
+}
+
+fn is_colour(text: &str) -> bool {
+    let digits = text.strip_prefix('#').unwrap_or_default();
+    [3, 6].contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// A template's parts; what is `fixed` is text already.
+fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<Part>, String> {
+    let (mut parts, mut text) = (Vec::new(), String::new());
+    let mut rest = template;
+    while let Some((before, behind)) = rest.split_once("{{") {
+        text.push_str(before);
+        let (name, behind) = behind
+            .split_once("}}")
+            .ok_or("has {{ without }} behind it")?;
+        let name = name.trim();
+        if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {
+            escape(value, &mut text);
+        } else if let Some(value) = Value::named(name) {
+            parts.push(Part::Text(core::mem::take(&mut text)));
+            parts.push(Part::Value(value));
+        } else {
+            return Err(format!("has {{{{{name}}}}}, which is not known"));
+        }
+        rest = behind;
+    }
+    text.push_str(rest);
+    parts.push(Part::Text(text));
+    Ok(parts)
+}
+
+/// The policy that allows the template's own styles, by their digests.
+fn policy(parts: &[Part], path: &str) -> Result<String, FieldError> {
+    let mut styles = String::new();
+    for part in parts {
+        let Part::Text(text) = part else { continue };
+        let mut rest = text.as_str();
+        while let Some((_, behind)) = rest.split_once("<style>") {
+            let Some((style, behind)) = behind.split_once("</style>") else {
+                let problem = "has a value in <style> that changes from page to page";
+                return Err(FieldError::new(path, problem));
+            };
+            let digest = STANDARD.encode(Sha256::digest(style));
+            styles.push_str(&format!(" 'sha256-{digest}'"));
+            rest = behind;
+        }
+    }
+    let styles = if styles.is_empty() {
+        " 'none'"
+    } else {
+        &styles
+    };
+    Ok(format!(
+        "default-src 'none'; style-src{styles}; script-src 'self'; connect-src 'self'; img-src 'self' https: data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ))
+}
+
+fn escape(text: &str, html: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c => html.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LABELS: Labels<'static> = Labels {
+        position: "Your position",
+        wait: "Expected wait",
+        footer: "",
+    };
+
+    fn page(config: &PageConfig) -> Result<Page, FieldError> {
+        let room = RoomName::new("shop").unwrap();
+        Page::new(config, &room, "/.weir/room", "page", &LABELS)
+    }
+
+    fn own(template: &str) -> PageConfig {
+        PageConfig {
+            template: Some(template.into()),
+            ..PageConfig::default()
+        }
+    }
+
+    #[test]
+    fn values_are_escaped_wherever_they_stand() {
+        let config = PageConfig {
+            brand: r#"<b>"&'"#.into(),
+            ..own("{{brand}}|{{ title }}|{{position}}{{status_url}}")
+        };
+        let told = Told {
+            title: "</title><script>",
+            position: "7",
+            ..Told::default()
+        };
+        assert_eq!(
+            page(&config).unwrap().render(&told),
+            "&lt;b&gt;&quot;&amp;&#39;|&lt;/title&gt;&lt;script&gt;|7/.weir/room/shop"
+        );
+    }
+
+    #[test]
+    fn the_default_page_has_all_values_and_its_own_style_is_allowed() {
+        let page = page(&PageConfig::default()).unwrap();
+        let told = Told {
+            state: "waiting",
+            title: "A title",
+            message: "A message",
+            position: "12,345",
+            wait: "about 5 minutes",
+            opens_at_ms: "",
+            refresh_s: "17",
+        };
+        let html = page.render(&told);
+        for text in [
+            "A title",
+            "A message",
+            "12,345",
+            "about 5 minutes",
+            "17",
+            "#2457d6",
+        ] {
+            assert!(html.contains(text), "{text}");
+        }
+        assert!(!html.contains("{{"));
+        let style = html.split("<style>").nth(1).unwrap();
+        let style = style.split("</style>").next().unwrap();
+        let digest = STANDARD.encode(Sha256::digest(style));
+        assert!(page.policy.contains(&digest), "{}", page.policy);
+        assert!(!page.policy.contains("unsafe"));
+    }
+
+    #[test]
+    fn what_cannot_be_a_page_is_refused() {
+        let refused = |config: PageConfig| page(&config).unwrap_err().path;
+        assert_eq!(refused(own("{{titel}}")), "page.template");
+        assert_eq!(refused(own("{{title")), "page.template");
+        assert_eq!(refused(own("<style>{{title}}</style>")), "page.template");
+        assert_eq!(refused(own(&" ".repeat(65_537))), "page.template");
+        let config = PageConfig::default;
+        let (accent, logo) = ("#12345".into(), Some("javascript:alert(1)".into()));
+        assert_eq!(refused(PageConfig { accent, ..config() }), "page.accent");
+        assert_eq!(refused(PageConfig { logo, ..config() }), "page.logo");
+        let lang = "en\"".into();
+        assert_eq!(refused(PageConfig { lang, ..config() }), "page.lang");
+        let content_security_policy = Some("a\r\nb".into());
+        let policy = PageConfig {
+            content_security_policy,
+            ..config()
+        };
+        assert_eq!(refused(policy), "page.content_security_policy");
+    }
+}

@@ -1,0 +1,319 @@
+//! What the engine knows of one room, and who may enter.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::draw::{Draw, Seed};
+use crate::pace::Pace;
+use crate::redis::keys::RoomKeys;
+use crate::redis::room::Brought;
+use crate::redis::room_tick::RENEWED_MAX;
+use crate::{Pass, Seen, Setting, Snapshot, Visitor};
+use weir_base::key::KeyRing;
+use weir_base::shared_data::SharedData;
+use weir_engine::Metrics;
+use weir_engine::poll::Schedule;
+
+use crate::engine::answer::{Told, cookie_name};
+use crate::engine::config::CheckedRoom;
+use crate::engine::local::Local;
+use crate::engine::metrics::{Outcome, RoomCounters};
+
+/// For so long, in milliseconds, looks at Redis must have failed before a gateway goes on by itself.
+const ALONE_AFTER_MS: u64 = 3_000;
+
+/// When a visitor asks again who was called or should get a place soon, in milliseconds.
+const SOON_MS: u64 = 2_000;
+
+/// The most sessions whose renewal waits for a look at Redis: 8 bytes each, and some.
+const RENEWALS_MAX: usize = 65_536;
+
+/// One room.
+#[derive(Debug)]
+pub(crate) struct Room<D> {
+    pub(crate) config: CheckedRoom,
+    pub(crate) keys: Arc<RoomKeys>,
+    pub(crate) cookie: alloc::string::String,
+    pub(crate) schedule: Schedule,
+    pub(crate) counters: RoomCounters,
+    is_ticking: bool,
+    /// Since when looks at Redis have failed.
+    failing_since_ms: Option<u64>,
+    snapshot: Option<Snapshot>,
+    seen: Seen,
+    draw: Option<Draw>,
+    pace: Pace,
+    renewals: BTreeSet<Visitor>,
+    local: Local<D>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// It passes, and there is nothing to remember.
+    Pass(Outcome),
+    /// It passes, and its visitor gets a session.
+    Enter(Outcome),
+    /// Redis decides. The visitor's place in the order after a draw.
+    Ask { order: u64 },
+    /// Its visitor waits, or is turned away.
+    Wait(Outcome),
+}
+
+impl<D: SharedData> Room<D> {
+    pub(crate) fn new(
+        config: CheckedRoom,
+        data: D,
+        prefix: &str,
+        poll_interval_ms: u64,
+        metrics: &mut Metrics,
+    ) -> Self {
+        Self {
+            keys: Arc::new(RoomKeys::new(prefix, &config.name)),
+            cookie: cookie_name(&config.name),
+            schedule: Schedule::new(poll_interval_ms),
+            counters: RoomCounters::new(metrics, &config.name),
+            is_ticking: false,
+            failing_since_ms: None,
+            snapshot: None,
+            seen: Seen::default(),
+            draw: None,
+            pace: Pace::default(),
+            renewals: BTreeSet::new(),
+            local: Local::new(data, &config.name, config.local_per_minute),
+            config,
+        }
+    }
+
+    /// What is in force, as far as the engine has heard.
+    pub(crate) fn setting(&self) -> Setting {
+        self.snapshot
+            .map_or(self.config.setting, |snapshot| snapshot.setting)
+    }
+
+    /// What a call brings.
+    pub(crate) fn brought(&self, ring: &KeyRing) -> Brought {
+        let setting = self.setting();
+        let mut seen = self.seen;
+        let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
+        let is_drawn = opening <= seen.drew;
+        if !is_drawn && opening != seen.seed_of {
+            seen.seed_of = opening;
+            seen.seed = Some(Seed::offer(ring, &self.config.name, opening));
+        }
+        Brought {
+            terms: self.config.terms,
+            setting,
+            seen,
+        }
+    }
+
+    // --- looks at Redis
+
+    /// Whether a look is due, and the sessions that it renews.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Option<Vec<Visitor>> {
+        if self.is_ticking || !self.schedule.is_due(now_ms) {
+            return None;
+        }
+        self.is_ticking = true;
+        let renewed: Vec<_> = self.renewals.iter().take(RENEWED_MAX).copied().collect();
+        for visitor in &renewed {
+            self.renewals.remove(visitor);
+        }
+        if !self.renewals.is_empty() {
+            self.schedule.again();
+        }
+        Some(renewed)
+    }
+
+    /// A look has brought this. Whether looks failed before.
+    pub(crate) fn ticked(&mut self, snapshot: Snapshot, now_ms: u64) -> bool {
+        self.is_ticking = false;
+        self.failing_since_ms = None;
+        self.hear(snapshot, now_ms);
+        self.schedule.succeeded()
+    }
+
+    /// A look has failed, and these sessions still have to be renewed. Whether it is the first in a row.
+    pub(crate) fn tick_failed(&mut self, renewed: &[Visitor], now_ms: u64) -> bool {
+        self.is_ticking = false;
+        self.failing_since_ms.get_or_insert(now_ms);
+        self.counters.polls_failed.increment();
+        renewed.iter().for_each(|visitor| self.renew(*visitor));
+        self.schedule.failed()
+    }
+
+    /// Redis has told this.
+    pub(crate) fn hear(&mut self, snapshot: Snapshot, now_ms: u64) {
+        // A reply that was overtaken by a later one tells nothing.
+        if self
+            .snapshot
+            .is_some_and(|known| known.now_ms > snapshot.now_ms)
+        {
+            self.seen.merge(&Seen {
+                inside: self.seen.inside,
+                ..snapshot.seen
+            });
+            return;
+        }
+        self.seen.hear(&snapshot.seen);
+        self.snapshot = Some(snapshot);
+        self.draw = self.seen.draw();
+        self.pace.note(now_ms, self.seen.head);
+    }
+
+    fn renew(&mut self, visitor: Visitor) {
+        if self.renewals.len() < RENEWALS_MAX {
+            self.renewals.insert(visitor);
+        }
+    }
+
+    // --- requests
+
+    /// A pass that was signed shows how far the room was.
+    pub(crate) fn learn(&mut self, pass: &Pass) {
+        self.seen.seq = self.seen.seq.max(pass.place);
+        self.seen.head = self.seen.head.max(pass.head);
+    }
+
+    /// The pass of a visitor inside, as it should be now, if the one that was brought is no longer young.
+    pub(crate) fn renewed(&mut self, pass: &Pass, now_ms: u64) -> Option<Pass> {
+        let session_ms = self.config.terms.session_ms;
+        let is_young = pass.until_ms.saturating_sub(now_ms) > session_ms / 4 * 3;
+        if is_young {
+            return None;
+        }
+        self.renew(pass.visitor);
+        self.counters.renewed.increment();
+        Some(self.inside(pass, now_ms))
+    }
+
+    /// The pass of a visitor who enters now.
+    pub(crate) fn inside(&self, pass: &Pass, now_ms: u64) -> Pass {
+        Pass {
+            head: self.seen.head,
+            until_ms: now_ms + self.config.terms.session_ms,
+            ..*pass
+        }
+    }
+
+    /// The pass of a visitor who waits.
+    pub(crate) fn outside(&self, pass: &Pass) -> Pass {
+        Pass {
+            head: self.seen.head,
+            until_ms: 0,
+            ..*pass
+        }
+    }
+
+    /// Whether Redis has been away for so long that this gateway goes on by itself.
+    pub(crate) fn is_alone(&self, now_ms: u64) -> bool {
+        let since = self.failing_since_ms;
+        since.is_some_and(|since_ms| now_ms.saturating_sub(since_ms) >= ALONE_AFTER_MS)
+    }
+
+    pub(crate) fn is_lobby(&self, now_ms: u64) -> bool {
+        match self.snapshot {
+            Some(snapshot) => snapshot.is_lobby,
+            None => self.config.setting.opens_at_ms > now_ms,
+        }
+    }
+
+    fn order(&self, place: u64) -> u64 {
+        self.draw.as_ref().map_or(place, |draw| draw.order(place))
+    }
+
+    /// What becomes of a request with this pass.
+    pub(crate) fn decide(&mut self, pass: &Pass, now_ms: u64) -> Decision {
+        let mode = self.setting().mode;
+        if mode == crate::Mode::Bypass {
+            return Decision::Pass(Outcome::Bypassed);
+        }
+        if pass.is_inside(now_ms) {
+            return Decision::Pass(Outcome::Inside);
+        }
+        if pass.place == 0 && !mode.takes_newcomers() {
+            return Decision::Wait(Outcome::Closed);
+        }
+        let is_lobby = self.is_lobby(now_ms);
+        if pass.place > 0 && is_lobby {
+            return Decision::Wait(Outcome::Lobby);
+        }
+        let order = self.order(pass.place);
+        if self.is_alone(now_ms) {
+            return match mode.calls() && !is_lobby {
+                true => self.decide_alone(pass, order, now_ms),
+                false => Decision::Wait(Outcome::waiting(pass)),
+            };
+        }
+        let queue_max = self.config.terms.queue_max;
+        let is_full =
+            queue_max > 0 && self.seen.seq - self.seen.head.min(self.seen.seq) >= queue_max;
+        match pass.place {
+            0 if is_full => Decision::Wait(Outcome::Full),
+            0 => Decision::Ask { order: 0 },
+            _ if order > self.seen.head => Decision::Wait(Outcome::Waiting),
+            _ => Decision::Ask { order },
+        }
+    }
+
+    fn decide_alone(&mut self, pass: &Pass, order: u64, now_ms: u64) -> Decision {
+        let head = self.local.call(self.seen.head, self.seen.seq, now_ms);
+        self.seen.head = self.seen.head.max(head);
+        let is_next = match pass.place {
+            // Behind all whose places are known.
+            0 => head >= self.seen.seq && self.local.take(now_ms),
+            _ => order <= head,
+        };
+        if !is_next {
+            return Decision::Wait(Outcome::waiting(pass));
+        }
+        // Redis hears of it as soon as it is back.
+        self.renew(pass.visitor);
+        Decision::Enter(Outcome::Local)
+    }
+
+    /// What a visitor is told who waits or is turned away.
+    pub(crate) fn told(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> Told {
+        let ahead = self.order(pass.place).saturating_sub(self.seen.head);
+        let is_waiting = outcome == Outcome::Waiting && ahead > 0;
+        let wait_ms = match is_waiting {
+            true => self.pace.wait_ms(ahead, self.setting().per_minute),
+            false => None,
+        };
+        let opens_at_ms = match outcome {
+            Outcome::Lobby => self.setting().opens_at_ms,
+            _ => 0,
+        };
+        Told {
+            outcome,
+            position: is_waiting.then_some(ahead),
+            wait_ms,
+            poll_ms: self.poll_ms(outcome, wait_ms, opens_at_ms.saturating_sub(now_ms)),
+            opens_at_ms,
+            pass: None,
+        }
+    }
+
+    fn poll_ms(&self, outcome: Outcome, wait_ms: Option<u64>, opens_in_ms: u64) -> u64 {
+        let poll = self.config.poll;
+        let within = |ms: u64| ms.clamp(poll.min_ms, poll.max_ms);
+        match outcome {
+            Outcome::Waiting => within(wait_ms.map_or(poll.max_ms, |wait_ms| wait_ms / 10)),
+            Outcome::Lobby => within(opens_in_ms),
+            Outcome::Full | Outcome::Address | Outcome::Closed => poll.max_ms,
+            _ => SOON_MS.min(poll.max_ms),
+        }
+    }
+}
+
+impl Outcome {
+    /// Of a visitor who waits.
+    fn waiting(pass: &Pass) -> Self {
+        match pass.place {
+            0 => Self::Unplaced,
+            _ => Self::Waiting,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What people are told.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use serde::Deserialize;
+
+use crate::engine::metrics::Outcome;
+
+/// All texts, in English unless set. `{n}` stands for a number.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Texts {
+    /// Who waits.
+    pub waiting_title: String,
+    /// How it goes on.
+    pub waiting_message: String,
+    /// Who waits for the opening.
+    pub lobby_title: String,
+    /// What happens then.
+    pub lobby_message: String,
+    /// Who was called.
+    pub called_title: String,
+    /// How it goes on.
+    pub called_message: String,
+    /// Who has no place yet.
+    pub unplaced_title: String,
+    /// Why.
+    pub unplaced_message: String,
+    /// The line is full.
+    pub full_title: String,
+    /// What to do.
+    pub full_message: String,
+    /// The address has taken enough places.
+    pub address_title: String,
+    /// What to do.
+    pub address_message: String,
+    /// The room is closed.
+    pub closed_title: String,
+    /// What to do.
+    pub closed_message: String,
+    /// What the position is called.
+    pub position_label: String,
+    /// What the expected wait is called.
+    pub wait_label: String,
+    /// A wait of less than a minute.
+    pub wait_short: String,
+    /// A wait of `{n}` minutes.
+    pub wait_minutes: String,
+    /// A wait of `{n}` hours.
+    pub wait_hours: String,
+    /// Nobody can tell how long.
+    pub wait_unknown: String,
+    /// How a page renews itself.
+    pub footer: String,
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        let text = ToString::to_string;
+        Self {
+            waiting_title: text("You are in line"),
+            waiting_message: text(
+                "People enter in the order in which they came. Your place is yours: you may reload or come back.",
+            ),
+            lobby_title: text("The doors open soon"),
+            lobby_message: text(
+                "When they open, everybody who is here is drawn at random. Coming early is no advantage; coming late is a place behind.",
+            ),
+            called_title: text("It is your turn"),
+            called_message: text("You will be let in within seconds."),
+            unplaced_title: text("One moment"),
+            unplaced_message: text("We are finding your place in line."),
+            full_title: text("The line is full"),
+            full_message: text(
+                "Too many people are waiting at the moment. Please try again later.",
+            ),
+            address_title: text("Too many places"),
+            address_message: text(
+                "Your network has taken as many places as it may. Please use the page that you have opened first, or try again later.",
+            ),
+            closed_title: text("Closed at the moment"),
+            closed_message: text("Nobody can join the line now. Please try again later."),
+            position_label: text("Your position"),
+            wait_label: text("Expected wait"),
+            wait_short: text("less than a minute"),
+            wait_minutes: text("about {n} minutes"),
+            wait_hours: text("about {n} hours"),
+            wait_unknown: text("not known yet"),
+            footer: text("This page renews itself. It needs cookies to remember your place."),
+        }
+    }
+}
+
+impl Texts {
+    /// The title and the message for an outcome.
+    pub(crate) fn of(&self, outcome: Outcome) -> (&str, &str) {
+        match outcome {
+            Outcome::Waiting => (&self.waiting_title, &self.waiting_message),
+            Outcome::Lobby => (&self.lobby_title, &self.lobby_message),
+            Outcome::Unplaced => (&self.unplaced_title, &self.unplaced_message),
+            Outcome::Full => (&self.full_title, &self.full_message),
+            Outcome::Address => (&self.address_title, &self.address_message),
+            Outcome::Closed => (&self.closed_title, &self.closed_message),
+            Outcome::Hold
+            | Outcome::Inside
+            | Outcome::Entered
+            | Outcome::Local
+            | Outcome::Bypassed
+            | Outcome::Status => (&self.called_title, &self.called_message),
+        }
+    }
+
+    /// An expected wait, rounded up so that nobody is promised too much.
+    pub(crate) fn wait(&self, wait_ms: Option<u64>) -> String {
+        const MINUTE_MS: u64 = 60_000;
+        let number = |text: &str, number: u64| text.replace("{n}", &format!("{number}"));
+        match wait_ms {
+            None => self.wait_unknown.clone(),
+            Some(wait_ms) if wait_ms < MINUTE_MS => self.wait_short.clone(),
+            Some(wait_ms) if wait_ms <= 100 * MINUTE_MS => {
+                number(&self.wait_minutes, wait_ms.div_ceil(MINUTE_MS).max(2))
+            }
+            Some(wait_ms) => number(&self.wait_hours, wait_ms.div_ceil(60 * MINUTE_MS)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_told_in_words_and_rounded_up() {
+        let texts = Texts::default();
+        for (wait_ms, expected) in [
+            (None, "not known yet"),
+            (Some(0), "less than a minute"),
+            (Some(59_999), "less than a minute"),
+            (Some(60_000), "about 2 minutes"),
+            (Some(240_001), "about 5 minutes"),
+            (Some(6_000_000), "about 100 minutes"),
+            (Some(6_000_001), "about 2 hours"),
+            (Some(36_000_001), "about 11 hours"),
+        ] {
+            assert_eq!(texts.wait(wait_ms), expected, "{wait_ms:?}");
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! The engine: its events, and what requests are answered.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::redis::room_ask::{self, Ask, Told as AskTold};
+use crate::redis::room_tick;
+use crate::state::Status;
+use crate::{Pass, Visitor};
+use weir_base::key::KeyRing;
+use weir_base::resp::Value;
+use weir_base::shared_data::SharedData;
+use weir_engine::pump::{Completed, Counts, Pending, Pump};
+use weir_engine::redis::{Failure, Unknown};
+use weir_engine::{Answer, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
+use weir_limit::rules::Request as _;
+
+use crate::engine::NAME;
+use crate::engine::answer::{self, Form, PASS_HEADER};
+use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::job::{ByRoom, Job, Kind};
+use crate::engine::metrics::{Outcome, PREFIX};
+use crate::engine::room::{Decision, Room};
+use crate::engine::visit::Head;
+
+/// The engine of waiting rooms.
+#[derive(Debug)]
+pub struct WaitingRoom<D> {
+    keys: KeyRing,
+    rooms: Vec<Room<D>>,
+    user_header: Option<String>,
+    status_path: String,
+    script: Arc<Answer>,
+    trusted_hops: Option<usize>,
+    address_seed: u64,
+    /// Names of new visitors are made of it, and of a number that is never the same.
+    unique_name: String,
+    visitors: u64,
+    pump: Pump<ByRoom>,
+    waiting: BTreeMap<StreamId, Visit>,
+    /// Requests that passed, and the pass that goes with the response.
+    entered: BTreeMap<StreamId, Entered>,
+    is_serving: bool,
+    metrics: Metrics,
+}
+
+/// A request that waits for Redis.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    room: usize,
+    pass: Pass,
+    form: Form,
+    is_secure: bool,
+}
+
+/// What goes with the response to a request that passed.
+#[derive(Debug)]
+struct Entered {
+    room: usize,
+    pass: Pass,
+    form: Form,
+    is_secure: bool,
+}
+
+impl<D: SharedData + Clone> Engine for WaitingRoom<D> {
+    const NAME: &'static str = NAME;
+
+    fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
+        match event {
+            Event::Request { stream, request } => self.on_request(stream, request, effects),
+            Event::Response { stream } => self.on_response(stream, effects),
+            Event::Closed { stream, .. } | Event::Undelivered { stream, .. } => {
+                self.entered.remove(&stream);
+                if self.waiting.remove(&stream).is_some() {
+                    self.pump.forget(stream);
+                }
+            }
+            Event::Tick { now_ms } => self.on_tick(now_ms, effects),
+            Event::RedisReply {
+                batch,
+                reply,
+                now_ms,
+            } => {
+                let completed = self.pump.on_reply(batch, reply, now_ms, effects);
+                self.apply(completed.unwrap_or_default(), now_ms, effects);
+            }
+            Event::NotSent { batch } => {
+                self.pump.not_sent(batch, effects);
+            }
+            Event::Deferred { batch } => {
+                self.pump.deferred(batch, effects);
+            }
+            Event::Body { .. } | Event::FetchDone { .. } => {}
+        }
+    }
+
+    fn tick_ms(&self) -> Option<u64> {
+        let polls = self.rooms.iter().map(|room| room.schedule.tick_ms());
+        let poll_ms = polls.min()?;
+        match self.is_serving {
+            true => Some(poll_ms.min(self.pump.tick_ms())),
+            false => Some(poll_ms),
+        }
+    }
+
+    fn metrics(&mut self) -> &mut Metrics {
+        &mut self.metrics
+    }
+}
+
+impl<D: SharedData + Clone> WaitingRoom<D> {
+    /// An engine that knows nothing yet. `unique_name`: one that no other engine has.
+    pub fn new(config: Checked, data: D, unique_name: String) -> Self {
+        let mut metrics = Metrics::new();
+        let counts = Counts::new(&mut metrics, PREFIX);
+        let settings = config.redis.pump_settings(DEADLINE_MS);
+        let prefix = config.redis.key_prefix;
+        let interval_ms = config.poll_interval_ms;
+        let room = |room| Room::new(room, data.clone(), &prefix, interval_ms, &mut metrics);
+        Self {
+            rooms: config.rooms.into_iter().map(room).collect(),
+            address_seed: config.keys.seed("room-address"),
+            keys: config.keys,
+            user_header: config.user_header,
+            status_path: config.status_path,
+            script: Arc::new(answer::script()),
+            trusted_hops: config.trusted_hops,
+            unique_name,
+            visitors: 0,
+            pump: Pump::new(settings, ByRoom, counts),
+            waiting: BTreeMap::new(),
+            entered: BTreeMap::new(),
+            is_serving: false,
+            metrics,
+        }
+    }
+
+    /// How many requests wait for Redis, and how many have passed whose response has not come.
+    pub fn open(&self) -> (usize, usize) {
+        (self.waiting.len(), self.entered.len())
+    }
+
+    // --- requests
+
+    fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        let head = Head::new(request);
+        if let Some(name) = self.status_of(head.path()) {
+            return self.on_status(stream, &name, &head, request.now_ms(), effects);
+        }
+        let is_its = |room: &Room<D>| {
+            room.config.matching.is_met(&head)
+                && !room.config.except.iter().any(|except| except.is_met(&head))
+        };
+        let Some(room) = self.rooms.iter().position(is_its) else {
+            return effects.let_go(stream);
+        };
+        if !core::mem::replace(&mut self.is_serving, true) {
+            self.rooms.iter_mut().for_each(|room| room.schedule.hurry());
+            effects.wake();
+        }
+        let now_ms = request.now_ms();
+        let (pass, is_header) = self.visitor(room, &head, request, now_ms);
+        if is_header {
+            effects.remove_header(stream, PASS_HEADER);
+        }
+        let form = match head.wants_page() {
+            true => Form::Page,
+            false => Form::Json,
+        };
+        let visit = Visit {
+            room,
+            pass,
+            form,
+            is_secure: head.is_secure(),
+        };
+        self.admit(stream, visit, &head, now_ms, effects);
+    }
+
+    /// The visitor's pass, or that of a newcomer; and whether the client has sent one in the header.
+    fn visitor(
+        &mut self,
+        room: usize,
+        head: &Head<'_>,
+        request: &dyn Request,
+        now_ms: u64,
+    ) -> (Pass, bool) {
+        let user = self
+            .user_header
+            .as_deref()
+            .and_then(|name| request.header(name))
+            // Who sets the header for everybody leaves it empty for those who are not signed in.
+            .filter(|user| !user.is_empty());
+        let user = user.map(|user| Visitor::of_user(&user));
+        let brought = self.brought(room, head, now_ms);
+        let is_header = brought.is_some_and(|(_, is_header)| is_header)
+            || request.header(PASS_HEADER).is_some();
+        let pass = match (brought, user) {
+            // Signed in as somebody else since: that one's place counts.
+            (Some((pass, _)), Some(user)) if pass.visitor != user => Pass::newcomer(user, now_ms),
+            (Some((pass, _)), _) => pass,
+            (None, Some(user)) => Pass::newcomer(user, now_ms),
+            (None, None) => Pass::newcomer(self.new_visitor(), now_ms),
+        };
+        (pass, is_header)
+    }
+
+    /// The pass that the client has brought, if it counts.
+    fn brought(&mut self, room: usize, head: &Head<'_>, now_ms: u64) -> Option<(Pass, bool)> {
+        let room = self.rooms.get_mut(room)?;
+        let (text, is_header) = head.pass(&room.cookie)?;
+        let life_ms = room.config.terms.life_ms;
+        match Pass::read(&self.keys, &room.config.name, &text, now_ms, life_ms) {
+            Ok(pass) => {
+                room.learn(&pass);
+                let is_over = pass.until_ms > 0 && !pass.is_inside(now_ms);
+                // Who was inside comes as a newcomer, and is still the same visitor.
+                let pass = match is_over {
+                    true => Pass::newcomer(pass.visitor, now_ms),
+                    false => pass,
+                };
+                Some((pass, is_header))
+            }
+            Err(error) => {
+                room.counters.passes_refused.increment(error);
+                None
+            }
+        }
+    }
+
+    fn new_visitor(&mut self) -> Visitor {
+        self.visitors += 1;
+        let unique = format!("{}.{}", self.unique_name, self.visitors);
+        Visitor::new(self.keys.signer(), &unique)
+    }
+
+    fn admit(
+        &mut self,
+        stream: StreamId,
+        visit: Visit,
+        head: &Head<'_>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some(room) = self.rooms.get_mut(visit.room) else {
+            return effects.let_go(stream);
+        };
+        match room.decide(&visit.pass, now_ms) {
+            Decision::Pass(outcome) => {
+                room.counters.requests.increment(outcome);
+                let renewed = match outcome {
+                    Outcome::Inside => room.renewed(&visit.pass, now_ms),
+                    _ => None,
+                };
+                match renewed {
+                    Some(pass) => self.enter(stream, Visit { pass, ..visit }, effects),
+                    None => effects.let_go(stream),
+                }
+            }
+            Decision::Enter(outcome) => {
+                room.counters.requests.increment(outcome);
+                let pass = room.inside(&visit.pass, now_ms);
+                self.enter(stream, Visit { pass, ..visit }, effects);
+            }
+            Decision::Wait(outcome) => self.tell(stream, &visit, outcome, now_ms, effects),
+            Decision::Ask { order } => {
+                let counts = room.config.terms.address_max > 0;
+                let address = counts.then(|| head.address(self.address_seed, self.trusted_hops));
+                self.ask(stream, visit, order, address, now_ms, effects);
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        stream: StreamId,
+        visit: Visit,
+        order: u64,
+        address: Option<[u8; 8]>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some(room) = self.rooms.get(visit.room) else {
+            return;
+        };
+        let ask = Ask {
+            visitor: visit.pass.visitor,
+            place: visit.pass.place,
+            order,
+            joined_ms: visit.pass.joined_ms,
+            address,
+        };
+        let job = Job {
+            room: visit.room,
+            keys: Arc::clone(&room.keys),
+            brought: room.brought(&self.keys),
+            kind: Kind::Ask(ask),
+        };
+        match self.pump.enqueue(stream, job, now_ms, effects) {
+            Ok(()) => {
+                self.waiting.insert(stream, visit);
+            }
+            Err(_) => self.tell(stream, &visit, unanswered(&visit), now_ms, effects),
+        }
+    }
+
+    /// Lets a request pass whose visitor gets a new pass with the response.
+    fn enter(&mut self, stream: StreamId, visit: Visit, effects: &mut Effects) {
+        let Visit {
+            room,
+            pass,
+            form,
+            is_secure,
+        } = visit;
+        self.entered.insert(
+            stream,
+            Entered {
+                room,
+                pass,
+                form,
+                is_secure,
+            },
+        );
+        effects.go_on(stream);
+    }
+
+    fn on_response(&mut self, stream: StreamId, effects: &mut Effects) {
+        let Some(entered) = self.entered.remove(&stream) else {
+            return;
+        };
+        let Some(room) = self.rooms.get(entered.room) else {
+            return;
+        };
+        let pass = entered.pass.mint(&self.keys, &room.config.name);
+        let value = answer::cookie(&room.config, &pass, entered.is_secure);
+        effects.push(Effect::AddResponseHeader {
+            stream,
+            name: "set-cookie",
+            value,
+        });
+        if entered.form == Form::Json {
+            let (name, value) = (PASS_HEADER, pass);
+            effects.push(Effect::SetResponseHeader {
+                stream,
+                name,
+                value,
+            });
+        }
+    }
+
+    /// Answers a visitor who does not enter.
+    fn tell(
+        &mut self,
+        stream: StreamId,
+        visit: &Visit,
+        outcome: Outcome,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some(room) = self.rooms.get(visit.room) else {
+            return;
+        };
+        let counted = match visit.form {
+            Form::Status => Outcome::Status,
+            Form::Page | Form::Json => outcome,
+        };
+        room.counters.requests.increment(counted);
+        let mut told = room.told(&visit.pass, outcome, now_ms);
+        // Who was turned away has nothing to keep.
+        if !matches!(outcome, Outcome::Full | Outcome::Address | Outcome::Closed) {
+            let pass = room.outside(&visit.pass);
+            told.pass = Some(pass.mint(&self.keys, &room.config.name));
+        }
+        let answer = answer::told(&room.config, &told, visit.form, visit.is_secure);
+        effects.respond(stream, Arc::new(answer));
+    }
+
+    // --- pages that ask for their position
+
+    /// The room whose position is asked for, or the script.
+    fn status_of(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let path = path.split(|b| *b == b'?').next()?;
+        let name = path.strip_prefix(self.status_path.as_bytes())?;
+        Some(name.strip_prefix(b"/")?.into())
+    }
+
+    fn on_status(
+        &mut self,
+        stream: StreamId,
+        name: &[u8],
+        head: &Head<'_>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if name == b"room.js" {
+            return effects.respond(stream, Arc::clone(&self.script));
+        }
+        let is_it = |room: &Room<D>| room.config.name.as_str().as_bytes() == name;
+        let Some(index) = self.rooms.iter().position(is_it) else {
+            return effects.let_go(stream);
+        };
+        let pass = self.brought(index, head, now_ms).map(|(pass, _)| pass);
+        let Some(room) = self.rooms.get_mut(index) else {
+            return;
+        };
+        let Some(pass) = pass.filter(|pass| pass.place > 0 && !pass.is_inside(now_ms)) else {
+            room.counters.requests.increment(Outcome::Status);
+            let state = if pass.is_some() { "inside" } else { "none" };
+            return effects.respond(stream, Arc::new(answer::no_place(state)));
+        };
+        let outcome = match room.decide(&pass, now_ms) {
+            Decision::Wait(outcome) => outcome,
+            // It is the visitor's turn: the page comes back for it.
+            Decision::Pass(_) | Decision::Enter(_) | Decision::Ask { .. } => Outcome::Hold,
+        };
+        let visit = Visit {
+            room: index,
+            pass,
+            form: Form::Status,
+            is_secure: head.is_secure(),
+        };
+        self.tell(stream, &visit, outcome, now_ms, effects);
+    }
+
+    // --- Redis
+
+    fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
+        for (index, room) in self.rooms.iter_mut().enumerate() {
+            let Some(renewed) = room.due(now_ms) else {
+                continue;
+            };
+            let job = Job {
+                room: index,
+                keys: Arc::clone(&room.keys),
+                brought: room.brought(&self.keys),
+                kind: Kind::Tick(renewed),
+            };
+            self.pump.enqueue_unowned(job, now_ms, effects);
+        }
+        let completed = self.pump.turn(now_ms, effects);
+        self.apply(completed, now_ms, effects);
+    }
+
+    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+        for call in completed {
+            let is_tick = |pending: &Pending<Job>| matches!(pending.job.kind, Kind::Tick(_));
+            match call.requests.iter().any(is_tick) {
+                true => self.ticked(&call, now_ms, effects),
+                false => self.asked(call, now_ms, effects),
+            }
+        }
+    }
+
+    fn ticked(&mut self, call: &Completed<Job>, now_ms: u64, effects: &mut Effects) {
+        let outcome = call.outcome.as_ref().map_err(Clone::clone);
+        let read = |value: &Value| room_tick::parse(value).map_err(|_| Unknown::Garbled.into());
+        let outcome: Result<_, Failure> = outcome.and_then(read);
+        for pending in &call.requests {
+            let Some(room) = self.rooms.get_mut(pending.job.room) else {
+                continue;
+            };
+            let name = &room.config.name;
+            match (&outcome, &pending.job.kind) {
+                (Ok(snapshot), _) => {
+                    let text = format!("the room {name} is in reach again");
+                    if room.ticked(*snapshot, now_ms) {
+                        effects.log(Level::Info, text);
+                    }
+                }
+                (Err(failure), Kind::Tick(renewed)) => {
+                    let text = format!("the room {name} cannot be looked up: {failure}");
+                    if room.tick_failed(renewed, now_ms) {
+                        effects.log(Level::Warn, text);
+                    }
+                }
+                (Err(_), Kind::Ask(_)) => {}
+            }
+        }
+    }
+
+    fn asked(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+        let count = call.requests.len();
+        let read = |value: Value| {
+            room_ask::parse(&value, count).map_err(|_| Failure::from(Unknown::Garbled))
+        };
+        let room = call.requests.first().map(|pending| pending.job.room);
+        let room = room.and_then(|room| self.rooms.get_mut(room));
+        let told = match (call.outcome.and_then(read), room) {
+            (Ok((snapshot, told)), Some(room)) => {
+                room.hear(snapshot, now_ms);
+                told
+            }
+            _ => Vec::new(),
+        };
+        let mut told = told.into_iter();
+        for pending in call.requests {
+            let told = told.next();
+            let visit = pending
+                .stream
+                .and_then(|stream| self.waiting.remove(&stream));
+            let (Some(stream), Some(visit)) = (pending.stream, visit) else {
+                continue;
+            };
+            match told {
+                Some(told) => self.answered(stream, visit, told, now_ms, effects),
+                None => self.tell(stream, &visit, unanswered(&visit), now_ms, effects),
+            }
+        }
+    }
+
+    /// Redis has told what becomes of a visitor.
+    fn answered(
+        &mut self,
+        stream: StreamId,
+        visit: Visit,
+        (status, place): AskTold,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some(room) = self.rooms.get(visit.room) else {
+            return;
+        };
+        let mut pass = visit.pass;
+        if place > 0 && place != pass.place {
+            let counters = &room.counters;
+            match pass.place {
+                0 => counters.joined.increment(),
+                _ => {
+                    counters.rejoined.increment();
+                    pass.joined_ms = now_ms;
+                }
+            }
+            pass.place = place;
+        }
+        let visit = Visit { pass, ..visit };
+        let outcome = match status {
+            Status::Inside => {
+                room.counters.requests.increment(Outcome::Entered);
+                let pass = room.inside(&pass, now_ms);
+                return self.enter(stream, Visit { pass, ..visit }, effects);
+            }
+            Status::Waiting => match room.is_lobby(now_ms) {
+                true => Outcome::Lobby,
+                false => Outcome::Waiting,
+            },
+            Status::Hold => Outcome::Hold,
+            Status::Settling => Outcome::Unplaced,
+            Status::Full => Outcome::Full,
+            Status::Address => Outcome::Address,
+            Status::Closed => Outcome::Closed,
+        };
+        self.tell(stream, &visit, outcome, now_ms, effects);
+    }
+}
+
+/// What a visitor is told whom Redis has not answered.
+fn unanswered(visit: &Visit) -> Outcome {
+    match visit.pass.place {
+        0 => Outcome::Unplaced,
+        _ => Outcome::Hold,
+    }
+}

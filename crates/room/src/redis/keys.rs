@@ -1,0 +1,90 @@
+//! The keys of waiting rooms.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::{RoomName, Visitor};
+use weir_base::resp::Arguments;
+
+/// In how many hashes the places of a room are: a million make 61 in each, which Redis packs.
+pub const PLACE_BUCKETS: u32 = 16_384;
+
+/// In how many hashes the addresses of a room are.
+pub const ADDRESS_BUCKETS: u32 = 16_384;
+
+/// The keys of one room, in one slot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RoomKeys(String);
+
+impl RoomKeys {
+    /// The keys of the room of this name.
+    pub fn new(prefix: &str, room: &RoomName) -> Self {
+        Self(format!("{prefix}:room:{{{room}}}:"))
+    }
+
+    /// String: what the operators have set, see `room_set.lua`.
+    pub fn setting(&self) -> Vec<u8> {
+        self.key("setting")
+    }
+
+    /// Hash: how many entered, by how long they waited.
+    pub fn waits(&self) -> Vec<u8> {
+        self.key("waits")
+    }
+
+    /// String: the room's numbers, see `room_state.lua`.
+    pub fn state(&self) -> Vec<u8> {
+        self.key("state")
+    }
+
+    /// Sorted set: the visitors inside, by when their sessions end.
+    pub fn inside(&self) -> Vec<u8> {
+        self.key("inside")
+    }
+
+    fn key(&self, name: &str) -> Vec<u8> {
+        [&self.0, name].concat().into_bytes()
+    }
+
+    /// State, setting, inside, waits: in the order in which scripts take them.
+    pub(crate) fn of_room(&self) -> Arguments {
+        let mut keys = Arguments::default();
+        for name in ["state", "setting", "inside", "waits"] {
+            keys.push_joined(&[self.0.as_bytes(), name.as_bytes()]);
+        }
+        keys
+    }
+
+    /// The bucket of a visitor's place, and that of an address.
+    pub(crate) fn push_buckets(&self, visitor: Visitor, address: [u8; 8], keys: &mut Arguments) {
+        let places = visitor.bucket(PLACE_BUCKETS);
+        keys.push(format!("{}p:{places}", self.0).as_bytes());
+        let addresses = Visitor::from_bytes(address).bucket(ADDRESS_BUCKETS);
+        keys.push(format!("{}a:{addresses}", self.0).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_of_a_room_are_in_one_slot() {
+        let keys = RoomKeys::new("weir", &RoomName::new("shop").unwrap());
+        assert_eq!(keys.setting(), b"weir:room:{shop}:setting");
+        let mut all = keys.of_room();
+        keys.push_buckets(
+            Visitor::from_bytes([0, 9, 0, 0, 0, 0, 0, 0]),
+            [0; 8],
+            &mut all,
+        );
+        let all: Vec<&[u8]> = all.iter().collect();
+        assert_eq!(all.len(), 6);
+        assert_eq!(all[0], keys.state());
+        assert_eq!(all[2], keys.inside());
+        assert_eq!(all[3], keys.waits());
+        assert_eq!(all[4], b"weir:room:{shop}:p:9");
+        assert!(all.iter().all(|key| key.starts_with(b"weir:room:{shop}:")));
+    }
+}

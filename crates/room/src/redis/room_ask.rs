@@ -1,0 +1,72 @@
+//! `room_ask.lua`: visitors of a waiting room ask for places or for entry.
+
+use alloc::vec::Vec;
+
+use crate::state::Status;
+use crate::{Snapshot, Visitor};
+use weir_base::resp::Value;
+
+use crate::redis::keys::RoomKeys;
+use crate::redis::room::{Brought, begin, number, snapshot};
+use weir_scripts::reply::array;
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "room_ask",
+    source: with_room!("room_ask"),
+};
+
+/// A visitor who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Who.
+    pub visitor: Visitor,
+    /// The place in the visitor's pass; 0 for none.
+    pub place: u64,
+    /// The same, in the order after a draw.
+    pub order: u64,
+    /// When the visitor first came, in milliseconds since the Unix epoch.
+    pub joined_ms: u64,
+    /// The hash of the address; `None` if it does not count.
+    pub address: Option<[u8; 8]>,
+}
+
+/// What became of a visitor: the status, and the place, 0 for none.
+pub type Told = (Status, u64);
+
+/// The call in which `asks`, at least one, ask in their order.
+pub fn call(keys: &RoomKeys, brought: &Brought, asks: &[Ask]) -> Call {
+    let mut call = begin(&SCRIPT, keys, brought);
+    for ask in asks {
+        keys.push_buckets(ask.visitor, ask.address.unwrap_or_default(), &mut call.keys);
+        call.args.push(ask.visitor.as_bytes());
+        call.args.push_decimal(ask.place);
+        call.args.push_decimal(ask.order);
+        call.args.push_decimal(ask.joined_ms);
+        call.args
+            .push(ask.address.as_ref().map_or(&[][..], |address| address));
+    }
+    call
+}
+
+/// Reads the reply to a call of `count` visitors: what became of each.
+///
+/// # Errors
+/// When the reply is not the script's.
+pub fn parse(value: &Value, count: usize) -> Result<(Snapshot, Vec<Told>), ReplyError> {
+    let read = || {
+        let [header, told] = array(value)? else {
+            return None;
+        };
+        let (pairs, rest) = array(told)?.as_chunks::<2>();
+        let told = |[status, place]: &[Value; 2]| {
+            Some((Status::from_number(number(status)?)?, number(place)?))
+        };
+        let told: Vec<Told> = pairs.iter().map(told).collect::<Option<_>>()?;
+        (rest.is_empty() && told.len() == count).then_some((snapshot(header)?, told))
+    };
+    read().ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}

@@ -1,0 +1,143 @@
+//! `room_look.lua`: how a waiting room is, for operators.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::NUMBER_MAX;
+use crate::draw::Seed;
+use crate::state::WAITS;
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::keys::RoomKeys;
+use crate::redis::room::number;
+use weir_scripts::reply::{array, text};
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "room_look",
+    source: include_str!("../../lua/room_look.lua"),
+};
+
+/// How many numbers the state begins with: see `room_state.lua`.
+const FIELDS: usize = 16;
+
+/// How a room is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The last place given.
+    pub seq: u64,
+    /// How far the queue has been called.
+    pub head: u64,
+    /// How many are inside.
+    pub inside: u64,
+    /// How many called places have not been taken up yet.
+    pub called: u64,
+    /// The opening whose draw was made, in milliseconds since the Unix epoch; 0 for none.
+    pub drew: u64,
+    /// The draw was of the places behind this one,
+    pub base: u64,
+    /// up to this one.
+    pub drawn: u64,
+    /// The opening that the seed is for; 0 for none.
+    pub seed_of: u64,
+    /// The seed.
+    pub seed: Option<Seed>,
+    /// How many places were given since Redis has the room.
+    pub joined: u64,
+    /// How many entered since then.
+    pub entered: u64,
+    /// How many called places passed on since then.
+    pub missed: u64,
+    /// How many entered, by how long they waited.
+    pub waits: [u64; WAITS],
+}
+
+/// The call that looks at a room.
+pub fn call(keys: &RoomKeys) -> Call {
+    let mut args = Arguments::default();
+    args.push_decimal(WAITS as u64);
+    Call {
+        script: &SCRIPT,
+        keys: keys.of_room(),
+        args,
+    }
+}
+
+/// Reads the reply: `None` if Redis does not know the room.
+///
+/// # Errors
+/// When the reply is not the script's.
+pub fn parse(value: &Value) -> Result<Option<Look>, ReplyError> {
+    read(value).ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}
+
+fn read(value: &Value) -> Option<Option<Look>> {
+    let [state, now_ms, inside, waits @ ..] = array(value)? else {
+        return None;
+    };
+    let waits: &[Value; WAITS] = waits.try_into().ok()?;
+    let state = String::from_utf8(text(state)?.to_vec()).ok()?;
+    if state.is_empty() {
+        return Some(None);
+    }
+    let words: Vec<&str> = state.split(' ').collect();
+    let (fields, rest) = words.split_at_checked(FIELDS)?;
+    let fields: Vec<u64> = fields
+        .iter()
+        .map(|word| word_number(word))
+        .collect::<Option<_>>()?;
+    let fields: [u64; FIELDS] = fields.try_into().ok()?;
+    let [
+        seq,
+        head,
+        _,
+        _,
+        _,
+        _,
+        ghosts,
+        ghosts_ms,
+        _,
+        drew,
+        base,
+        drawn,
+        seed_of,
+        joined,
+        entered,
+        missed,
+    ] = fields;
+    let (seed, windows) = rest.split_first()?;
+    let left = |window: &[&str; 3]| window.last().and_then(|left| word_number(left));
+    let called = windows.as_chunks::<3>().0.iter().filter_map(left);
+    let ghosts = if number(now_ms)? < ghosts_ms {
+        ghosts
+    } else {
+        0
+    };
+    let mut look = Look {
+        seq,
+        head,
+        inside: number(inside)? + ghosts,
+        called: called.fold(0, u64::saturating_add),
+        drew,
+        base,
+        drawn,
+        seed_of,
+        seed: Seed::from_hex(seed.as_bytes()),
+        joined,
+        entered,
+        missed,
+        waits: [0; WAITS],
+    };
+    for (count, value) in look.waits.iter_mut().zip(waits) {
+        *count = number(value)?;
+    }
+    Some(Some(look))
+}
+
+/// As [`number`], in the state.
+fn word_number(word: &str) -> Option<u64> {
+    word.parse().ok().filter(|number| *number < NUMBER_MAX)
+}

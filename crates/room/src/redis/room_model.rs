@@ -1,0 +1,182 @@
+//! The model of waiting rooms behind the words of calls: engines are tested with it in place of Redis.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::draw::Seed;
+use crate::model::{Ask, Brought, Model};
+use crate::{Seen, Setting, Snapshot, Terms, Visitor};
+use weir_base::resp::Value;
+
+use crate::redis::room_ask::Told;
+use crate::redis::{room_ask, room_tick};
+
+/// A call, as Redis reads it.
+#[derive(Clone, Debug)]
+pub struct ModelCall {
+    /// What it brings.
+    pub brought: Brought,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Tick(Vec<Visitor>),
+    Ask(Vec<Ask>),
+}
+
+/// What a call did.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// The reply.
+    pub reply: Value,
+    /// How the room is then.
+    pub snapshot: Snapshot,
+    /// What became of those who asked, in their order.
+    pub told: Vec<Told>,
+}
+
+impl ModelCall {
+    /// Reads the arguments of a call of this script. `None`: a gateway sends no such call.
+    pub fn read(script: &str, args: &[Vec<u8>]) -> Option<Self> {
+        let (head, rest) = args.split_at_checked(4)?;
+        let what = if script == room_tick::SCRIPT.name {
+            What::Tick(
+                rest.iter()
+                    .map(|word| visitor(word))
+                    .collect::<Option<_>>()?,
+            )
+        } else if script == room_ask::SCRIPT.name {
+            let (asks, []) = rest.as_chunks::<5>() else {
+                return None;
+            };
+            What::Ask(asks.iter().map(ask).collect::<Option<_>>()?)
+        } else {
+            return None;
+        };
+        let brought = brought(head)?;
+        Some(Self { brought, what })
+    }
+
+    /// Lets the model do it.
+    pub fn run(&self, model: &mut Model, now_ms: u64) -> Done {
+        match &self.what {
+            What::Tick(renewed) => {
+                let snapshot = model.tick(now_ms, &self.brought, renewed);
+                Done {
+                    reply: header(&snapshot),
+                    snapshot,
+                    told: Vec::new(),
+                }
+            }
+            What::Ask(asks) => {
+                let (snapshot, told) = model.ask(now_ms, &self.brought, asks);
+                let pairs = told
+                    .iter()
+                    .flat_map(|(status, place)| [integer(*status as u64), integer(*place)]);
+                let reply = vec![header(&snapshot), Value::Array(pairs.collect())];
+                Done {
+                    reply: Value::Array(reply),
+                    snapshot,
+                    told,
+                }
+            }
+        }
+    }
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    core::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn numbers<const N: usize>(word: &[u8]) -> Option<[u64; N]> {
+    let numbers = word.split(|byte| *byte == b' ').map(number);
+    numbers.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+fn visitor(word: &[u8]) -> Option<Visitor> {
+    Some(Visitor::from_bytes(word.try_into().ok()?))
+}
+
+fn brought(head: &[Vec<u8>]) -> Option<Brought> {
+    let [terms, setting, seen, seed] = head else {
+        return None;
+    };
+    let [
+        session_ms,
+        claim_ms,
+        queue_max,
+        address_max,
+        address_ms,
+        life_ms,
+    ] = numbers(terms)?;
+    let [seq, head, floor, inside, drew, base, drawn, seed_of] = numbers(seen)?;
+    Some(Brought {
+        terms: Terms {
+            session_ms,
+            claim_ms,
+            queue_max,
+            address_max,
+            address_ms,
+            life_ms,
+        },
+        setting: Setting::from_numbers(numbers(setting)?)?,
+        seen: Seen {
+            seq,
+            head,
+            floor,
+            inside,
+            drew,
+            base,
+            drawn,
+            seed_of,
+            seed: Seed::from_hex(seed),
+        },
+    })
+}
+
+fn ask([who, place, order, joined_ms, address]: &[Vec<u8>; 5]) -> Option<Ask> {
+    Some(Ask {
+        visitor: visitor(who)?,
+        place: number(place)?,
+        order: number(order)?,
+        joined_ms: number(joined_ms)?,
+        address: address.as_slice().try_into().ok(),
+    })
+}
+
+fn integer(number: u64) -> Value {
+    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn header(snapshot: &Snapshot) -> Value {
+    let Snapshot { seen, setting, .. } = snapshot;
+    let state = [
+        seen.seq,
+        seen.head,
+        seen.floor,
+        seen.inside,
+        snapshot.called,
+        snapshot.is_settling.into(),
+        snapshot.is_lobby.into(),
+    ];
+    let draw = [
+        snapshot.opening,
+        seen.drew,
+        seen.base,
+        seen.drawn,
+        seen.seed_of,
+    ];
+    let counts = [
+        snapshot.joined,
+        snapshot.entered,
+        snapshot.missed,
+        snapshot.now_ms,
+    ];
+    let seed = seen.seed.map_or_else(|| "-".into(), Seed::to_hex);
+    let before = state.into_iter().chain(setting.numbers()).chain(draw);
+    let mut words: Vec<Value> = before.map(integer).collect();
+    words.push(Value::Bulk(seed.into_bytes()));
+    words.extend(counts.map(integer));
+    Value::Array(words)
+}

@@ -1,0 +1,36 @@
+//! `room_tick.lua`: time passes in a waiting room; visitors inside were there.
+
+use crate::{Snapshot, Visitor};
+use weir_base::resp::Value;
+
+use crate::redis::keys::RoomKeys;
+use crate::redis::room::{Brought, begin, snapshot};
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The most visitors in one call.
+pub const RENEWED_MAX: usize = 1_024;
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "room_tick",
+    source: with_room!("room_tick"),
+};
+
+/// The call that lets time pass, and the sessions of `renewed` live on: at most [`RENEWED_MAX`].
+pub fn call(keys: &RoomKeys, brought: &Brought, renewed: &[Visitor]) -> Call {
+    let mut call = begin(&SCRIPT, keys, brought);
+    for visitor in renewed {
+        call.args.push(visitor.as_bytes());
+    }
+    call
+}
+
+/// Reads the reply.
+///
+/// # Errors
+/// When the reply is not the script's.
+pub fn parse(value: &Value) -> Result<Snapshot, ReplyError> {
+    snapshot(value).ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}

@@ -1,0 +1,410 @@
+//! Gateways and visitors on one clock. Each gateway applies effects as Envoy does, and checks each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use weir_base::shared_data::LocalData;
+use weir_engine::event::{PlainEnd, PlainRequest};
+use weir_engine::pump::BATCH_MAX;
+use weir_engine::redis::{Definite, Failure, Unknown};
+use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Headers, StreamId};
+use weir_room::engine::WaitingRoom;
+use weir_room::engine::config::Config;
+
+use crate::redis::Redis;
+
+pub const START_MS: u64 = 1_700_000_000_000;
+
+type Data = Arc<SharedCell>;
+
+/// Shared data that threads may share, as the engine's type asks for it in no test but needs none here either.
+#[derive(Default)]
+pub struct SharedCell(std::sync::Mutex<LocalData>);
+
+impl weir_base::shared_data::SharedData for SharedCell {
+    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
+        self.0.lock().unwrap().get(key)
+    }
+
+    fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
+        self.0.lock().unwrap().set(key, value, version)
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// It went on to the origin; these headers came with the response.
+    Passed(Vec<(String, String)>),
+    /// It was answered here.
+    Answered(Arc<Answer>),
+}
+
+pub struct Gateway {
+    pub engine: WaitingRoom<Data>,
+    effects: Effects,
+    is_woken: bool,
+    calls: BTreeMap<BatchId, Vec<u8>>,
+    open: BTreeSet<StreamId>,
+    seen: BTreeMap<StreamId, Seen>,
+    response: Vec<(String, String)>,
+    next_stream: StreamId,
+    metrics: BTreeMap<String, u64>,
+}
+
+/// How Redis is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Up,
+    /// Calls cannot be sent.
+    Down,
+    /// Calls are done and their replies are lost.
+    Mute,
+}
+
+pub struct World {
+    pub gateways: Vec<Gateway>,
+    pub redis: Redis,
+    pub now_ms: u64,
+    pub link: Link,
+    config: String,
+    names: u64,
+}
+
+/// A visitor: what a browser keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Visitor {
+    pub cookie: Option<String>,
+    pub user: Option<String>,
+    pub address: String,
+}
+
+impl Visitor {
+    pub fn new(number: usize) -> Self {
+        Self {
+            address: format!("192.0.{}.{}:7", number / 250, number % 250),
+            ..Self::default()
+        }
+    }
+
+    pub fn user(name: &str) -> Self {
+        Self {
+            user: Some(name.into()),
+            ..Self::new(1)
+        }
+    }
+}
+
+fn make(config: &str, name: String, data: Data) -> WaitingRoom<Data> {
+    let environment = |name: &str| match name {
+        "KEY" => Some(vec![7; 32]),
+        "OTHER" => Some(vec![8; 32]),
+        _ => None,
+    };
+    let config: Config = weir_engine::config::parse(config.as_bytes()).unwrap();
+    WaitingRoom::new(config.checked(&environment).unwrap(), data, name)
+}
+
+/// The configuration of one room, with these fields.
+pub fn config(room: &str) -> String {
+    format!(
+        r#"{{"redis":{{}},"user_header":"x-user","keys":[{{"secret":{{"env":"KEY"}}}}],
+            "rooms":[{{"name":"shop","match":{{"path":{{"prefix":"/shop"}}}},"except":[{{"path":{{"prefix":"/shop/static"}}}}],
+            "session":"20s","claim":"6s","poll":{{"min_ms":500}} {room}}}]}}"#
+    )
+}
+
+impl World {
+    /// Gateways whose room is in use.
+    pub fn new(gateways: usize, room: &str) -> Self {
+        Self::of(gateways, config(room))
+    }
+
+    pub fn of(gateways: usize, config: String) -> Self {
+        let mut world = Self::unsettled(gateways, config);
+        world.advance(2_500);
+        world
+    }
+
+    /// Gateways that have just begun.
+    pub fn unsettled(gateways: usize, config: String) -> Self {
+        let mut world = Self {
+            gateways: Vec::new(),
+            redis: Redis::default(),
+            now_ms: START_MS,
+            link: Link::Up,
+            config,
+            names: 0,
+        };
+        for _ in 0..gateways {
+            let gateway = world.gateway();
+            world.gateways.push(gateway);
+        }
+        for at in 0..gateways {
+            // The first request wakes it.
+            world.visit(at, &mut Visitor::new(9_999));
+        }
+        world
+    }
+
+    fn gateway(&mut self) -> Gateway {
+        self.names += 1;
+        Gateway {
+            engine: make(&self.config, format!("g{}", self.names), Data::default()),
+            effects: Effects::new(),
+            is_woken: false,
+            calls: BTreeMap::new(),
+            open: BTreeSet::new(),
+            seen: BTreeMap::new(),
+            response: Vec::new(),
+            next_stream: 1,
+            metrics: BTreeMap::new(),
+        }
+    }
+
+    /// A gateway dies, and another one takes its place, which knows nothing.
+    pub fn replace(&mut self, at: usize) {
+        self.gateways[at] = self.gateway();
+    }
+
+    /// Time passes; gateways have their ticks.
+    pub fn advance(&mut self, ms: u64) {
+        let end_ms = self.now_ms + ms;
+        while self.now_ms < end_ms {
+            self.now_ms += 50.min(end_ms - self.now_ms);
+            for at in 0..self.gateways.len() {
+                self.gateways[at].is_woken = true;
+                self.run(at);
+            }
+        }
+    }
+
+    fn run(&mut self, at: usize) {
+        let now_ms = self.now_ms;
+        let gateway = &mut self.gateways[at];
+        loop {
+            if std::mem::take(&mut gateway.is_woken) {
+                gateway.handle(Event::Tick { now_ms }, self.link);
+            } else if let Some((batch, body)) = gateway.calls.pop_first() {
+                let replies = self.redis.run(&body, now_ms);
+                let reply = match self.link {
+                    Link::Up => Ok(replies),
+                    Link::Down => Err(Failure::Definite(Definite::NotSent)),
+                    Link::Mute => Err(Failure::Unknown(Unknown::Timeout)),
+                };
+                let event = Event::RedisReply {
+                    batch,
+                    reply,
+                    now_ms,
+                };
+                gateway.handle(event, self.link);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// A request of `/shop` by a browser.
+    pub fn visit(&mut self, at: usize, visitor: &mut Visitor) -> Seen {
+        self.ask(at, visitor, "/shop", "text/html,*/*")
+    }
+
+    /// A page asks for its position.
+    pub fn status(&mut self, at: usize, visitor: &mut Visitor) -> Json {
+        let seen = self.ask(at, visitor, "/.weir/room/shop", "application/json");
+        json(&seen)
+    }
+
+    pub fn ask(&mut self, at: usize, visitor: &mut Visitor, path: &str, accept: &str) -> Seen {
+        let mut headers = vec![(":method", "GET"), (":path", path), ("accept", accept)];
+        headers.push((":scheme", "https"));
+        if let Some(cookie) = &visitor.cookie {
+            headers.push(("cookie", cookie));
+        }
+        if let Some(user) = &visitor.user {
+            headers.push(("x-user", user));
+        }
+        let seen = self.send(at, &headers, &visitor.address.clone());
+        let cookies = match &seen {
+            Seen::Passed(headers) => headers.clone(),
+            Seen::Answered(answer) => texts(&answer.headers),
+        };
+        for (_, value) in cookies.iter().filter(|(name, _)| name == "set-cookie") {
+            assert!(
+                value.ends_with("; HttpOnly; SameSite=Lax; Secure"),
+                "{value}"
+            );
+            visitor.cookie = value.split(';').next().map(Into::into);
+        }
+        seen
+    }
+
+    /// Any request.
+    pub fn send(&mut self, at: usize, headers: &[(&str, &str)], address: &str) -> Seen {
+        let stream = self.begin(at, headers, address);
+        self.run(at);
+        self.outcome(at, stream)
+    }
+
+    /// What became of a request.
+    pub fn outcome(&mut self, at: usize, stream: StreamId) -> Seen {
+        let link = self.link;
+        let gateway = &mut self.gateways[at];
+        let seen = gateway.seen.remove(&stream);
+        let seen = seen.unwrap_or_else(|| panic!("{stream} has no answer"));
+        match seen {
+            Seen::Passed(_) => Seen::Passed(gateway.respond(stream, link)),
+            seen => seen,
+        }
+    }
+
+    /// Only sends a request.
+    pub fn begin(&mut self, at: usize, headers: &[(&str, &str)], address: &str) -> StreamId {
+        let request = PlainRequest {
+            headers: Headers::new(headers),
+            peer_address: address.into(),
+            now_ms: self.now_ms,
+        };
+        let link = self.link;
+        let gateway = &mut self.gateways[at];
+        let stream = gateway.next_stream;
+        gateway.next_stream += 1;
+        gateway.open.insert(stream);
+        let request = &request;
+        gateway.handle(Event::Request { stream, request }, link);
+        stream
+    }
+
+    /// A client leaves.
+    pub fn leave(&mut self, at: usize, stream: StreamId) {
+        let end = &PlainEnd::default();
+        let link = self.link;
+        self.gateways[at].open.remove(&stream);
+        self.gateways[at].handle(Event::Closed { stream, end }, link);
+    }
+
+    /// A counter over all gateways.
+    pub fn metric(&mut self, name: &str) -> u64 {
+        self.gateways
+            .iter_mut()
+            .map(|gateway| gateway.metric(name))
+            .sum()
+    }
+}
+
+impl Gateway {
+    fn metric(&mut self, name: &str) -> u64 {
+        let metrics = self.engine.metrics();
+        let names: Vec<String> = metrics.counters().map(Into::into).collect();
+        let counts = &mut self.metrics;
+        metrics.collect(|index, count| *counts.entry(names[index].clone()).or_default() += count);
+        let name = format!("weir_room_{name}");
+        assert!(names.contains(&name), "{name} of {names:?}");
+        self.metrics.get(&name).copied().unwrap_or(0)
+    }
+
+    fn respond(&mut self, stream: StreamId, link: Link) -> Vec<(String, String)> {
+        self.handle(Event::Response { stream }, link);
+        let end = &PlainEnd::default();
+        self.handle(Event::Closed { stream, end }, link);
+        std::mem::take(&mut self.response)
+    }
+
+    fn handle(&mut self, event: Event<'_>, link: Link) {
+        self.engine.handle(event, &mut self.effects);
+        let mut list = vec![];
+        self.effects.take_into(&mut list);
+        let is_answer =
+            |effect: &&Effect| matches!(effect, Effect::Respond { .. } | Effect::Continue { .. });
+        assert!(list.iter().filter(is_answer).count() <= BATCH_MAX);
+        let apply = |effect| self.apply(effect, link);
+        let feedback: Vec<_> = list.into_iter().filter_map(apply).collect();
+        self.effects.clear_bytes();
+        for event in feedback {
+            self.handle(event, link);
+        }
+    }
+
+    fn apply(&mut self, effect: Effect, link: Link) -> Option<Event<'static>> {
+        match effect {
+            Effect::Respond { stream, answer } => {
+                assert!(self.open.remove(&stream), "an answer to {stream}");
+                self.seen.insert(stream, Seen::Answered(answer));
+            }
+            Effect::Continue { stream, .. } => {
+                assert!(self.open.remove(&stream), "{stream} goes on");
+                self.seen.insert(stream, Seen::Passed(Vec::new()));
+            }
+            Effect::Call { batch, at_once, .. } if at_once => {
+                return Some(Event::Deferred { batch });
+            }
+            Effect::Call { batch, .. } if link == Link::Down => {
+                return Some(Event::NotSent { batch });
+            }
+            Effect::Call { batch, body, .. } => {
+                self.calls.insert(batch, self.effects.bytes(&body).to_vec());
+            }
+            Effect::AddResponseHeader { name, value, .. }
+            | Effect::SetResponseHeader { name, value, .. } => {
+                self.response.push((name.into(), value));
+            }
+            Effect::RemoveRequestHeader { name, .. } => assert_eq!(name, "x-weir-room"),
+            Effect::Wake => self.is_woken = true,
+            Effect::Log(..) => {}
+            other => panic!("{other:?}"),
+        }
+        None
+    }
+}
+
+impl Seen {
+    pub fn has_passed(&self) -> bool {
+        matches!(self, Self::Passed(_))
+    }
+
+    pub fn answer(&self) -> &Answer {
+        match self {
+            Self::Answered(answer) => answer,
+            Self::Passed(_) => panic!("it passed"),
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<String> {
+        let headers = match self {
+            Self::Answered(answer) => texts(&answer.headers),
+            Self::Passed(headers) => headers.clone(),
+        };
+        let mut headers = headers.into_iter();
+        headers
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
+    }
+
+    /// The state that a page or JSON tells.
+    pub fn state(&self) -> String {
+        let Self::Answered(answer) = self else {
+            return "passed".into();
+        };
+        let text = String::from_utf8(answer.body.clone()).unwrap();
+        match text.split_once("data-state=\"{{") {
+            Some(_) => panic!("{text}"),
+            None => match text.split_once("<main id=\"room\" data-state=\"") {
+                Some((_, behind)) => behind.split('"').next().unwrap().into(),
+                None => json(self)["state"].as_str().unwrap().into(),
+            },
+        }
+    }
+}
+
+pub fn json(seen: &Seen) -> Json {
+    serde_json::from_slice(&seen.answer().body).unwrap()
+}
+
+fn texts(headers: &Headers) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    headers
+        .iter()
+        .map(|(name, value)| (text(name), text(value)))
+        .collect()
+}

@@ -1,0 +1,218 @@
+//! Asking a captcha's provider whether somebody is a person.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::verdict::Verdict;
+use serde::Deserialize;
+use weir_base::shared_data::SharedData;
+use weir_engine::event::FetchResponse;
+use weir_engine::{Effects, Fetch, FetchId, StreamId};
+
+use crate::engine::config::{Captcha, IfUnreachable};
+use crate::engine::gate::{Gate, StreamState};
+use crate::engine::job::Shopper;
+use crate::engine::metrics::ChallengeOutcome;
+
+/// The longest text that a page is given by its captcha, in bytes: more than any provider's.
+pub(crate) const CAPTCHA_LEN_MAX: usize = 4 * 1_024;
+
+/// The most requests of one worker that wait for a provider.
+const WAITING_MAX: usize = 1_024;
+
+/// The longest answer of a provider that is read, in bytes.
+const ANSWER_LEN_MAX: usize = 16 * 1_024;
+
+/// Who waits for a provider.
+#[derive(Debug, Default)]
+pub(crate) struct Captchas {
+    waiting: BTreeMap<FetchId, (StreamId, Shopper)>,
+}
+
+impl Captchas {
+    /// The stream has ended.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        self.waiting.retain(|_, (waits, _)| *waits != stream);
+    }
+}
+
+/// The provider's answer; it says more.
+#[derive(Deserialize)]
+struct Checked {
+    success: bool,
+}
+
+impl<D: SharedData + Clone> Gate<D> {
+    /// Asks whether what a client has from its captcha counts. Each is good for one answer: the provider sees to that.
+    pub(crate) fn check_captcha(
+        &mut self,
+        stream: StreamId,
+        shopper: Shopper,
+        solution: &str,
+        address: &[u8],
+        effects: &mut Effects,
+    ) {
+        let Some(captcha) = &self.config.captcha else {
+            return self.refuse_shopper(stream, &shopper, Verdict::Unavailable.into(), effects);
+        };
+        if self.captchas.waiting.len() >= WAITING_MAX {
+            return self.refuse_shopper(stream, &shopper, Verdict::Overloaded.into(), effects);
+        }
+        let fetch = effects.fetch(question(captcha, solution, address));
+        self.captchas.waiting.insert(fetch, (stream, shopper));
+        self.streams.insert(stream, StreamState::Waiting);
+    }
+
+    /// The provider has answered, or has not.
+    pub(crate) fn captcha_checked(
+        &mut self,
+        fetch: FetchId,
+        response: Option<&FetchResponse>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some((stream, shopper)) = self.captchas.waiting.remove(&fetch) else {
+            return;
+        };
+        self.streams.remove(&stream);
+        match response.and_then(says) {
+            Some(true) => {
+                self.metrics.challenges.increment(ChallengeOutcome::Solved);
+                self.mint_for(stream, &shopper, now_ms, now_ms, effects);
+            }
+            Some(false) => {
+                let outcome = ChallengeOutcome::CaptchaRefused;
+                self.metrics.challenges.increment(outcome);
+                self.ask_for_captcha(stream, &shopper, effects);
+            }
+            None => self.captcha_unreachable(stream, &shopper, now_ms, effects),
+        }
+    }
+
+    fn captcha_unreachable(
+        &mut self,
+        stream: StreamId,
+        shopper: &Shopper,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let outcome = ChallengeOutcome::CaptchaUnreachable;
+        self.metrics.challenges.increment(outcome);
+        let captcha = self.config.captcha.as_ref();
+        match captcha.map(|captcha| captcha.if_unreachable) {
+            Some(IfUnreachable::Pass) => self.mint_for(stream, shopper, now_ms, now_ms, effects),
+            _ => self.refuse_shopper(stream, shopper, Verdict::Unavailable.into(), effects),
+        }
+    }
+}
+
+/// What the provider says, if it says anything that can be understood.
+fn says(response: &FetchResponse) -> Option<bool> {
+    let is_answer = response.status == 200 && response.body.len() <= ANSWER_LEN_MAX;
+    let checked = is_answer.then(|| serde_json::from_slice::<Checked>(&response.body));
+    Some(checked?.ok()?.success)
+}
+
+fn question(captcha: &Captcha, solution: &str, address: &[u8]) -> Fetch {
+    let mut form = String::from("secret=");
+    encode(&captcha.secret.0, &mut form);
+    form.push_str("&response=");
+    encode(solution, &mut form);
+    if captcha.tells_address
+        && let Some(address) = without_port(address)
+    {
+        form.push_str("&remoteip=");
+        encode(address, &mut form);
+    }
+    Fetch {
+        cluster: captcha.cluster.clone(),
+        headers: Vec::from([
+            (":method", "POST".to_string()),
+            (":path", captcha.path.clone()),
+            (":authority", captcha.host.clone()),
+            (
+                "content-type",
+                "application/x-www-form-urlencoded".to_string(),
+            ),
+            ("content-length", form.len().to_string()),
+            ("accept", "application/json".to_string()),
+        ]),
+        body: form.into_bytes().into(),
+        timeout_ms: captcha.timeout_ms,
+    }
+}
+
+/// The address of `address:port` or `[address]:port`.
+fn without_port(peer: &[u8]) -> Option<&str> {
+    let peer = core::str::from_utf8(peer).ok()?;
+    let (address, _port) = peer.rsplit_once(':')?;
+    let address = address.trim_start_matches('[').trim_end_matches(']');
+    Some(address).filter(|address| !address.is_empty())
+}
+
+/// Appends `text` as a value of a form.
+fn encode(text: &str, form: &mut String) {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
+    ];
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                form.push(char::from(byte));
+            }
+            byte => {
+                let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or('0');
+                form.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_forms_value_holds_any_text() {
+        let mut form = String::new();
+        encode("aZ0-._~ &=%+/\u{fc}", &mut form);
+        assert_eq!(form, "aZ0-._~%20%26%3D%25%2B%2F%C3%BC");
+    }
+
+    #[test]
+    fn an_address_is_told_without_its_port() {
+        for (peer, address) in [
+            (&b"192.0.2.1:4711"[..], Some("192.0.2.1")),
+            (b"[2001:db8::1]:443", Some("2001:db8::1")),
+            (b"", None),
+            (b":1", None),
+            (b"\xff:1", None),
+        ] {
+            assert_eq!(without_port(peer), address);
+        }
+    }
+
+    #[test]
+    fn only_a_providers_own_word_counts() {
+        let said = |status, body: &[u8]| {
+            says(&FetchResponse {
+                status,
+                headers: vec![],
+                body: body.to_vec(),
+            })
+        };
+        assert_eq!(said(200, br#"{"success":true,"hostname":"a"}"#), Some(true));
+        assert_eq!(
+            said(200, br#"{"success":false,"error-codes":["x"]}"#),
+            Some(false)
+        );
+        assert_eq!(said(500, br#"{"success":true}"#), None);
+        assert_eq!(said(200, b"<html>"), None);
+        assert_eq!(said(200, br#"{"success":"true"}"#), None);
+        let mut long = br#"{"success":true}"#.to_vec();
+        long.resize(ANSWER_LEN_MAX + 1, b' ');
+        assert_eq!(said(200, &long), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Order tokens' settings as they are written.
+
+use alloc::vec::Vec;
+
+use crate::token::Ages;
+use serde::Deserialize;
+use weir_base::FieldError;
+use weir_base::key::KeyRing;
+use weir_engine::config::Environment;
+use weir_engine::keys::{KeyConfig, ring};
+
+use super::within;
+
+/// The longest that a token may have to wait, in milliseconds: people would not.
+const MIN_AGE_MS_MAX: u64 = 60_000;
+
+/// The longest that a token may count: a day.
+const MAX_AGE_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// How order tokens are made.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenConfig {
+    /// The keys that all gateways share: the first signs.
+    pub keys: Vec<KeyConfig>,
+    /// How old a token must be before it counts, in milliseconds: 1,000 unless set, at most 60,000.
+    #[serde(default = "default_min_age_ms")]
+    pub min_age_ms: u64,
+    /// How long a token counts, in milliseconds: 600,000 unless set, more than `min_age_ms`.
+    #[serde(default = "default_max_age_ms")]
+    pub max_age_ms: u64,
+}
+
+/// How order tokens are made, checked.
+#[derive(Clone, Debug)]
+pub struct TokenSettings {
+    /// See [`TokenConfig::keys`].
+    pub keys: KeyRing,
+    /// How old a token must be, and may be.
+    pub ages: Ages,
+}
+
+impl TokenConfig {
+    pub(super) fn checked(
+        &self,
+        environment: Environment<'_>,
+    ) -> Result<TokenSettings, FieldError> {
+        within("token.min_age_ms", self.min_age_ms, 0, MIN_AGE_MS_MAX)?;
+        let least = self.min_age_ms + 1;
+        within("token.max_age_ms", self.max_age_ms, least, MAX_AGE_MS_MAX)?;
+        let keys = ring("token.keys", &self.keys, environment)?;
+        let ages = Ages {
+            min_ms: self.min_age_ms,
+            max_ms: self.max_age_ms,
+            ..Ages::default()
+        };
+        Ok(TokenSettings { keys, ages })
+    }
+}
+
+fn default_min_age_ms() -> u64 {
+    Ages::default().min_ms
+}
+
+fn default_max_age_ms() -> u64 {
+    Ages::default().max_ms
+}

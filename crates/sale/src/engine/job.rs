@@ -1,0 +1,533 @@
+//! What waits in the pump, and how it is grouped into script calls.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::idempotency::AttemptTag;
+use crate::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
+use crate::redis::challenge_spend::Spend;
+use crate::redis::keys::ShardKeys;
+use crate::redis::{challenge_spend, claim, deposit, lend, probe, release, settle_transfer};
+use crate::verdict::Verdict;
+use weir_base::breaker::Pass;
+use weir_base::id::{SaleId, UserId};
+use weir_base::language::Language;
+use weir_engine::pump::{Pending, Plan, Planned};
+use weir_scripts::Call;
+
+use crate::engine::config::Topology;
+use crate::engine::report::SaleMark;
+
+/// What is asked of Redis.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// A claim for a request that waits.
+    Claim(ClaimJob),
+    /// A delivery of a claim goes back: its client has gone before it left the gateway.
+    HandBack(HandBackJob),
+    /// A probe of one shard, for the rebalance of another.
+    Probe(ProbeJob),
+    /// A step by which units move to a shard.
+    Move(MoveJob),
+    /// A solved challenge leads to an order token.
+    Spend(SpendJob),
+}
+
+/// Which solved challenge leads to a token.
+#[derive(Clone, Debug)]
+pub struct SpendJob {
+    /// Who gets it.
+    pub shopper: Shopper,
+    /// The solution.
+    pub spend: Spend,
+    /// How many bits the sale wants.
+    pub bits: u8,
+    /// For the outcome at Redis, until there is one.
+    pub pass: Option<Pass>,
+}
+
+/// Who waits for an order token.
+#[derive(Clone, Debug)]
+pub struct Shopper {
+    /// The sale.
+    pub sale: SaleId,
+    /// The user.
+    pub user: UserId,
+    /// In which language they are told why there is none.
+    pub language: Language,
+}
+
+/// Who asks for what.
+#[derive(Clone, Debug)]
+pub struct ClaimJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The user's home shard.
+    pub shard: u32,
+    /// The user.
+    pub user: UserId,
+    /// The sale's cap.
+    pub user_cap: u32,
+    /// How many units it wants: 1 to the sale's cap.
+    pub quantity: u32,
+    /// Whether a rebalance has found that all shards together have fewer.
+    pub is_too_many: bool,
+    /// Over how many shards the sale is spread.
+    pub shards: u32,
+    /// For how many rebalances of its shard the request has waited.
+    pub rebalances: u8,
+    /// What the shard must look at besides.
+    pub checks: Checks,
+    /// Its path without the query, if it has one: the origin never gets to see a query.
+    pub path: Option<String>,
+    /// The key of the attempt, if the request names it.
+    pub attempt: Option<AttemptTag>,
+    /// What a request hears that does not go on, if that is certain before it is asked: the sale is over, and only an
+    /// attempt that was granted before goes on.
+    pub refusal: Option<Verdict>,
+    /// For the outcome at Redis, until there is one.
+    pub pass: Option<Pass>,
+    /// Who waits.
+    pub buyer: Buyer,
+}
+
+/// What matters of whoever waits for a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buyer {
+    /// Whether the request goes on whatever is decided: its sale is in shadow.
+    pub is_shadow: bool,
+    /// The sale, for what operators are told.
+    pub sale: SaleMark,
+    /// Whether the client has sent what only a gateway may send on.
+    pub poses_as_gateway: bool,
+    /// In which language the client is told why a request does not go on.
+    pub language: Language,
+}
+
+/// Which shard is probed, for which rebalance.
+#[derive(Clone, Debug)]
+pub struct ProbeJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The shard to probe.
+    pub shard: u32,
+    /// The shard that is rebalanced.
+    pub to_shard: u32,
+}
+
+/// Which step of which rebalance.
+#[derive(Clone, Debug)]
+pub struct MoveJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The shard that is rebalanced.
+    pub to_shard: u32,
+    /// The step.
+    pub step: Step,
+}
+
+/// A step by which units move from one shard to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// They leave.
+    Lend {
+        /// The lender.
+        from_shard: u32,
+        /// At least so many, if it has them.
+        units: u64,
+    },
+    /// They arrive.
+    Deposit {
+        /// The lender.
+        from_shard: u32,
+        /// What has left.
+        transfer: Transfer,
+    },
+    /// The lender forgets them.
+    Settle {
+        /// The lender.
+        from_shard: u32,
+        /// Which transfer.
+        id: u64,
+    },
+}
+
+/// Which claim goes back.
+#[derive(Clone, Debug)]
+pub struct HandBackJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The user's home shard.
+    pub shard: u32,
+    /// The user.
+    pub user: UserId,
+    /// The claim's generation.
+    pub generation: u64,
+    /// Which of its deliveries goes back.
+    pub delivery: u32,
+}
+
+/// Groups claims by shard, and shards into calls as the topology allows.
+#[derive(Clone, Debug)]
+pub struct ClaimPlan {
+    /// What stands before all keys.
+    pub key_prefix: String,
+    /// How Redis is laid out.
+    pub topology: Topology,
+    /// How long a claim is held.
+    pub claim_ttl_ms: u64,
+}
+
+/// The requests of one shard.
+type Shards = BTreeMap<(SaleId, u32), Vec<Pending<Job>>>;
+
+impl Plan for ClaimPlan {
+    type Job = Job;
+
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+        let (mut claims, mut hand_backs) = (BTreeMap::<u32, Shards>::new(), Shards::new());
+        let (mut probes, mut moves, mut spends) = (Vec::new(), Vec::new(), Vec::new());
+        for request in requests {
+            let (shards, sale, shard) = match &request.job {
+                Job::Claim(job) => {
+                    let of_quantity = claims.entry(job.quantity).or_default();
+                    (of_quantity, &job.sale, job.shard)
+                }
+                Job::HandBack(job) => (&mut hand_backs, &job.sale, job.shard),
+                Job::Probe(_) => {
+                    probes.push(request);
+                    continue;
+                }
+                Job::Spend(_) => {
+                    spends.push(request);
+                    continue;
+                }
+                Job::Move(job) => {
+                    let call = self.move_call(job);
+                    let requests = vec![request];
+                    moves.push(Planned { call, requests });
+                    continue;
+                }
+            };
+            shards
+                .entry((sale.clone(), shard))
+                .or_default()
+                .push(request);
+        }
+        // Units that come back first may be claimed in the same batch.
+        let mut calls: Vec<_> = hand_backs
+            .into_iter()
+            .map(|shard| self.hand_back(shard))
+            .collect();
+        calls.extend(moves);
+        // The script sees each shard once, on one set of terms.
+        for (quantity, shards) in claims {
+            calls.extend(self.claim_calls(shards, quantity));
+        }
+        calls.extend(self.probe_calls(probes));
+        calls.extend(self.spend_calls(spends));
+        calls
+    }
+}
+
+impl ClaimPlan {
+    /// The keys of one shard.
+    pub fn keys(&self, sale: &SaleId, shard: u32) -> ShardKeys {
+        ShardKeys::new(&self.key_prefix, sale, shard)
+    }
+
+    fn claim_calls(&self, shards: Shards, quantity: u32) -> Vec<Planned<Job>> {
+        match self.topology {
+            Topology::Single => vec![self.claim(shards, quantity)],
+            Topology::Cluster => {
+                let each = |shard| self.claim(Shards::from([shard]), quantity);
+                shards.into_iter().map(each).collect()
+            }
+        }
+    }
+
+    fn move_call(&self, job: &MoveJob) -> Call {
+        let keys = |shard| self.keys(&job.sale, shard);
+        match job.step {
+            // How many more is for the lender.
+            Step::Lend { from_shard, units } => lend::call(&keys(from_shard), job.to_shard, units),
+            Step::Deposit {
+                from_shard,
+                transfer,
+            } => deposit::call(&keys(job.to_shard), from_shard, transfer),
+            Step::Settle { from_shard, id } => {
+                settle_transfer::call(&keys(from_shard), job.to_shard, id)
+            }
+        }
+    }
+
+    fn spend_calls(&self, requests: Vec<Pending<Job>>) -> Vec<Planned<Job>> {
+        match self.topology {
+            _ if requests.is_empty() => vec![],
+            Topology::Single => vec![self.spend(requests)],
+            Topology::Cluster => requests
+                .into_iter()
+                .map(|pending| self.spend(vec![pending]))
+                .collect(),
+        }
+    }
+
+    /// One call for all solutions.
+    fn spend(&self, requests: Vec<Pending<Job>>) -> Planned<Job> {
+        let spends: Vec<Spend> = requests
+            .iter()
+            .filter_map(|request| match &request.job {
+                Job::Spend(job) => Some(job.spend),
+                _ => None,
+            })
+            .collect();
+        let call = challenge_spend::call(&self.key_prefix, &spends);
+        Planned { call, requests }
+    }
+
+    fn probe_calls(&self, requests: Vec<Pending<Job>>) -> Vec<Planned<Job>> {
+        match self.topology {
+            _ if requests.is_empty() => vec![],
+            Topology::Single => vec![self.probe(requests)],
+            Topology::Cluster => requests
+                .into_iter()
+                .map(|pending| self.probe(vec![pending]))
+                .collect(),
+        }
+    }
+
+    /// One call for all probes.
+    fn probe(&self, requests: Vec<Pending<Job>>) -> Planned<Job> {
+        let keys: Vec<ShardKeys> = requests
+            .iter()
+            .filter_map(|request| match &request.job {
+                Job::Probe(job) => Some(self.keys(&job.sale, job.shard)),
+                _ => None,
+            })
+            .collect();
+        let call = probe::call(&keys);
+        Planned { call, requests }
+    }
+
+    /// One call for all of `shards`, whose requests want so many units each.
+    fn claim(&self, shards: Shards, quantity: u32) -> Planned<Job> {
+        let groups: Vec<_> = shards
+            .iter()
+            .map(|((sale, shard), requests)| claim::Group {
+                keys: self.keys(sale, *shard),
+                terms: self.terms(requests, quantity),
+                users: claim_jobs(requests).map(|job| &job.user).collect(),
+                attempts: attempts(requests),
+            })
+            .collect();
+        let call = claim::call(&groups);
+        // In whole pieces: one by one costs a twelfth of a batch's fuel.
+        let mut requests = Vec::with_capacity(shards.values().map(Vec::len).sum());
+        for mut of_shard in shards.into_values() {
+            requests.append(&mut of_shard);
+        }
+        Planned { call, requests }
+    }
+
+    /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
+    /// latest catalogue.
+    fn terms(&self, requests: &[Pending<Job>], quantity: u32) -> ClaimTerms {
+        let latest = claim_jobs(requests).last();
+        ClaimTerms {
+            ttl_ms: self.claim_ttl_ms,
+            user_cap: latest.map_or(0, |job| job.user_cap),
+            quantity,
+            checks: latest.map_or_else(Checks::default, |job| job.checks),
+        }
+    }
+
+    fn hand_back(
+        &self,
+        ((sale, shard), requests): ((SaleId, u32), Vec<Pending<Job>>),
+    ) -> Planned<Job> {
+        let claims: Vec<(&UserId, u64, ReleaseKind)> = requests
+            .iter()
+            .filter_map(|request| match &request.job {
+                Job::HandBack(job) => {
+                    let kind = ReleaseKind::Delivery(job.delivery);
+                    Some((&job.user, job.generation, kind))
+                }
+                _ => None,
+            })
+            .collect();
+        let call = release::call(&self.keys(&sale, shard), &claims);
+        Planned { call, requests }
+    }
+}
+
+/// The keys of the requests' attempts: nothing, and no memory for it, if none has one.
+fn attempts(requests: &[Pending<Job>]) -> Vec<Option<AttemptTag>> {
+    match claim_jobs(requests).any(|job| job.attempt.is_some()) {
+        true => claim_jobs(requests).map(|job| job.attempt).collect(),
+        false => Vec::new(),
+    }
+}
+
+fn claim_jobs(requests: &[Pending<Job>]) -> impl Iterator<Item = &ClaimJob> {
+    requests.iter().filter_map(|request| match &request.job {
+        Job::Claim(job) => Some(job),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim_of(sale: &str, shard: u32, user: &str) -> Pending<Job> {
+        let job = Job::Claim(ClaimJob {
+            sale: SaleId::new(sale).unwrap(),
+            shard,
+            user: UserId::new(user).unwrap(),
+            user_cap: 2,
+            quantity: 1,
+            is_too_many: false,
+            shards: 4,
+            rebalances: 0,
+            checks: Checks::default(),
+            path: None,
+            attempt: None,
+            refusal: None,
+            pass: None,
+            buyer: Buyer::default(),
+        });
+        Pending {
+            stream: Some(1),
+            deadline_ms: 9,
+            job,
+        }
+    }
+
+    fn hand_back_of(sale: &str, shard: u32, user: &str) -> Pending<Job> {
+        let job = Job::HandBack(HandBackJob {
+            sale: SaleId::new(sale).unwrap(),
+            shard,
+            user: UserId::new(user).unwrap(),
+            generation: 7,
+            delivery: 2,
+        });
+        Pending {
+            stream: None,
+            deadline_ms: 9,
+            job,
+        }
+    }
+
+    fn plan(
+        topology: Topology,
+        requests: Vec<Pending<Job>>,
+    ) -> Vec<(&'static str, String, String)> {
+        let plan = ClaimPlan {
+            key_prefix: "t".into(),
+            topology,
+            claim_ttl_ms: 50,
+        };
+        // Of buckets each byte is a character.
+        let text = |parts: Vec<&[u8]>| parts.join(&b' ').into_iter().map(char::from).collect();
+        plan.plan(requests, 1_000)
+            .iter()
+            .map(|planned| {
+                let Call { script, keys, args } = &planned.call;
+                let keys = keys.iter().filter(|key| key.ends_with(b":claims"));
+                (
+                    script.name,
+                    text(keys.collect()),
+                    text(args.iter().collect()),
+                )
+            })
+            .collect()
+    }
+
+    fn requests() -> Vec<Pending<Job>> {
+        vec![
+            claim_of("b", 0, "u1"),
+            claim_of("a", 3, "u2"),
+            hand_back_of("a", 3, "u3"),
+            claim_of("b", 0, "u4"),
+        ]
+    }
+
+    #[test]
+    fn on_a_single_server_one_call_decides_every_shard() {
+        let calls = plan(Topology::Single, requests());
+        assert_eq!(
+            calls,
+            [
+                ("release", "t:{a:3}:claims".into(), "u3 102 7 2".into()),
+                (
+                    "claim",
+                    "t:{a:3}:claims t:{b:0}:claims".into(),
+                    "2 50 2 1 - \u{5b} u2 50 2 1 - \u{b7}\u{d0} u1 u4".into()
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn requests_for_several_units_of_a_shard_have_a_call_of_their_own() {
+        let mut requests = vec![claim_of("b", 0, "u1"), claim_of("b", 0, "u4")];
+        if let Job::Claim(job) = &mut requests[0].job {
+            job.quantity = 2;
+        }
+        let calls = plan(Topology::Single, requests);
+        let arguments: Vec<_> = calls.iter().map(|(_, _, args)| args.as_str()).collect();
+        assert_eq!(arguments, ["1 50 2 1 - \u{d0} u4", "1 50 2 2 - \u{b7} u1"]);
+    }
+
+    #[test]
+    fn the_attempts_of_a_shard_go_with_its_users_if_any_has_a_key() {
+        let mut requests = vec![claim_of("b", 0, "u1"), claim_of("b", 0, "u4")];
+        if let Job::Claim(job) = &mut requests[1].job {
+            job.attempt = AttemptTag::from_hex("2a");
+        }
+        let calls = plan(Topology::Single, requests);
+        assert_eq!(
+            calls[0].2,
+            "1 50 2 1 k \u{b7}\u{d0} u1 u4 - 000000000000002a"
+        );
+    }
+
+    #[test]
+    fn on_a_cluster_no_call_leaves_its_slot() {
+        let calls = plan(Topology::Cluster, requests());
+        let keys: Vec<_> = calls
+            .iter()
+            .map(|(script, keys, _)| (*script, keys.as_str()))
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                ("release", "t:{a:3}:claims"),
+                ("claim", "t:{a:3}:claims"),
+                ("claim", "t:{b:0}:claims"),
+            ]
+        );
+    }
+
+    #[test]
+    fn replies_meet_their_tickets_in_the_order_of_the_call() {
+        let plan = ClaimPlan {
+            key_prefix: "t".into(),
+            topology: Topology::Single,
+            claim_ttl_ms: 50,
+        };
+        let planned = plan.plan(requests(), 0).pop().unwrap();
+        let users: Vec<_> = claim_jobs(&planned.requests)
+            .map(|job| job.user.as_str())
+            .collect();
+        assert_eq!(users, ["u2", "u1", "u4"]);
+    }
+
+    #[test]
+    fn a_batch_of_hand_backs_alone_makes_no_empty_claim() {
+        let calls = plan(Topology::Single, vec![hand_back_of("a", 0, "u")]);
+        assert_eq!(calls.len(), 1);
+    }
+}

@@ -1,0 +1,314 @@
+//! The catalogue and the epochs of empty shards, read from Redis on ticks.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::redis::{catalogue, keys};
+use crate::sale::Catalogue;
+use crate::sold_out::SoldOutMemory;
+use weir_base::id::SaleId;
+use weir_base::resp::{Value, encode_command};
+use weir_engine::poll::Schedule;
+use weir_engine::{BatchId, Effects};
+
+use crate::engine::job::ClaimPlan;
+
+/// The most epochs read in one poll. What is beyond has its turn in the next: with more empty shards
+/// than this, sales reopen somewhat later.
+const EPOCHS_MAX: usize = 1_000;
+
+/// A poll that is to be sent, or is under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Poll {
+    /// The shards whose epochs are asked for, in order.
+    pub(crate) watched: Vec<(SaleId, u32)>,
+}
+
+/// When polls are due, and what they have found.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    schedule: Schedule,
+    under_way: Option<Poll>,
+    cursor: usize,
+    /// The catalogue's bytes as last read: most polls find them unchanged.
+    seen: Vec<u8>,
+    /// Its version: an earlier one is never read again.
+    version: u64,
+    has_answered: bool,
+}
+
+/// Why a poll was of no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PollError {
+    #[error("there is no catalogue in Redis: has the origin been started?")]
+    NoCatalogue,
+    #[error("the catalogue is not what the origin writes: {0}")]
+    Catalogue(String),
+    #[error("Redis answered otherwise than asked: {0}")]
+    Reply(String),
+}
+
+impl Poller {
+    pub(crate) fn new(interval_ms: u64) -> Self {
+        Self {
+            schedule: Schedule::new(interval_ms),
+            under_way: None,
+            cursor: 0,
+            seen: Vec::new(),
+            version: 0,
+            has_answered: false,
+        }
+    }
+
+    /// Whether Redis has ever said what stands where the catalogue belongs, be it nothing.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// The first request has come: what is not known yet is looked for soon.
+    pub(crate) fn hurry(&mut self) {
+        self.schedule.hurry();
+    }
+
+    /// How far apart ticks should be, in milliseconds.
+    pub(crate) fn tick_ms(&self) -> u64 {
+        self.schedule.tick_ms()
+    }
+
+    /// Sends a poll, if one is due and none is under way.
+    pub(crate) fn poll(
+        &mut self,
+        memory: &SoldOutMemory,
+        plan: &ClaimPlan,
+        timeout_ms: u64,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if !self.schedule.is_due(now_ms) {
+            return;
+        }
+        let poll = self.next(memory);
+        let batch = effects.call(timeout_ms, now_ms, |body| poll.encode(plan, body));
+        self.schedule.sent(batch);
+        self.under_way = Some(poll);
+    }
+
+    /// What the next poll asks for.
+    fn next(&mut self, memory: &SoldOutMemory) -> Poll {
+        let total = memory.watched().count();
+        self.cursor = if self.cursor < total { self.cursor } else { 0 };
+        let watched: Vec<_> = memory
+            .watched()
+            .skip(self.cursor)
+            .take(EPOCHS_MAX)
+            .map(|(sale, shard)| (sale.clone(), shard))
+            .collect();
+        self.cursor += watched.len();
+        Poll { watched }
+    }
+
+    /// The poll that the call `batch` was, which has ended, if it was one.
+    pub(crate) fn completed(&mut self, batch: BatchId) -> Option<Poll> {
+        let is_poll = self.schedule.completed(batch);
+        self.under_way.take_if(|_| is_poll)
+    }
+
+    /// As [`Schedule::succeeded`].
+    pub(crate) fn succeeded(&mut self) -> bool {
+        self.schedule.succeeded()
+    }
+
+    /// As [`Schedule::failed`].
+    pub(crate) fn failed(&mut self) -> bool {
+        self.schedule.failed()
+    }
+
+    /// Reads a poll's replies: epochs go into `memory`; a catalogue that has changed is returned.
+    pub(crate) fn read(
+        &mut self,
+        poll: &Poll,
+        replies: &[Value],
+        memory: &mut SoldOutMemory,
+    ) -> Result<Option<Catalogue>, PollError> {
+        let (catalogue, epochs) = replies.split_first().ok_or(PollError::NoCatalogue)?;
+        for ((sale, shard), epoch) in poll.watched.iter().zip(epochs) {
+            // A key that is gone, or that cannot be read, is an epoch of its own: the shard is not what it was.
+            memory.observe_epoch(sale, *shard, epoch_of(epoch));
+        }
+        let catalogue = self.read_catalogue(catalogue)?;
+        memory.age();
+        Ok(catalogue)
+    }
+
+    fn read_catalogue(&mut self, value: &Value) -> Result<Option<Catalogue>, PollError> {
+        self.has_answered |= matches!(value, Value::Bulk(_) | Value::Null);
+        let bytes = match value {
+            Value::Bulk(bytes) => bytes,
+            Value::Null => return Err(PollError::NoCatalogue),
+            other => return Err(unexpected(other)),
+        };
+        if *bytes == self.seen {
+            return Ok(None);
+        }
+        let catalogue =
+            catalogue::read(bytes).map_err(|error| PollError::Catalogue(error.to_string()))?;
+        if catalogue.version < self.version {
+            // Redis has lost its last writes, and the origin writes the later one again.
+            return Ok(None);
+        }
+        self.version = catalogue.version;
+        self.seen.clone_from(bytes);
+        Ok(Some(catalogue))
+    }
+}
+
+/// No shard has this one.
+const NO_EPOCH: i64 = -1;
+
+fn epoch_of(value: &Value) -> i64 {
+    let digits = match value {
+        Value::Bulk(digits) => core::str::from_utf8(digits).ok(),
+        _ => None,
+    };
+    let epoch = digits.and_then(|digits| digits.parse().ok());
+    epoch.unwrap_or(NO_EPOCH)
+}
+
+fn unexpected(value: &Value) -> PollError {
+    match value {
+        Value::Error(error) => PollError::Reply(String::from_utf8_lossy(error).into_owned()),
+        other => PollError::Reply(format!("{other:?}")),
+    }
+}
+
+impl Poll {
+    /// Appends the poll's commands to `body`.
+    fn encode(&self, plan: &ClaimPlan, body: &mut Vec<u8>) {
+        encode_command(
+            body,
+            [b"GET".as_slice(), &keys::catalogue(&plan.key_prefix)],
+        );
+        for (sale, shard) in &self.watched {
+            let epoch = plan.keys(sale, *shard).epoch();
+            encode_command(body, [b"GET".as_slice(), &epoch]);
+        }
+    }
+
+    /// How many commands the poll is.
+    pub(crate) fn count(&self) -> usize {
+        1 + self.watched.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::ShardProbe;
+    use alloc::vec;
+
+    const EMPTY: ShardProbe = ShardProbe {
+        stock: Some(0),
+        epoch: 5,
+        open_claims: 0,
+        moving: 0,
+    };
+
+    const CATALOGUE: &[u8] = br#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":2,"shards":4,"user_cap":1,"state":"open"}]}"#;
+
+    fn memory_of(shards: usize) -> (SoldOutMemory, SaleId) {
+        let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
+        memory.learn_probe(&sale, &vec![EMPTY; shards]);
+        (memory, sale)
+    }
+
+    fn bulk(bytes: &[u8]) -> Value {
+        Value::Bulk(bytes.to_vec())
+    }
+
+    #[test]
+    fn an_epoch_that_moved_reopens_its_sale() {
+        for moved in [bulk(b"6"), Value::Null, Value::Error(b"WRONGTYPE".to_vec())] {
+            let (mut memory, sale) = memory_of(3);
+            let mut poller = Poller::new(500);
+            let poll = poller.next(&memory);
+            assert_eq!(poll.count(), 4);
+            let still = [bulk(CATALOGUE), bulk(b"5"), bulk(b"5"), bulk(b"5")];
+            assert!(poller.read(&poll, &still, &mut memory).unwrap().is_some());
+            assert!(memory.is_empty_for(&sale, 2));
+            let replies = [bulk(CATALOGUE), bulk(b"5"), moved, bulk(b"5")];
+            poller.read(&poll, &replies, &mut memory).unwrap();
+            assert!(!memory.is_empty_for(&sale, 2));
+        }
+    }
+
+    #[test]
+    fn an_epoch_that_is_gone_is_that_of_no_shard() {
+        for epoch in [0, 1] {
+            let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
+            memory.learn_probe(&sale, &[ShardProbe { epoch, ..EMPTY }]);
+            let mut poller = Poller::new(500);
+            let poll = poller.next(&memory);
+            assert!(memory.is_empty_for(&sale, 0));
+            let replies = [bulk(CATALOGUE), Value::Null];
+            poller.read(&poll, &replies, &mut memory).unwrap();
+            assert!(!memory.is_empty_for(&sale, 0), "{epoch}");
+        }
+    }
+
+    #[test]
+    fn a_catalogue_that_did_not_change_is_not_read_again() {
+        let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
+        let mut read = |bytes: &[u8]| poller.read(&Poll::default(), &[bulk(bytes)], &mut memory);
+        assert!(read(CATALOGUE).unwrap().is_some());
+        assert!(read(CATALOGUE).unwrap().is_none());
+        assert!(matches!(read(b"{}"), Err(PollError::Catalogue(_))));
+        assert!(
+            read(CATALOGUE).unwrap().is_none(),
+            "the good one still stands"
+        );
+    }
+
+    #[test]
+    fn nobody_goes_back_to_an_earlier_catalogue() {
+        let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
+        let mut read = |version: u64| {
+            let text = format!(r#"{{"version":{version},"switch":"closed","sales":[]}}"#);
+            let replies = [bulk(text.as_bytes())];
+            let read = poller.read(&Poll::default(), &replies, &mut memory);
+            read.unwrap().map(|catalogue| catalogue.version)
+        };
+        assert_eq!(read(7), Some(7));
+        assert_eq!(read(6), None, "Redis has lost a write");
+        assert_eq!(read(8), Some(8));
+    }
+
+    #[test]
+    fn what_redis_should_not_answer_is_an_error_and_no_catalogue() {
+        let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
+        let mut read = |value| {
+            poller
+                .read(&Poll::default(), &[value], &mut memory)
+                .unwrap_err()
+        };
+        assert_eq!(read(Value::Null), PollError::NoCatalogue);
+        let error = read(Value::Error(b"no upstream host".to_vec()));
+        assert_eq!(error, PollError::Reply("no upstream host".into()));
+        assert!(matches!(read(Value::Integer(1)), PollError::Reply(_)));
+    }
+
+    #[test]
+    fn more_empty_shards_than_fit_in_one_poll_take_turns() {
+        let mut memory = SoldOutMemory::default();
+        for sale in 0..30 {
+            let sale = SaleId::new(format!("s{sale:02}")).unwrap();
+            memory.learn_probe(&sale, &[EMPTY; 50]);
+        }
+        let mut poller = Poller::new(500);
+        let mut sizes = Vec::new();
+        for _ in 0..4 {
+            sizes.push(poller.next(&memory).watched.len());
+        }
+        assert_eq!(sizes, [1_000, 500, 1_000, 500]);
+    }
+}

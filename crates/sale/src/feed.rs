@@ -1,0 +1,137 @@
+//! The sold-out feed: the catalogue of sales, as gateways have it.
+//!
+//! A sale of which SQL has nothing left is *sold out*: [`SaleList::sold_out`]. Units may come back, so the list counts for a few
+//! seconds only. An edge without one that counts refuses nobody: it sends all on to a gateway.
+
+use alloc::string::String;
+
+use crate::sale::{Band, Catalogue, Sale};
+use serde::{Deserialize, Serialize};
+
+use weir_base::feed::Refused;
+use weir_base::feed::document::{Content, Document, check_time, is_current};
+
+/// For how long a list counts unless the origin is told otherwise, in milliseconds.
+pub const FRESH_MS: u64 = 5_000;
+
+/// The most that it may be.
+pub const FRESH_MS_MAX: u64 = 60_000;
+
+/// What edges know of sales.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaleList {
+    /// For how long it counts, in milliseconds.
+    pub fresh_ms: u64,
+    /// The sales.
+    pub catalogue: Catalogue,
+    /// If the stock of all of them stands in objects of an edge: what the keys of its shards begin with. An edge that sells from
+    /// objects goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stock_in_objects: Option<String>,
+}
+
+impl Content for SaleList {
+    const KIND: &'static str = "sold-out";
+}
+
+impl SaleList {
+    /// The sales of which nothing is left.
+    pub fn sold_out(&self) -> impl Iterator<Item = &Sale> {
+        let sales = self.catalogue.sales.iter();
+        sales.filter(|sale| sale.band == Band::None)
+    }
+}
+
+/// The list that an edge goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known(Option<Document<SaleList>>);
+
+impl Known {
+    /// Takes a list that is later than the one that is known.
+    ///
+    /// # Errors
+    /// When it is not, or is from the future: what is known stays.
+    pub fn take(&mut self, list: Document<SaleList>, now_ms: u64) -> Result<(), Refused> {
+        check_time(list.at_ms, now_ms)?;
+        let order = |list: &Document<SaleList>| (list.body.catalogue.version, list.at_ms);
+        if let Some(known) = &self.0
+            && order(&list) <= order(known)
+        {
+            return Err(Refused::Older);
+        }
+        self.0 = Some(list);
+        Ok(())
+    }
+
+    /// The list, as long as it counts.
+    pub fn current(&self, now_ms: u64) -> Option<&SaleList> {
+        let list = self.0.as_ref()?;
+        let fresh_ms = list.body.fresh_ms.min(FRESH_MS_MAX);
+        is_current(list.at_ms, fresh_ms, now_ms).then_some(&list.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn list(version: u64, at_ms: u64) -> Document<SaleList> {
+        let catalogue = Catalogue {
+            version,
+            ..Catalogue::default()
+        };
+        let body = SaleList {
+            fresh_ms: FRESH_MS,
+            catalogue,
+            stock_in_objects: None,
+        };
+        Document { at_ms, body }
+    }
+
+    fn version(known: &Known, now_ms: u64) -> Option<u64> {
+        known.current(now_ms).map(|list| list.catalogue.version)
+    }
+
+    #[test]
+    fn a_list_counts_for_a_while_and_an_older_one_never() {
+        let mut known = Known::default();
+        assert_eq!(version(&known, 0), None);
+        known.take(list(2, 10_000), 10_000).unwrap();
+        assert_eq!(version(&known, 15_000), Some(2));
+        assert_eq!(version(&known, 15_001), None);
+        for older in [list(1, 20_000), list(2, 10_000), list(2, 9_999)] {
+            assert_eq!(known.take(older, 20_000), Err(Refused::Older));
+        }
+        known.take(list(2, 20_000), 20_000).unwrap();
+        assert_eq!(version(&known, 20_000), Some(2));
+        assert_eq!(known.take(list(3, 30_000), 20_000), Err(Refused::Future));
+        assert_eq!(version(&known, 4_000), None, "the clock was set back");
+    }
+
+    #[test]
+    fn no_list_counts_longer_than_it_may() {
+        let mut known = Known::default();
+        let mut long = list(1, 0);
+        long.body.fresh_ms = u64::MAX;
+        known.take(long, 0).unwrap();
+        assert_eq!(version(&known, FRESH_MS_MAX), Some(1));
+        assert_eq!(version(&known, FRESH_MS_MAX + 1), None);
+    }
+
+    proptest! {
+        /// In whatever order lists come, and however often: an edge never goes back.
+        #[test]
+        fn nothing_goes_back(lists in prop::collection::vec((0_u64..5, 0_u64..5), 0..30)) {
+            let mut known = Known::default();
+            let mut last = 0;
+            for (number, at_ms) in lists {
+                let _ = known.take(list(number, at_ms), 5);
+                if let Some(version) = version(&known, 5) {
+                    prop_assert!(version >= last);
+                    last = version;
+                }
+            }
+        }
+    }
+}

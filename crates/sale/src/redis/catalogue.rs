@@ -1,0 +1,70 @@
+//! The catalogue of sales, at [`keys::catalogue`](crate::redis::keys::catalogue).
+
+use alloc::vec::Vec;
+
+use crate::sale::{Catalogue, CatalogueError};
+
+/// A catalogue that gateways refuse.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is no catalogue as JSON.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// A field is out of its bounds.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+}
+
+/// The catalogue as the origin writes it.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn write(catalogue: &Catalogue) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(catalogue)
+}
+
+/// The catalogue as gateways read it.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read(json: &[u8]) -> Result<Catalogue, ReadError> {
+    Ok(serde_json::from_slice::<Catalogue>(json)?.checked()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sale::{Band, Degrade, Sale, SaleState};
+    use alloc::string::ToString;
+    use weir_base::id::SaleId;
+
+    fn catalogue(shards: u32) -> Catalogue {
+        let sale = Sale {
+            id: SaleId::new("s").unwrap(),
+            starts_at_ms: 1,
+            ends_at_ms: 2,
+            shards,
+            user_cap: 3,
+            state: SaleState::Open,
+            reservation: true,
+            token: true,
+            challenge: None,
+            degrade: Degrade::default(),
+            band: Band::default(),
+        };
+        Catalogue {
+            version: 7,
+            sales: [sale].into(),
+            ..Catalogue::default()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_gateways_refuse_is_told() {
+        let written = write(&catalogue(4)).unwrap();
+        assert_eq!(read(&written).unwrap(), catalogue(4));
+        let refused = read(&write(&catalogue(0)).unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("shards"), "{refused}");
+        assert!(matches!(read(b"{"), Err(ReadError::Json(_))));
+    }
+}

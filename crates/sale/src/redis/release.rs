@@ -1,0 +1,57 @@
+//! `release.lua`: claims are given back.
+
+use alloc::vec::Vec;
+
+use crate::ledger::{ReleaseKind, ReleaseReply};
+use crate::shard::bucket;
+use weir_base::id::UserId;
+use weir_base::resp::{Arguments, Value};
+
+use crate::redis::keys::ShardKeys;
+use weir_scripts::reply::array;
+use weir_scripts::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "release",
+    source: with_records!("release"),
+};
+
+/// The call that gives back `claims` of one shard, each a user, a generation and a reason.
+pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
+    let mut args = Arguments::default();
+    for &(user, generation, kind) in claims {
+        args.push(user.as_str().as_bytes());
+        args.push_decimal(bucket(user).into());
+        args.push_decimal(generation);
+        match kind {
+            ReleaseKind::Delivery(delivery) => args.push_decimal(delivery.into()),
+            ReleaseKind::Decided => args.push(b"decided"),
+            ReleaseKind::Void => args.push(b"void"),
+        }
+    }
+    Call {
+        script: &SCRIPT,
+        keys: keys.of_user().into(),
+        args,
+    }
+}
+
+/// Reads the replies, one a claim, in the order of the call.
+///
+/// # Errors
+/// When the reply is not one of `count` answers of the script.
+pub fn parse(value: &Value, count: usize) -> Result<Vec<ReleaseReply>, ReplyError> {
+    let parse_one = |value: &Value| match value {
+        Value::Integer(0) => Some(ReleaseReply::Nothing),
+        Value::Integer(1) => Some(ReleaseReply::Ended),
+        Value::Integer(2) => Some(ReleaseReply::StillOut),
+        _ => None,
+    };
+    array(value)
+        .filter(|replies| replies.len() == count)
+        .and_then(|replies| replies.iter().map(parse_one).collect())
+        .ok_or(ReplyError {
+            script: SCRIPT.name,
+        })
+}
