@@ -7,7 +7,7 @@ use weir_engine::metrics::{Counter, Counters};
 use weir_engine::tag;
 
 /// How all names begin.
-pub(crate) const PREFIX: &str = "crate";
+pub(crate) const PREFIX: &str = "weir_fitment";
 
 tag! {
     /// What became of a question.
