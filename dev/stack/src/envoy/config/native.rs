@@ -234,6 +234,7 @@ pub(super) fn set_redis(filter: &mut Value, port: u16) -> Result<()> {
 mod tests {
     use super::super::EnvoyConfig;
     use super::*;
+    use weir_registry::FILTERS;
 
     fn native(config: Result<EnvoyConfig>) -> Value {
         let mut tree = config.unwrap().tree;
@@ -264,6 +265,16 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("weir_redis_upstream"));
+    }
+
+    #[test]
+    fn each_shipped_filter_runs_natively() {
+        for filter in FILTERS {
+            let text = native(EnvoyConfig::alone(filter.envoy_name)).to_string();
+            let name = format!(r#""filter_name":"{}""#, filter.envoy_name);
+            assert!(text.contains(&name), "{text}");
+            assert!(!text.contains("wasm.v3"), "{text}");
+        }
     }
 
     /// The filter's settings as they are read, without what has the same value unless set.
