@@ -1,7 +1,5 @@
 //! The link feed and its readers, on a model of the origin: whatever is changed, read twice, cut off or kept back.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,25 +1,38 @@
-//! `cargo xtask test`.
+//! `cargo xtask test`: the first tier of tests, and with `--all` the second one, too.
+
+mod executables;
+mod tiers;
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
-use std::collections::BTreeSet;
+use executables::Executable;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
+use tiers::{AGAIN, Again, Tier};
 use weir_stack::report::Console;
 use weir_stack::tools::{self, Options};
-use weir_stack::{build, command, native, workspace};
+use weir_stack::{build, command, workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Run the second tier, too: what takes more tools and more time
+    #[arg(long)]
+    all: bool,
     /// Fail if a test passes only at its second try
     #[arg(long)]
     strict: bool,
     /// Arguments for `cargo test`, like `-p weir-sale` or `-- --nocapture`
     #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
     rest: Vec<String>,
+}
+
+impl Arguments {
+    /// Whether whole runs have the second tier, too.
+    pub(crate) fn is_all(&self) -> bool {
+        self.all
+    }
 }
 
 /// What cargo's `test result:` lines add up to.
@@ -35,44 +48,32 @@ struct Totals {
 pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> {
     let envoy = options.envoy.as_deref().map(std::path::absolute);
     let envoy = envoy.transpose()?;
+    let on_java = arguments.all.then(on_java);
+    let features = match &on_java {
+        Some(on_java) => features(on_java.is_ok()),
+        None => String::new(),
+    };
+    let run = Run {
+        envoy: envoy.as_deref(),
+        features: &features,
+    };
     if !arguments.rest.is_empty() {
-        return some(&arguments.rest, envoy.as_deref());
+        return run.some(&arguments.rest);
     }
-    let on_java = on_java();
-    let features = features(on_java.is_ok());
-    let cargo = || {
-        let mut command = cargo_test(envoy.as_deref());
-        command.args(["--workspace", "--features", &features]);
-        command.env(build::FEATURES, &features);
-        command
-    };
-    let built = cargo().arg("--no-run").status();
-    if !built.context("cannot start cargo test")?.success() {
+    let Some(executables) = executables::build(run.cargo().arg("--workspace"))? else {
         return Ok(ExitCode::FAILURE);
-    }
-    let (mut totals, mut parts) = (Totals::default(), Vec::new());
-    let targets = targets()?;
-    let beside = Beside::start(with_targets(cargo(), &beside_targets()))?;
-    let own = || with_targets(cargo(), &targets);
-    parts.push(Part::run(own(), &mut totals)?.with(own()));
-    println!("\nEnd-to-end tests on the native module:");
-    let native = || {
-        let mut command = cargo();
-        command.env(native::HOST, "native");
-        with_targets(command, &["--test", "e2e"].map(str::to_owned))
     };
-    let mut some_native = native();
-    some_native.arg("--").args(ON_NATIVE);
-    parts.push(Part::run(some_native, &mut totals)?.with(native()));
-    let mut documentation = cargo();
-    documentation.arg("--doc");
-    parts.push(Part::run(documentation, &mut totals)?);
-    let beside = beside.end(&mut totals)?;
-    parts.push(beside.with(with_targets(cargo(), &beside_targets())));
+    let (mut totals, mut parts) = (Totals::default(), Vec::new());
+    run.first_tier(&executables, &mut parts, &mut totals)?;
+    if arguments.all {
+        run.second_tier(&executables, &mut parts, &mut totals)?;
+    }
     let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
     println!();
-    if let Err(why) = on_java {
-        println!("left out: tests on Apache Kafka and Cassandra ({why:#})");
+    match on_java {
+        Some(Err(why)) => println!("left out: tests on Apache Kafka and Cassandra ({why:#})"),
+        Some(Ok(())) => {}
+        None => println!("first tier only: cargo xtask test --all runs the second tier, too"),
     }
     for name in &flaky {
         println!("passed at the second try, by itself: {name}");
@@ -82,6 +83,162 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// What all tests of one run have in common.
+struct Run<'a> {
+    envoy: Option<&'a Path>,
+    /// What is on beside what the demo has.
+    features: &'a str,
+}
+
+impl Run<'_> {
+    /// `cargo test` as a whole run does it.
+    fn cargo(&self) -> Command {
+        let mut cargo = command::cargo();
+        cargo
+            .args(["test", "--no-fail-fast"])
+            .current_dir(workspace::root());
+        if !self.features.is_empty() {
+            cargo.args(["--features", self.features]);
+        }
+        self.set(&mut cargo);
+        cargo
+    }
+
+    /// What tests read from their environment.
+    fn set(&self, command: &mut Command) {
+        command.env(build::FEATURES, self.features);
+        if let Some(envoy) = self.envoy {
+            command.env("WEIR_ENVOY", envoy);
+        }
+    }
+
+    /// One executable, or those of its tests.
+    fn command(&self, executable: &Executable, tests: Option<&[String]>) -> Command {
+        let mut command = executable.command();
+        self.set(&mut command);
+        if let Some(tests) = tests {
+            command.arg("--exact").args(tests);
+        }
+        command
+    }
+
+    fn first_tier(
+        &self,
+        executables: &[Executable],
+        parts: &mut Vec<Part>,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        for executable in executables {
+            if tiers::is_first(&executable.name) {
+                self.part(executable, None, None, parts, totals)?;
+                continue;
+            }
+            let tests = in_tier(executable, Tier::First)?;
+            self.part(executable, Some(&tests), None, parts, totals)?;
+        }
+        let mut documentation = self.cargo();
+        documentation.args(["--workspace", "--doc"]);
+        parts.push(Part::run(documentation, totals)?);
+        Ok(())
+    }
+
+    fn second_tier(
+        &self,
+        executables: &[Executable],
+        parts: &mut Vec<Part>,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        let beside = Beside::start(self.beside(executables)?)?;
+        for executable in executables {
+            if !tiers::is_first(&executable.name) {
+                let tests = in_tier(executable, Tier::Second)?;
+                self.part(executable, Some(&tests), None, parts, totals)?;
+            }
+        }
+        for again in &AGAIN {
+            let mut named = executables.iter();
+            let executable = named.find(|executable| executable.name == again.executable);
+            let executable = executable.with_context(|| format!("no {}", again.executable))?;
+            println!("\n{}:", again.title);
+            let tests = executable.tests()?.into_iter().filter(|test| {
+                let is_there = |module: &&str| test.starts_with(module);
+                again.modules.iter().any(is_there)
+            });
+            let tests: Vec<String> = tests.collect();
+            self.part(executable, Some(&tests), Some(again), parts, totals)?;
+        }
+        parts.extend(beside.end(totals)?);
+        Ok(())
+    }
+
+    /// Runs these tests of an executable, or all of them.
+    fn part(
+        &self,
+        executable: &Executable,
+        tests: Option<&[String]>,
+        again: Option<&Again>,
+        parts: &mut Vec<Part>,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        if tests.is_some_and(<[String]>::is_empty) {
+            return Ok(());
+        }
+        let on_its_ground = |mut command: Command| {
+            command.envs(again.map(|again| again.variable));
+            command
+        };
+        println!("\n{}:", executable.name);
+        let part = Part::run(on_its_ground(self.command(executable, tests)), totals)?;
+        let again = on_its_ground(self.command(executable, Some(&[])));
+        parts.push(part.with(again));
+        Ok(())
+    }
+
+    /// What runs beside the second tier: each command, and the one that tries its tests again.
+    fn beside(&self, executables: &[Executable]) -> Result<Vec<(Command, Command)>> {
+        let mut commands = Vec::new();
+        for executable in executables {
+            let is_first = tiers::is_first(&executable.name);
+            let tests = match is_first {
+                true => Vec::new(),
+                false => in_tier(executable, Tier::Beside)?,
+            };
+            if !tests.is_empty() {
+                let all = self.command(executable, Some(&tests));
+                commands.push((all, self.command(executable, Some(&[]))));
+            }
+        }
+        Ok(commands)
+    }
+
+    /// What the person asked for, in one run of cargo.
+    fn some(&self, rest: &[String]) -> Result<ExitCode> {
+        let is_everywhere = is_everywhere(rest);
+        let whole = Self {
+            features: if is_everywhere { self.features } else { "" },
+            ..*self
+        };
+        let mut command = whole.cargo();
+        if is_everywhere {
+            command.arg("--workspace");
+        }
+        let mut totals = Totals::default();
+        let is_good = pass(command.args(rest), &mut totals, &mut stdout())?;
+        println!("\n{}", totals.line());
+        Ok(match is_good {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}
+
+/// The tests of an executable in this tier.
+fn in_tier(executable: &Executable, tier: Tier) -> Result<Vec<String>> {
+    let mut tests = executable.tests()?;
+    tests.retain(|test| tiers::of(&executable.name, test) == tier);
+    Ok(tests)
 }
 
 /// A strict run does not accept a test that needed its second try.
@@ -147,7 +304,7 @@ fn second_tries(
             continue;
         };
         writeln!(shown, "\nOnce more: {}", part.failed.join(", "))?;
-        again.args(["--", "--exact"]).args(&part.failed);
+        again.args(&part.failed);
         let mut second = Totals::default();
         let is_mended = pass(&mut again, &mut second, shown)?;
         is_good &= is_mended && second.passed == part.failed.len() as u64;
@@ -161,44 +318,6 @@ fn second_tries(
     totals.passed += flaky.len() as u64;
     totals.failed -= flaky.len() as u64;
     Ok((is_good, flaky))
-}
-
-fn with_targets(mut command: Command, targets: &[String]) -> Command {
-    command.args(targets);
-    command
-}
-
-fn beside_targets() -> Vec<String> {
-    let flags = BESIDE.iter().flat_map(|name| ["--test", name]);
-    flags.map(str::to_owned).collect()
-}
-
-/// What the person asked for, in one run of cargo.
-fn some(rest: &[String], envoy: Option<&Path>) -> Result<ExitCode> {
-    let mut command = cargo_test(envoy);
-    if is_everywhere(rest) {
-        let features = features(on_java().is_ok());
-        command.args(["--workspace", "--features", &features]);
-        command.env(build::FEATURES, features);
-    }
-    let mut totals = Totals::default();
-    let is_good = pass(command.args(rest), &mut totals, &mut stdout())?;
-    println!("\n{}", totals.line());
-    Ok(match is_good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
-}
-
-fn cargo_test(envoy: Option<&Path>) -> Command {
-    let mut command = command::cargo();
-    command
-        .args(["test", "--no-fail-fast"])
-        .current_dir(workspace::root());
-    if let Some(envoy) = envoy {
-        command.env("WEIR_ENVOY", envoy);
-    }
-    command
 }
 
 /// Shows what a run of cargo prints, and counts; whether all of it was good.
@@ -216,118 +335,58 @@ fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> R
         .success())
 }
 
-/// Tests that wait for servers on Java and for processes that are killed, most of the time: they run beside the others.
-const BESIDE: [&str; 4] = [
-    "kafka",
-    "origin_archive",
-    "origin_on_cassandra",
-    "origin_on_kafka",
-];
-
-/// What of the end-to-end tests runs on the native module as well, beside its own tests and the conformance suite: its
-/// sales, limits, links, waiting rooms and what becomes of them when something fails. The rest is about what is behind the filters, and
-/// takes minutes more; `WEIR_HOST=native cargo xtask test -- --test e2e` runs all of it.
-const ON_NATIVE: [&str; 8] = [
-    "storm::",
-    "whole_sale::",
-    "disconnect::",
-    "limits::",
-    "ratelimit::",
-    "links::",
-    "outage::",
-    "waiting_room::",
-];
-
-/// They run, and what they print is kept until the others have ended.
+/// Tests that run while others do; what they print is kept until those have ended.
 struct Beside {
-    child: Child,
-    output: PathBuf,
+    thread: JoinHandle<Result<Vec<(bool, Command)>>>,
+    outputs: Vec<PathBuf>,
 }
 
 impl Beside {
-    fn start(mut cargo: Command) -> Result<Self> {
-        let output = workspace::out_dir().join("tests-beside.log");
-        let file =
-            File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
-        let errors = file.try_clone().context("the file of what they print")?;
-        let child = cargo.stdout(file).stderr(errors).spawn();
-        Ok(Self {
-            child: child.context("cannot start cargo test")?,
-            output,
-        })
+    fn start(commands: Vec<(Command, Command)>) -> Result<Self> {
+        let mut outputs = Vec::new();
+        let mut all = Vec::new();
+        for (number, (mut command, again)) in commands.into_iter().enumerate() {
+            let output = workspace::out_dir().join(format!("tests-beside-{number}.log"));
+            let file = File::create(&output)
+                .with_context(|| format!("cannot write {}", output.display()))?;
+            let errors = file.try_clone().context("the file of what they print")?;
+            command.stdout(file).stderr(errors);
+            outputs.push(output);
+            all.push((command, again));
+        }
+        // One after the other: each waits for servers of its own.
+        let run = || {
+            let run = |(mut command, again): (Command, Command)| {
+                let status = command.status().context("cannot start tests")?;
+                Ok((status.success(), again))
+            };
+            all.into_iter().map(run).collect()
+        };
+        let thread = std::thread::spawn(run);
+        Ok(Self { thread, outputs })
     }
 
-    fn end(mut self, totals: &mut Totals) -> Result<Part> {
-        let status = self.child.wait().context("cannot wait for cargo test")?;
-        let output = File::open(&self.output)
-            .with_context(|| format!("cannot read {}", self.output.display()))?;
-        let mut own = Totals::default();
-        pass_on(output, &mut own, &mut stdout())?;
-        Ok(Part::of(own, status.success(), totals))
+    fn end(self, totals: &mut Totals) -> Result<Vec<Part>> {
+        let ended = self.thread.join().ok().context("tests beside others")??;
+        let mut parts = Vec::new();
+        for ((is_good, again), output) in ended.into_iter().zip(self.outputs) {
+            let file =
+                File::open(&output).with_context(|| format!("cannot read {}", output.display()))?;
+            let mut own = Totals::default();
+            pass_on(file, &mut own, &mut stdout())?;
+            parts.push(Part::of(own, is_good, totals).with(again));
+        }
+        Ok(parts)
     }
 }
 
-impl Drop for Beside {
-    /// Nobody waits for them any more.
-    fn drop(&mut self) {
-        // If it has ended, that is as good.
-        let _ = self.child.kill();
-    }
-}
-
-/// The flags that name all tests but those.
-fn targets() -> Result<Vec<String>> {
-    let mut metadata = command::cargo();
-    metadata
-        .args(["metadata", "--no-deps", "--format-version=1"])
-        .current_dir(workspace::root());
-    let text = command::succeed(&mut metadata, METADATA_LIMIT)?;
-    let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata")?;
-    Ok(flags(&metadata))
-}
-
-fn flags(metadata: &Metadata) -> Vec<String> {
-    let targets = metadata
-        .packages
-        .iter()
-        .flat_map(|package| &package.targets);
-    let tests = targets.filter(|target| target.kind.iter().any(|kind| kind == "test"));
-    let names: BTreeSet<&str> = tests.map(|target| target.name.as_str()).collect();
-    let names = names.into_iter().filter(|name| !BESIDE.contains(name));
-    let tests = names.flat_map(|name| ["--test", name]);
-    ["--lib", "--bins", "--examples"]
-        .into_iter()
-        .chain(tests)
-        .map(str::to_owned)
-        .collect()
-}
-
-/// It reads some files.
-const METADATA_LIMIT: Duration = Duration::from_secs(60);
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    targets: Vec<Target>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-/// Features that are off for those who only want to see the demo.
-const FEATURES: &str = include_str!("../../test-features.txt");
+/// Features of the second tier's tests. The first tier has those of the demo, so that nothing is compiled twice.
+const FEATURES: &str = include_str!("../../../test-features.txt");
 
 /// Features whose tests need Java and Maven. Without them each has one test that is skipped and says so.
-const JAVA_FEATURES: &str = include_str!("../../java-features.txt");
+const JAVA_FEATURES: &str = include_str!("../../../java-features.txt");
 
-/// What a run of all tests turns on.
+/// What a run of both tiers turns on.
 fn features(on_java: bool) -> String {
     let of_java = on_java.then_some(JAVA_FEATURES.trim());
     let all: Vec<&str> = [FEATURES.trim()].into_iter().chain(of_java).collect();
@@ -419,33 +478,6 @@ mod tests {
         let (without, with) = (features(false), features(true));
         assert!(with.starts_with(&format!("{without},weir-log/")));
         assert!(!without.contains("kafka"), "{without}");
-    }
-
-    #[test]
-    fn every_test_runs_once_here_or_beside() {
-        let here = targets().unwrap();
-        assert!(here.contains(&"e2e".to_owned()) && here.contains(&"--lib".to_owned()));
-        for name in BESIDE {
-            assert!(!here.contains(&name.to_owned()), "{name}");
-        }
-        let known = |name: &&str| {
-            let all = ["crates/log", "origin"].map(|dir| workspace::root().join(dir));
-            all.iter().any(|dir| dir.join("tests").join(name).is_dir())
-        };
-        assert!(BESIDE.iter().all(known));
-    }
-
-    #[test]
-    fn what_runs_on_the_native_module_is_there() {
-        let dir = workspace::root().join("tests/e2e");
-        for name in ON_NATIVE {
-            let module = name.trim_end_matches("::");
-            let is_there = |path: String| dir.join(path).is_file();
-            assert!(
-                is_there(format!("{module}.rs")) || is_there(format!("{module}/mod.rs")),
-                "{name}"
-            );
-        }
     }
 
     /// A part whose tests of these names failed, and whose second run prints so much.

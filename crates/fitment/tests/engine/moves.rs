@@ -4,8 +4,6 @@
 //! The writer writes the new place, turns the route, and drops the old place; it may die after any step and begin again. The
 //! reader takes the route that it remembers or reads it, asks there, and where the SKU is absent reads the route once more.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
-
 use weir_fitment::check::Stored;
 use weir_fitment::model::{Product, Routes};
 use weir_fitment::{Answer, Cluster, Offset, Place, Plan, Shape, Sku, Spu};

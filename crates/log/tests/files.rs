@@ -1,7 +1,5 @@
 //! A log as those see it who append and read.
 
-#![allow(clippy::panic, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,9 +1,7 @@
 //! The log on a real Apache Kafka: three brokers that are killed, frozen and started again, readers that join, leave and die.
 //!
-//! `cargo xtask test` turns these on where Java and Maven are; by hand:
+//! `cargo xtask test --all` turns these on where Java and Maven are; by hand:
 //! `cargo test -p weir-log --features kafka`.
-
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 #[cfg(feature = "kafka")]
 mod appends;
@@ -21,5 +19,5 @@ mod support;
 /// Stands for them where they are off, so that a run counts what it left out.
 #[cfg(not(feature = "kafka"))]
 #[test]
-#[ignore = "the feature kafka is off: cargo xtask test turns it on where Java and Maven are"]
+#[ignore = "the feature kafka is off: cargo xtask test --all turns it on where Java and Maven are"]
 fn on_apache_kafka() {}
