@@ -29,6 +29,10 @@ use store::RoomStore;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::Database;
 
+/// The tables of rooms.
+pub const MIGRATIONS: weir_origin_core::sql::Migrations =
+    weir_origin_core::migrations!("rooms", (1, "baseline", "0001_baseline"));
+
 /// For how long entries are remembered to tell how many there were in a minute, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
 

@@ -97,6 +97,10 @@ use weir_origin_core::background::Pulse;
 use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use weir_origin_core::redis::Redis;
 
+/// The tables of sales and orders.
+pub const MIGRATIONS: weir_origin_core::sql::Migrations =
+    weir_origin_core::migrations!("sales", (1, "baseline", "0001_baseline"));
+
 /// The lists of users of a sale: SQL has them, and Redis follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserList {

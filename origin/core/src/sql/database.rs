@@ -242,17 +242,17 @@ pub fn damaged(column: &str, error: impl Into<Box<dyn std::error::Error + Send +
 
 impl Database {
     /// Opens the database that `url` names, `sqlite://<path>` or `mysql://<user>@<host>/<database>`, and brings
-    /// its tables up to date.
+    /// the tables of these domains up to date.
     ///
     /// # Errors
     /// Says what is wrong, without the URL: it may hold a password.
-    pub async fn open(url: &str, migrations: &Migrations) -> Result<Self, OpenError> {
+    pub async fn open(url: &str, migrations: &[Migrations]) -> Result<Self, OpenError> {
         // SQLite's parser would take any other URL for the name of a file.
         if url.starts_with("sqlite:") {
-            return open_sqlite(url, migrations.sqlite).await.map(Self);
+            return open_sqlite(url, migrations).await.map(Self);
         }
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
-            return open_mysql(url, migrations.mysql).await.map(Self);
+            return open_mysql(url, migrations).await.map(Self);
         }
         Err(OpenError::Unknown)
     }

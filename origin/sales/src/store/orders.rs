@@ -222,7 +222,7 @@ mod tests {
             SELECT_UNFOLLOWED_SALES,
             SELECT_UNFOLLOWED_OF,
         ] {
-            let steps = plan(statement).await;
+            let steps = plan(&[crate::MIGRATIONS], statement).await;
             assert!(steps[0].starts_with("SCAN unfollowed_orders"), "{steps:?}");
             assert!(steps[1].starts_with("SEARCH orders"), "{steps:?}");
             assert!(steps[1].ends_with("(id=?)"), "{steps:?}");
