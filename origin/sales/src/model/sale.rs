@@ -6,8 +6,8 @@ use weir_base::id::SaleId;
 use weir_sale::challenge::Challenge;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
-use super::payload::check_schema;
-use super::price::{Price, UNIT_AMOUNT_MAX};
+use crate::model::price::{Price, UNIT_AMOUNT_MAX};
+use crate::payload::check_schema;
 use weir_origin_core::tenants::TenantName;
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
@@ -38,33 +38,49 @@ fn warm_before_ms() -> Option<u64> {
 }
 
 /// A sale to be made or changed, as the admin gives it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewSale {
     /// Its name, for ever.
     pub id: SaleId,
-    /// What people call it: 1 to [`TITLE_LEN_MAX`] characters, no control characters.
-    pub title: String,
-    /// Units to sell: at most [`TOTAL_MAX`]. 0 is a sale that is sold out from the start.
-    pub total: u64,
     /// Over how many shards the stock is spread.
     pub shards: u32,
+    /// All else that a request, SQL and every view have in common.
+    #[serde(flatten)]
+    pub fields: SaleFields,
+    /// Whether only a random choice of those who have reserved may buy; `None`: all of them.
+    #[serde(default)]
+    pub draw: Option<DrawRules>,
+    /// What a buyer must say with an order, in JSON Schema; `None`: a request's payload is ignored.
+    #[serde(default)]
+    pub payload_schema: Option<Value>,
+}
+
+/// What an operator sets of a sale: the same in a request, in SQL and in what is shown. A new field goes here, into
+/// `store/columns.rs` and into both schemas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaleFields {
+    /// What people call it: 1 to [`TITLE_LEN_MAX`] characters, no control characters.
+    pub title: String,
+    /// Units to sell: at most [`TOTAL_MAX`]. 0 is a sale that is sold out from the start. Of a stored sale: those of the
+    /// start, with what was topped up since, without what was withdrawn.
+    pub total: u64,
     /// The most units one user may have: 1 to [`weir_sale::sale::USER_CAP_MAX`].
     pub user_cap: u32,
     /// First instant at which claims are taken, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
     /// First instant at which they are taken no more: at most [`INSTANT_MS_MAX`].
     pub ends_at_ms: u64,
-    /// Whether only who brings an order token may buy.
+    /// Whether only buyers with an order token may buy.
     #[serde(default)]
     pub token: bool,
-    /// What whoever asks for an order token must do first; `None`: nothing.
+    /// What users must do before they get an order token; `None`: nothing.
     #[serde(default)]
     pub challenge: Option<Challenge>,
-    /// What the shop calls what is sold: 1 to [`SKU_LEN_MAX`] characters, no control characters; `None`: nothing is told of it.
+    /// What the shop calls what is sold: 1 to [`SKU_LEN_MAX`] characters, no control characters; `None`: not given.
     #[serde(default)]
     pub sku: Option<String>,
-    /// What one unit costs; orders keep it. `None`: nothing is told of it.
+    /// What one unit costs; orders keep it. `None`: not given.
     #[serde(default)]
     pub price: Option<Price>,
     /// Which sales it belongs together with; `None`: it stands alone.
@@ -79,12 +95,6 @@ pub struct NewSale {
     /// Whether anybody may see it in the list of sales.
     #[serde(default)]
     pub listed: bool,
-    /// Whether only a random choice of those who have reserved may buy; `None`: all of them.
-    #[serde(default)]
-    pub draw: Option<DrawRules>,
-    /// What a buyer must say with an order, in JSON Schema; `None`: what a request says is of no matter.
-    #[serde(default)]
-    pub payload_schema: Option<Value>,
     /// How long before its start it is warmed by itself, in milliseconds: [`WARM_BEFORE_MS`] unless given; `None`: by hand only.
     #[serde(default = "warm_before_ms")]
     pub warm_before_ms: Option<u64>,
@@ -227,26 +237,28 @@ impl NewSale {
     }
 
     fn own_errors(&self) -> impl Iterator<Item = NewSaleError> {
-        let has_title = is_line(&self.title, TITLE_LEN_MAX);
-        let sku = self.sku.as_deref();
+        let has_title = is_line(&self.fields.title, TITLE_LEN_MAX);
+        let sku = self.fields.sku.as_deref();
         let has_sku = sku.is_none_or(|sku| is_line(sku, SKU_LEN_MAX));
         let is_priced = self
+            .fields
             .price
             .is_none_or(|price| price.unit_amount <= UNIT_AMOUNT_MAX);
-        let has_time_to_reserve = self.reservation.is_none_or(|window| {
-            window.from_ms < window.until_ms && window.until_ms <= self.ends_at_ms
+        let has_time_to_reserve = self.fields.reservation.is_none_or(|window| {
+            window.from_ms < window.until_ms && window.until_ms <= self.fields.ends_at_ms
         });
-        let has_time_to_pay = match self.payment {
+        let has_time_to_pay = match self.fields.payment {
             Payment::Hold { pay_within_ms } => (1..=PAY_WITHIN_MS_MAX).contains(&pay_within_ms),
             _ => true,
         };
         let can_draw = self.draw.is_none_or(|draw| {
             (1..=WINNERS_MAX).contains(&draw.winners)
                 && self
+                    .fields
                     .reservation
-                    .is_some_and(|window| window.until_ms <= self.starts_at_ms)
+                    .is_some_and(|window| window.until_ms <= self.fields.starts_at_ms)
         });
-        let group = self.group.as_ref();
+        let group = self.fields.group.as_ref();
         let has_cap = group.is_none_or(|group| (1..=GROUP_CAP_MAX).contains(&group.user_cap));
         let is_own = group.is_none_or(|group| {
             TenantName::of(group.id.as_str()) == TenantName::of(self.id.as_str())
@@ -256,18 +268,21 @@ impl NewSale {
             (is_own, NewSaleError::GroupOfOthers),
             (can_draw, NewSaleError::Draw),
             (
-                self.token || self.challenge.is_none(),
+                self.fields.token || self.fields.challenge.is_none(),
                 NewSaleError::Challenge,
             ),
             (has_title, NewSaleError::Title),
             (has_sku, NewSaleError::Sku),
             (is_priced, NewSaleError::Price),
-            (self.total <= TOTAL_MAX, NewSaleError::Total),
-            (self.ends_at_ms <= INSTANT_MS_MAX, NewSaleError::TooLate),
+            (self.fields.total <= TOTAL_MAX, NewSaleError::Total),
+            (
+                self.fields.ends_at_ms <= INSTANT_MS_MAX,
+                NewSaleError::TooLate,
+            ),
             (has_time_to_reserve, NewSaleError::Reservation),
             (has_time_to_pay, NewSaleError::PayWithin),
             (
-                self.warm_before_ms <= Some(INSTANT_MS_MAX),
+                self.fields.warm_before_ms <= Some(INSTANT_MS_MAX),
                 NewSaleError::WarmBefore,
             ),
         ];
@@ -280,14 +295,14 @@ impl NewSale {
     fn as_gateways_see_it(&self) -> Sale {
         Sale {
             id: self.id.clone(),
-            starts_at_ms: self.starts_at_ms,
-            ends_at_ms: self.ends_at_ms,
+            starts_at_ms: self.fields.starts_at_ms,
+            ends_at_ms: self.fields.ends_at_ms,
             shards: self.shards,
-            user_cap: self.user_cap,
+            user_cap: self.fields.user_cap,
             state: SaleState::Open,
             reservation: false,
             token: false,
-            challenge: self.challenge,
+            challenge: self.fields.challenge,
             degrade: Degrade::default(),
             band: Band::default(),
         }
@@ -301,7 +316,7 @@ fn is_line(text: &str, len_max: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::price::Currency;
+    use crate::model::price::Currency;
 
     fn group(id: &str, user_cap: u32) -> Option<SaleGroup> {
         let id = SaleId::new(id).unwrap();
@@ -319,23 +334,25 @@ mod tests {
     fn sale() -> NewSale {
         NewSale {
             id: SaleId::new("demo").unwrap(),
-            title: "Ein Ä für ein U".to_owned(),
-            total: TOTAL_MAX,
             shards: 64,
-            user_cap: 1,
-            starts_at_ms: 0,
-            ends_at_ms: INSTANT_MS_MAX,
-            token: false,
-            challenge: None,
-            sku: None,
-            price: None,
-            group: None,
-            reservation: None,
-            payment: Payment::AtOrder,
-            listed: false,
+            fields: SaleFields {
+                title: "Ein Ä für ein U".to_owned(),
+                total: TOTAL_MAX,
+                user_cap: 1,
+                starts_at_ms: 0,
+                ends_at_ms: INSTANT_MS_MAX,
+                token: false,
+                challenge: None,
+                sku: None,
+                price: None,
+                group: None,
+                reservation: None,
+                payment: Payment::AtOrder,
+                listed: false,
+                warm_before_ms: None,
+            },
             draw: None,
             payload_schema: None,
-            warm_before_ms: None,
         }
     }
 
@@ -343,10 +360,13 @@ mod tests {
     fn a_sale_at_its_limits_may_be_made() {
         assert_eq!(sale().check(), Ok(()));
         let smallest = NewSale {
-            title: "x".to_owned(),
-            total: 0,
             shards: 1,
-            ends_at_ms: 1,
+            fields: SaleFields {
+                title: "x".to_owned(),
+                total: 0,
+                ends_at_ms: 1,
+                ..sale().fields
+            },
             ..sale()
         };
         assert_eq!(smallest.check(), Ok(()));
@@ -363,14 +383,14 @@ mod tests {
             assert!(error.contains(expected), "{error}");
             assert!(error.contains(field), "{field}: {error}");
         };
-        check(|s| s.title = String::new(), "title: must be");
-        check(|s| s.title = "ä".repeat(201), "title: must be");
-        check(|s| s.title = "a\nb".to_owned(), "title: must be");
-        check(|s| s.total += 1, "total: must be at most 1000000000");
-        check(|s| s.ends_at_ms += 1, "ends_at_ms: lies after");
+        check(|s| s.fields.title = String::new(), "title: must be");
+        check(|s| s.fields.title = "ä".repeat(201), "title: must be");
+        check(|s| s.fields.title = "a\nb".to_owned(), "title: must be");
+        check(|s| s.fields.total += 1, "total: must be at most 1000000000");
+        check(|s| s.fields.ends_at_ms += 1, "ends_at_ms: lies after");
         check(
             |s| {
-                s.reservation = Some(Window {
+                s.fields.reservation = Some(Window {
                     from_ms: 5,
                     until_ms: 5,
                 })
@@ -379,7 +399,7 @@ mod tests {
         );
         check(
             |s| {
-                s.reservation = Some(Window {
+                s.fields.reservation = Some(Window {
                     from_ms: 5,
                     until_ms: INSTANT_MS_MAX + 1,
                 });
@@ -387,10 +407,13 @@ mod tests {
             "reservation: until_ms must be",
         );
         check(
-            |s| s.payment = Payment::Hold { pay_within_ms: 0 },
+            |s| s.fields.payment = Payment::Hold { pay_within_ms: 0 },
             "payment: pay_within_ms must be 1 to",
         );
-        check(|s| s.warm_before_ms = Some(u64::MAX), "warm_before_ms:");
+        check(
+            |s| s.fields.warm_before_ms = Some(u64::MAX),
+            "warm_before_ms:",
+        );
         check(
             |s| s.payload_schema = Some(serde_json::json!({"type": "colour"})),
             "payload_schema:",
@@ -399,37 +422,43 @@ mod tests {
             |s| s.draw = Some(DrawRules { winners: 1 }),
             "draw: winners must be",
         );
-        check(|s| s.sku = Some(String::new()), "sku: must be 1 to 64");
-        check(|s| s.sku = Some("a\tb".to_owned()), "sku: must be");
         check(
-            |s| s.price = Some(price(UNIT_AMOUNT_MAX + 1)),
+            |s| s.fields.sku = Some(String::new()),
+            "sku: must be 1 to 64",
+        );
+        check(|s| s.fields.sku = Some("a\tb".to_owned()), "sku: must be");
+        check(
+            |s| s.fields.price = Some(price(UNIT_AMOUNT_MAX + 1)),
             "price: unit_amount must be at most",
         );
-        check(|s| s.group = group("g", 0), "group: user_cap must be");
         check(
-            |s| s.group = group("g", GROUP_CAP_MAX + 1),
+            |s| s.fields.group = group("g", 0),
             "group: user_cap must be",
         );
         check(
-            |s| s.group = group("acme--g", 1),
+            |s| s.fields.group = group("g", GROUP_CAP_MAX + 1),
+            "group: user_cap must be",
+        );
+        check(
+            |s| s.fields.group = group("acme--g", 1),
             "group: must be the same tenant's",
         );
         check(
-            |s| s.challenge = Some(Challenge::Captcha {}),
+            |s| s.fields.challenge = Some(Challenge::Captcha {}),
             "challenge: needs token",
         );
         check(
             |s| {
-                s.token = true;
-                s.challenge = Some(Challenge::ProofOfWork { bits: 27 });
+                s.fields.token = true;
+                s.fields.challenge = Some(Challenge::ProofOfWork { bits: 27 });
             },
             "challenge.proof_of_work.bits must be 8 to 26",
         );
         check(|s| s.shards = 0, "shards must be 1 to 64");
         check(|s| s.shards = 65, "shards must be 1 to 64");
-        check(|s| s.user_cap = 0, "user_cap must be 1 to 1000");
+        check(|s| s.fields.user_cap = 0, "user_cap must be 1 to 1000");
         check(
-            |s| s.starts_at_ms = s.ends_at_ms,
+            |s| s.fields.starts_at_ms = s.fields.ends_at_ms,
             "must be after starts_at_ms",
         );
     }
@@ -437,13 +466,16 @@ mod tests {
     #[test]
     fn all_mistakes_are_told_at_once() {
         let bad = NewSale {
-            title: String::new(),
-            total: TOTAL_MAX + 1,
             shards: 0,
-            user_cap: 0,
-            payment: Payment::Hold { pay_within_ms: 0 },
-            starts_at_ms: INSTANT_MS_MAX,
-            warm_before_ms: Some(u64::MAX),
+            fields: SaleFields {
+                title: String::new(),
+                total: TOTAL_MAX + 1,
+                user_cap: 0,
+                payment: Payment::Hold { pay_within_ms: 0 },
+                starts_at_ms: INSTANT_MS_MAX,
+                warm_before_ms: Some(u64::MAX),
+                ..sale().fields
+            },
             ..sale()
         };
         let errors = bad.check().unwrap_err();
@@ -461,11 +493,14 @@ mod tests {
             serde_json::from_str::<NewSale>(&text)
         };
         let plain = json("").unwrap();
-        assert_eq!((plain.payment, plain.reservation), (Payment::AtOrder, None));
+        assert_eq!(
+            (plain.fields.payment, plain.fields.reservation),
+            (Payment::AtOrder, None)
+        );
         let hold = json(r#","payment":{"hold":{"pay_within_ms":9}}"#).unwrap();
-        assert_eq!(hold.payment, Payment::Hold { pay_within_ms: 9 });
+        assert_eq!(hold.fields.payment, Payment::Hold { pay_within_ms: 9 });
         let paid = json(r#","payment":"at_payment","reservation":{"from_ms":0,"until_ms":2}"#);
-        assert_eq!(paid.unwrap().payment, Payment::AtPayment);
+        assert_eq!(paid.unwrap().fields.payment, Payment::AtPayment);
         assert!(json(r#","payment":"later""#).is_err());
     }
 }
