@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`http`] | the routes for operators |
 //! | [`jobs`] | puts settings into Redis, where gateways read them, again and again |
+//! | [`model`] | what an operator sets |
 //! | [`store`] | settings in SQL, which is the truth |
 //!
 //! A queue itself is in Redis and in visitors' passes; the origin only looks at it. A room exists at gateways: what is set here
@@ -13,6 +14,7 @@
 
 pub mod http;
 pub mod jobs;
+pub mod model;
 pub mod store;
 
 use std::collections::{BTreeMap, VecDeque};

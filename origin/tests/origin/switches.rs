@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
+use weir_origin::sales::model::sale::NewSale;
 use weir_sale::sale::{Catalogue, SaleState};
 
 use crate::support::{World, sale_json};
@@ -103,6 +104,8 @@ async fn patch_of_one_member_changes_no_other() {
         "payment": "at_payment", "listed": false, "draw": { "winners": 6 },
         "payload_schema": { "type": "object", "maxProperties": 1 }, "warm_before_ms": null,
     });
+    let new: NewSale = serde_json::from_value(sale.clone()).unwrap();
+    assert_eq!(json!(new), sale, "a member is missing here");
     assert_eq!(world.admin("POST", "/sales", &sale).await.status, 201);
     let members = sale
         .as_object()

@@ -38,28 +38,11 @@ fn is_new(placed: Placed) -> bool {
 }
 
 fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
-    NewSale {
-        id: id(name),
-        shards: 4,
-        fields: SaleFields {
-            title: "Ein Ä".to_owned(),
-            total,
-            user_cap: 3,
-            starts_at_ms,
-            ends_at_ms: starts_at_ms + 1_000,
-            token: false,
-            challenge: None,
-            sku: None,
-            price: None,
-            group: None,
-            reservation: None,
-            payment: Payment::AtOrder,
-            listed: false,
-            warm_before_ms: None,
-        },
-        draw: None,
-        payload_schema: None,
-    }
+    let sale = serde_json::json!({
+        "id": name, "title": "Ein Ä", "total": total, "shards": 4, "user_cap": 3,
+        "starts_at_ms": starts_at_ms, "ends_at_ms": starts_at_ms + 1_000, "warm_before_ms": null,
+    });
+    serde_json::from_value(sale).unwrap()
 }
 
 async fn made(store: &SaleStore, total: u64, payment: Payment) {
