@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 ///
 /// ```
 /// let mut out = Vec::new();
-/// crate::resp::encode_command(&mut out, [b"GET".as_slice(), b"k"]);
+/// weir_base::resp::encode_command(&mut out, [b"GET".as_slice(), b"k"]);
 /// assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
 /// ```
 pub fn encode_command<'a, I>(out: &mut Vec<u8>, arguments: I)
@@ -28,10 +28,10 @@ const FRAME_LEN_USUAL: usize = 9;
 /// Arguments of a command, one after another as they go over the wire: one piece of memory, however many they are.
 ///
 /// ```
-/// let mut keys = crate::resp::Arguments::from([b"a".as_slice(), b"b"]);
+/// let mut keys = weir_base::resp::Arguments::from([b"a".as_slice(), b"b"]);
 /// keys.push_joined(&[b"prefix:", b"c"]);
 /// let mut out = Vec::new();
-/// crate::resp::encode_parts(&mut out, &[&keys, &crate::resp::Arguments::from([b"d"])]);
+/// weir_base::resp::encode_parts(&mut out, &[&keys, &weir_base::resp::Arguments::from([b"d"])]);
 /// assert!(out.starts_with(b"*4\r\n$1\r\na\r\n"));
 /// assert!(keys.iter().eq([b"a".as_slice(), b"b", b"prefix:c"]));
 /// ```

@@ -22,7 +22,7 @@
 //! One's own group is a [`Handler`], given to [`Settings`](super::Settings):
 //!
 //! ```
-//! use weir_origin::events::groups::{Delivery, Handled, Handler, Outcome};
+//! use weir_origin_events::groups::{Delivery, Handled, Handler, Outcome};
 //!
 //! #[derive(Debug)]
 //! struct Printer;
