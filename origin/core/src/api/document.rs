@@ -61,6 +61,10 @@ impl Document {
         self.operations.insert(key, operation);
     }
 
+    pub(super) fn add_rule(&mut self, key: OperationKey, rules: RouteRules) {
+        self.rules.insert(key, rules.tenants);
+    }
+
     /// Adds another part.
     pub fn merge(&mut self, other: Self) {
         self.operations.extend(other.operations);
