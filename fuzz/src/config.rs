@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 use weir_base::FieldError;
 use weir_engine::config::parse;
+use weir_registry::{FILTERS, engines};
 use weir_sale::engine::config::{CheckedLimits, OverloadConfig};
 use weir_sale::redis::keys::catalogue;
 use weir_scripts::keys;
@@ -37,6 +38,22 @@ pub fn bridge_config(data: &[u8]) {
     for (name, value) in names.iter().zip(values) {
         let expected = written.get(*name).map(|json| json.as_u64());
         assert!(expected.is_none_or(|expected| expected == Some(value as u64)));
+    }
+}
+
+/// A configuration that any filter reads: what is refused says why, and only white space may follow what is taken.
+pub fn filter_config(data: &[u8]) {
+    for filter in FILTERS {
+        let read = |json: &[u8]| engines::read(filter, json, true, &environment);
+        match read(data) {
+            Err(refusal) => check_refusal(&refusal),
+            Ok(settings) => {
+                let redis = settings.redis();
+                assert!(redis.iter().all(|(cluster, _)| !cluster.is_empty()));
+                assert!(read(&[data, b" \r\n\t"].concat()).is_ok());
+                assert!(read(&[data, b" {}"].concat()).is_err());
+            }
+        }
     }
 }
 

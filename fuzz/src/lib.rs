@@ -11,6 +11,7 @@
 //! | [`script_replies`] | a reply, as each script's | |
 //! | [`error_reply()`] | an error reply's text | |
 //! | [`bridge`] | both directions of a connection | the limits, then steps: see [`bridge()`] |
+//! | [`filter_config`] | a configuration, by each filter of the registry | |
 //! | [`bridge_config`], [`gate_config`] | a filter's configuration | |
 //! | [`catalogue()`] | the catalogue of sales | |
 //! | [`challenge_solution`] | a solved challenge of a checkout | |
@@ -73,7 +74,7 @@ pub use bridge::bridge;
 pub use catalogue::catalogue;
 pub use challenge::challenge_solution;
 pub use claim::claim_ticket;
-pub use config::{bridge_config, gate_config};
+pub use config::{bridge_config, filter_config, gate_config};
 pub use error_reply::error_reply;
 pub use event::{event_batch, event_envelope, event_pixel, events_config};
 pub use fitment::{fitment_browse, fitment_check, fitment_config, fitment_replies};
@@ -93,7 +94,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 36] = [
+pub const TARGETS: [(&str, Target); 37] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -107,6 +108,7 @@ pub const TARGETS: [(&str, Target); 36] = [
     ("event_envelope", event_envelope),
     ("event_pixel", event_pixel),
     ("events_config", events_config),
+    ("filter_config", filter_config),
     ("fitment_browse", fitment_browse),
     ("fitment_check", fitment_check),
     ("fitment_config", fitment_config),

@@ -11,7 +11,8 @@
 //! - **The test owns the event loop.** What a request sets off — a call, a queue notification — happens in later turns:
 //!   [`Host::turn`], [`Host::run_until_idle`].
 //! - **The test is every upstream.** Calls are answered by a closure, in another order, late, or never
-//!   ([`Upstream`], [`Reply`], [`Host::answer`]); or by a real Redis ([`Upstream::resp`]).
+//!   ([`Upstream`], [`Reply`], [`Host::answer`]). Redis is a script, command by command ([`Upstream::scripted_resp`]), or a
+//!   real server ([`Upstream::resp`]).
 //! - **Faults are ordinary.** Clients leave ([`Stream::disconnect`]), host calls fail or trap
 //!   ([`Host::fail_next`], [`Host::trap_next`]), headers are not UTF-8.
 //! - **What crashes Envoy fails the test**, with an explanation ([`Host::violations`]), and what a request costs is counted
@@ -148,6 +149,10 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod abi;
 mod builder;
 mod calls;
@@ -157,6 +162,7 @@ mod http;
 mod net;
 mod plugin;
 mod process;
+mod redis;
 mod resp;
 mod stream;
 mod upstream;
@@ -169,6 +175,7 @@ pub use host::Host;
 pub use http::{LocalReply, Message, StreamState};
 pub use net::{ConnState, Connection};
 pub use plugin::{FailurePolicy, StartError};
+pub use redis::{RespCommand, RespValue};
 pub use stream::{RequestBuilder, Stream};
 pub use upstream::{Call, CallId, Reply, Upstream};
 pub use world::{Cost, LogLine, Thread, Violation};

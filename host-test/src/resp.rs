@@ -1,4 +1,4 @@
-//! How long are the RESP values at the start of some bytes? Lengths only: no value is built.
+//! RESP in bytes: the lengths of values, and the commands of a call.
 
 /// Deeper nesting than any Redis reply has.
 const DEPTH_MAX: usize = 32;
@@ -35,6 +35,30 @@ pub(crate) fn length_of(values: usize, bytes: &[u8]) -> Result<usize, Short> {
         at += length(&bytes[at..])?;
     }
     Ok(at)
+}
+
+/// The commands that `bytes` consists of: arrays of one bulk string or more, with their bytes.
+///
+/// # Errors
+/// [`Short::Malformed`] for a value that is no command, and as [`count`].
+pub(crate) fn commands(bytes: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Short> {
+    let (mut commands, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let (b'*', parts @ 1.., line_end) = line(bytes, at)? else {
+            return Err(Short::Malformed);
+        };
+        at = line_end;
+        let mut command = Vec::new();
+        for _ in 0..parts {
+            let (b'$', length @ 0.., line_end) = line(bytes, at)? else {
+                return Err(Short::Malformed);
+            };
+            at = bulk_end(bytes, line_end, length)?;
+            command.push(bytes[line_end..at - 2].to_vec());
+        }
+        commands.push(command);
+    }
+    Ok(commands)
 }
 
 fn length(bytes: &[u8]) -> Result<usize, Short> {

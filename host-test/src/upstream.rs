@@ -8,11 +8,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::abi::Headers;
+use crate::redis::{self, RespCommand, RespValue};
 use crate::resp::{self, Short};
 use crate::world::{ContextId, Thread, VmUid};
 
 /// How long a real server may keep a test waiting (real time, not virtual).
 const RESP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The answer to a call that is no whole Redis commands.
+const NOT_COMMANDS: &str = "the body is not whole RESP commands";
 
 /// Names one call, over all VMs of a host. (The filter's own tokens repeat from VM to VM.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +54,11 @@ impl Call {
     /// The id of the gRPC stream that this was sent over, as the filter knows it; `None` for a `proxy_http_call`.
     pub fn stream(&self) -> Option<u32> {
         crate::grpc::is_stream(self.token).then_some(self.token)
+    }
+
+    /// The Redis commands that the body consists of; `None` if it is anything else.
+    pub fn commands(&self) -> Option<Vec<RespCommand>> {
+        redis::commands(&self.body)
     }
 
     /// The body as text, with replacement characters where it is not UTF-8.
@@ -99,6 +108,13 @@ impl Reply {
     /// A 200 with a body.
     pub fn ok(body: impl Into<Vec<u8>>) -> Self {
         Self::status(200, body)
+    }
+
+    /// A 200 with what Redis would reply to the commands of a call: a value for each.
+    pub fn resp(values: impl IntoIterator<Item = RespValue>) -> Self {
+        let mut body = Vec::new();
+        values.into_iter().for_each(|value| value.encode(&mut body));
+        Self::ok(body)
     }
 
     /// What Envoy answers in the upstream's place when it cannot connect: a 503 of its own.
@@ -162,6 +178,33 @@ impl Upstream {
         Self(Kind::Unhealthy)
     }
 
+    /// Redis by script: a closure gets each command of a call and returns its reply. Commands run in their order; a call
+    /// whose body isn't RESP commands gets a 400.
+    ///
+    /// For replies that are late or lost, use [`scripted`](Self::scripted) with [`Call::commands`] and [`Reply::resp`].
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use weir_host_test::{RespValue, Upstream};
+    ///
+    /// let mut counters = HashMap::<String, i64>::new();
+    /// let redis = Upstream::scripted_resp(move |command| match command.name().as_str() {
+    ///     "INCR" => {
+    ///         let counter = counters.entry(command.text(0)).or_default();
+    ///         *counter += 1;
+    ///         RespValue::Integer(*counter)
+    ///     }
+    ///     other => RespValue::error(format!("ERR unknown command '{other}'")),
+    /// });
+    /// # let _ = redis;
+    /// ```
+    pub fn scripted_resp(mut script: impl FnMut(&RespCommand) -> RespValue + 'static) -> Self {
+        Self::scripted(move |call| match call.commands() {
+            Some(commands) => Reply::resp(commands.iter().map(&mut script)),
+            None => Reply::status(400, NOT_COMMANDS),
+        })
+    }
+
     /// A real server that speaks RESP (Redis, Valkey) at `address`, as `redis-bridge` and `redis_proxy`
     /// would reach it: the body of a call is sent as it is, and as many replies as it held commands come
     /// back as the body of a 200. If the server can't be reached, or does not answer within 5 s
@@ -192,7 +235,7 @@ pub(crate) struct RespServer {
 impl RespServer {
     fn answer(&self, commands: &[u8]) -> Reply {
         let Ok(count) = resp::count(commands) else {
-            return Reply::status(400, "the body is not whole RESP commands");
+            return Reply::status(400, NOT_COMMANDS);
         };
         // A connection that failed is in an unknown state: never use it again.
         let connection = self.connection.borrow_mut().take();

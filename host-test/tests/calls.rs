@@ -1,12 +1,8 @@
 //! `proxy_http_call`, the clock and ticks.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{host, pairs, pairs_len, resp_server, worker_logs};
+use crate::common::{host, pairs, pairs_len, resp_server, worker_logs};
 use weir_host_test::{Builder, Host, Reply, Thread, Upstream};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;

@@ -1,12 +1,8 @@
 //! Traps, what follows them, and what Envoy does not survive.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{host, worker_logs};
+use crate::common::{host, worker_logs};
 use weir_host_test::{FailurePolicy, Host, LogLevel, Status, StreamState, Thread};
 
 /// `x-do`: p(ause), t(rap), anything else goes on. Logs 99 at the start and 77 on a reply's way back.

@@ -1,12 +1,8 @@
 //! gRPC streams.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{host, pairs, pairs_len, resp_server, worker_logs};
+use crate::common::{host, pairs, pairs_len, resp_server, worker_logs};
 use weir_host_test::{Builder, Call, Host, Reply, Status, Upstream};
 
 /// Does what the letter in a request's `x-do` says, and logs the status; what `x-receive` and `x-close` say, it does

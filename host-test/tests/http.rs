@@ -1,10 +1,6 @@
 //! What a filter sees and changes of requests and responses, and how they end.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{host, pairs, pairs_len, worker_logs};
+use crate::common::{host, pairs, pairs_len, worker_logs};
 use weir_host_test::{Headers, StreamState};
 
 /// Reads the header at 0 (6 bytes) of the request and logs status and value.

@@ -1,10 +1,6 @@
 //! Contexts come up and go in Envoy's order, and a filter that refuses or traps keeps the host from starting.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{host, worker_logs};
+use crate::common::{host, worker_logs};
 use weir_host_test::{Host, StartError, Thread};
 
 /// Logs a letter for each callback, then the context id.

@@ -1,10 +1,6 @@
 //! Network filters: data held back and changed, both ways, and who closes.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{host, worker_logs};
+use crate::common::{host, worker_logs};
 use weir_host_test::{ConnState, Thread};
 
 /// Downstream: waits for 4 bytes, then strips the first two. Upstream: prepends "> ".

@@ -1,10 +1,6 @@
 //! What VMs share: data, queues, metrics; and what they keep to themselves.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{host, worker_logs};
+use crate::common::{host, worker_logs};
 use weir_host_test::{Host, Thread};
 
 /// `x-do` says what a request does to the key "k": r(ead), w(rite without condition), c(as with the number read last),

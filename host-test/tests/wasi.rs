@@ -1,9 +1,5 @@
 //! The part of WASI that Envoy has.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use weir_host_test::{Host, LogLevel};
 
 const MODULE: &str = r#"(module

@@ -18,12 +18,13 @@ use weir_engine::event::{FetchResponse, PlainEnd};
 use weir_engine::redis::Reply;
 use weir_engine::{Answer, BatchId, Effect, Effects, Event, FetchId, Level, StreamId};
 use weir_envoy_abi as abi;
+use weir_registry::Filter;
+use weir_registry::engines::{AnyEngine, make};
 
-use crate::engines::{AnyEngine, Kind};
 use crate::fetches::Fetches;
 use crate::metrics::Counts;
 use crate::service::{Call, Order};
-use crate::shared::now_ms;
+use crate::shared::{ProcessHost, now_ms};
 use crate::slot::Slot;
 
 /// How far apart ticks are for an engine that needs none, in milliseconds.
@@ -35,7 +36,7 @@ const VALUES_MAX: usize = 65_536;
 /// What all desks of one filter's configuration share.
 pub struct Common {
     /// Which filter it is.
-    pub kind: Kind,
+    pub filter: &'static Filter,
     /// The engine's configuration, for a fresh one.
     pub json: Vec<u8>,
     /// HTTP requests that wait for the main thread.
@@ -334,7 +335,8 @@ impl Desk {
     /// A panic has left the engine half way. All that wait get `answer`, and a fresh engine takes over.
     pub fn recover(&self, answer: &Arc<Answer>) {
         let mut state = self.lock();
-        if let Ok(made) = self.common.kind.make(&self.common.json) {
+        let Common { filter, json, .. } = &*self.common;
+        if let Ok(made) = make(filter, json, &ProcessHost, true) {
             state.engine = made.engine;
         }
         state.generation = state.generation.wrapping_add(1);

@@ -14,14 +14,17 @@ use weir_envoy_abi::{
     self as abi, BodyStatus, ConfigHost, FetchedResponse, Filter, HeadersStatus, Module, Response,
 };
 
+use weir_registry::engines::{AnyEngine, make};
+use weir_registry::{self as registry, FILTERS};
+
 use crate::desk::{Common, Desk, Own};
-use crate::engines::Kind;
 use crate::fetches::{Fetches, read};
 use crate::metrics::HostMetrics;
 use crate::redis::Plan;
 use crate::request::{HookEnd, HookRequest};
 use crate::service::{self, Order, orders};
 use crate::settings::split;
+use crate::shared::ProcessHost;
 use crate::slot::{Left, Slot};
 
 /// The answer to a panic.
@@ -110,19 +113,38 @@ fn log_panics() {
     });
 }
 
+/// The filter that Envoy's configuration names.
+fn named(name: &[u8]) -> Result<&'static registry::Filter, FieldError> {
+    let found = std::str::from_utf8(name).ok();
+    found
+        .and_then(registry::Filter::of_envoy_name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = FILTERS.iter().map(|filter| filter.envoy_name).collect();
+            let problem = format!(
+                "there is no filter {}; there are {}",
+                String::from_utf8_lossy(name),
+                names.join(", ")
+            );
+            FieldError::new("filter_name", problem)
+        })
+}
+
 impl Config {
     fn new(host: &ConfigHost<'_>, name: &[u8], json: &[u8]) -> Result<Self, FieldError> {
-        let kind = Kind::named(name)?;
+        let filter = named(name)?;
         let (settings, json) = split(json)?;
-        let first = kind.make(&json)?;
+        let first = make(filter, &json, &ProcessHost, true)?;
         // Made before anything runs, so that a refusal is one in validation, too.
         let plan = |(index, redis)| Plan::new(&format!("native.redis[{index}]"), redis);
-        let redis = settings.of_each(&first.redis)?.into_iter().map(plan);
+        let redis = settings
+            .of_each(&first.redis_clusters)?
+            .into_iter()
+            .map(plan);
         let redis: Vec<Plan> = redis.collect::<Result<_, _>>()?;
         let mut engine = first.engine;
-        let metrics = HostMetrics::define(host, kind, engine.metrics());
+        let metrics = HostMetrics::define(host, filter, engine.metrics());
         let common = Arc::new(Common {
-            kind,
+            filter,
             json,
             fetches: Fetches::default(),
             main: Mutex::new(host.scheduler()),
@@ -145,7 +167,7 @@ impl Config {
         }
         config.add(engine, redis.clone(), is_validating)?;
         for _ in 1..settings.engines {
-            let made = kind.make(&config.common.json)?;
+            let made = make(filter, &config.common.json, &ProcessHost, true)?;
             config.add(made.engine, redis.clone(), is_validating)?;
         }
         Ok(config)
@@ -153,7 +175,7 @@ impl Config {
 
     fn add(
         &mut self,
-        engine: Box<dyn crate::engines::AnyEngine>,
+        engine: Box<dyn AnyEngine>,
         redis: Vec<Plan>,
         is_validating: bool,
     ) -> Result<(), FieldError> {
@@ -315,7 +337,8 @@ impl Module for Filters {
     }
 
     fn response_headers(stream: &Stream, mut filter: Filter<'_>) {
-        let sees = stream.desk.common().kind.sees_responses();
+        // A response of a filter that changes none costs no lock.
+        let sees = stream.desk.common().filter.responses_module.is_some();
         if !sees || stream.phase.get() != Phase::Open {
             return;
         }
@@ -480,5 +503,33 @@ mod tests {
         assert_eq!((waiting.status, &*waiting.body), (own.status, own.body));
         let headers: Vec<(&[u8], &[u8])> = waiting.headers.iter().collect();
         assert_eq!(headers, own.headers);
+    }
+
+    #[test]
+    fn unknown_filter_is_refused_with_the_names_of_all() {
+        assert_eq!(named(b"weir.fitment"), Ok(&registry::FITMENT));
+        let error = named(b"weir.nothing").unwrap_err().to_string();
+        assert!(error.starts_with("filter_name: "), "{error}");
+        assert!(
+            error.contains("weir.seckill_gate, weir.ratelimit"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn refusal_names_the_field() {
+        let error = |filter: &registry::Filter, json: &str| {
+            let made = make(filter, json.as_bytes(), &ProcessHost, true);
+            made.err()
+                .map(|error| error.to_string())
+                .unwrap_or_default()
+        };
+        assert!(error(&registry::FITMENT, r#"{"nothing":1}"#).contains("nothing"));
+        let limits = r#"{"rules":[{"name":"r","limit":{"rate":0}}]}"#;
+        assert!(error(&registry::LIMITER, limits).starts_with("rules[0]"));
+        for filter in FILTERS {
+            let error = error(filter, r#"{"no_such_field":1}"#);
+            assert!(error.contains("no_such_field"), "{}: {error}", filter.name);
+        }
     }
 }

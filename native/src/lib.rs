@@ -10,7 +10,6 @@
 //! | module | |
 //! |---|---|
 //! | [`settings`] | the object `native` of a filter's configuration: where Redis is, and its secrets |
-//! | [`engines`] | a filter's name and configuration → its engine |
 //! | [`desk`] | an engine, and the one place that applies effects |
 //! | [`slot`] | what waits to be done with one stream by the stream's own thread |
 //! | [`service`] | the thread of a desk: ticks and calls to Redis |
@@ -26,7 +25,6 @@
 #![deny(unsafe_code)]
 
 pub mod desk;
-pub mod engines;
 pub mod fetches;
 pub mod filters;
 pub mod metrics;

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use weir_engine::Metrics;
 use weir_envoy_abi::{ConfigHost, MetricId};
-
-use crate::engines::Kind;
+use weir_registry::Filter;
+use weir_registry::engines::later_metrics;
 
 /// The counter of panics.
 const PANICS: &str = "weir_native_panics_total";
@@ -25,9 +25,9 @@ pub struct HostMetrics {
 pub type Counts = Vec<(String, u64)>;
 
 impl HostMetrics {
-    /// Defines all that `metrics` has, and what an engine of this kind may add later.
-    pub fn define(host: &ConfigHost<'_>, kind: Kind, metrics: &Metrics) -> Self {
-        let later = kind.later_metrics();
+    /// Defines all that `metrics` has, and what the filter's engine may add later.
+    pub fn define(host: &ConfigHost<'_>, filter: &Filter, metrics: &Metrics) -> Self {
+        let later = later_metrics(filter);
         let mut counters = HashMap::new();
         let now = metrics.counters().chain([PANICS]);
         for name in now.chain(later.counters()) {

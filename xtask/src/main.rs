@@ -80,10 +80,7 @@ const TASKS: &[Task] = &[
         name: "build-edge",
         about: "Build the edges into target/weir/edge and print their sizes",
         program: &DEV,
-        steps: &[Step {
-            what: "compile the edges for their targets",
-            how_long: "4 min",
-        }],
+        steps: &[Step("compile the edges for their targets")],
     },
     Task {
         name: "book",
@@ -104,10 +101,7 @@ const TASKS: &[Task] = &[
         steps: &[
             BUILD_WASM,
             GET_TOOLS,
-            Step {
-                what: "hold the sale and check the books",
-                how_long: "25 s",
-            },
+            Step("hold the sale and check the books"),
         ],
     },
     Task {
@@ -117,10 +111,7 @@ const TASKS: &[Task] = &[
         steps: &[
             BUILD_WASM,
             GET_TOOLS,
-            Step {
-                what: "import the catalogue, ask and compare",
-                how_long: "5 min",
-            },
+            Step("import the catalogue, ask and compare"),
         ],
     },
     Task {
@@ -131,40 +122,24 @@ const TASKS: &[Task] = &[
             BUILD_WASM,
             GET_TOOLS,
             BUILD_WORKER,
-            Step {
-                what: "hold the sale and check the books",
-                how_long: "50 s",
-            },
+            Step("hold the sale and check the books"),
         ],
     },
     Task {
         name: "bench",
         about: "Compare Weir with what one would pick instead",
         program: &BENCH,
-        steps: &[
-            GET_TOOLS,
-            BUILD_WASM,
-            Step {
-                what: "measure (--quick: 5 min)",
-                how_long: "40 min",
-            },
-        ],
+        steps: &[GET_TOOLS, BUILD_WASM, Step("measure (--quick: less)")],
     },
     Task {
         name: "test",
-        about: "Build everything and run all tests, the end-to-end ones included",
+        about: "Build everything and run the tests: the first tier (--all: and the second)",
         program: &DEV,
         steps: &[
             GET_TOOLS,
             BUILD_WASM,
-            Step {
-                what: "compile the tests",
-                how_long: "4 min",
-            },
-            Step {
-                what: "run them",
-                how_long: "8 min",
-            },
+            Step("compile the tests"),
+            Step("run them"),
         ],
     },
     Task {
@@ -173,55 +148,32 @@ const TASKS: &[Task] = &[
         program: &DIST,
         steps: &[
             BUILD_WASM,
-            Step {
-                what: "compile the origin as one static binary, and the native module",
-                how_long: "15 min",
-            },
+            Step("compile the origin as one static binary, and the native module"),
         ],
     },
     Task {
         name: "simulate",
         about: "Run random schedules of faults on a virtual clock (--schedules N, --seed S)",
         program: &SIMULATION,
-        steps: &[Step {
-            what: "run 2,000 schedules each of sales, limits and links",
-            how_long: "90 s",
-        }],
+        steps: &[Step("run 2,000 schedules each of sales, limits and links")],
     },
     Task {
         name: "conformance",
         about: "Replay the conformance vectors on every host, and compare byte for byte (--host NAME)",
         program: &CONFORMANCE,
-        steps: &[
-            GET_TOOLS,
-            BUILD_WASM,
-            Step {
-                what: "replay them on each host",
-                how_long: "30 s",
-            },
-        ],
+        steps: &[GET_TOOLS, BUILD_WASM, Step("replay them on each host")],
     },
     Task {
         name: "soak",
         about: "Run everything at half of its capacity with a fault each minute (--minutes N)",
         program: &SOAK,
-        steps: &[
-            GET_TOOLS,
-            BUILD_WASM,
-            Step {
-                what: "run (--minutes N)",
-                how_long: "60 min",
-            },
-        ],
+        steps: &[GET_TOOLS, BUILD_WASM, Step("run (--minutes N)")],
     },
     Task {
         name: "mutants",
         about: "Break the crates that decide, one expression at a time, and list what no test notices (-p CRATE)",
         program: &DEV,
-        steps: &[Step {
-            what: "break and test everything",
-            how_long: "hours",
-        }],
+        steps: &[Step("break and test everything")],
     },
 ];
 

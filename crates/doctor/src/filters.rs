@@ -1,14 +1,12 @@
 //! Weir's filters in Envoy's configuration, with their settings as their engines read them.
 
-use serde::de::DeserializeOwned;
+use std::any::Any;
+
 use serde_json::Value;
 use weir_base::FieldError;
-use weir_engine::config::{Environment, RedisConfig, parse};
-use weir_event::engine::config::Config as EventsConfig;
-use weir_fitment::engine::config::Config as FitmentConfig;
-use weir_limit::engine::config::Config as LimiterConfig;
-use weir_link::engine::config::Config as LinksConfig;
-use weir_room::engine::config::Config as RoomConfig;
+use weir_engine::config::{Environment, RedisConfig};
+use weir_registry::Filter as Kind;
+use weir_registry::engines::{self, Settings};
 use weir_sale::engine::Config as GateConfig;
 
 use crate::envoy::{Envoy, Manager};
@@ -24,49 +22,13 @@ const NATIVE_SETTINGS: &str = "native";
 /// What stands in for each secret while a configuration is checked: as long as the longest that one may have to be.
 const ANY_SECRET: [u8; 64] = [b'x'; 64];
 
-/// Which of Weir's filters one is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Gate,
-    Limiter,
-    Links,
-    Events,
-    Fitment,
-    Room,
-}
-
-impl Kind {
-    /// All of them.
-    const ALL: [Self; 6] = [
-        Self::Gate,
-        Self::Limiter,
-        Self::Links,
-        Self::Events,
-        Self::Fitment,
-        Self::Room,
-    ];
-
-    /// What its module is called, and its root.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Gate => weir_sale::engine::NAME,
-            Self::Limiter => weir_limit::engine::NAME,
-            Self::Links => weir_link::engine::NAME,
-            Self::Events => weir_event::engine::NAME,
-            Self::Fitment => weir_fitment::engine::NAME,
-            Self::Room => weir_room::engine::NAME,
-        }
-    }
-
-    /// The kind of a module, a root or a native filter: `ratelimit-headers.wasm`, `seckill-gate`, `weir.seckill_gate`.
-    fn of(name: &str) -> Option<Self> {
-        let name = name.rsplit('/').next().unwrap_or_default();
-        let name = name.strip_suffix(".wasm").unwrap_or(name);
-        let name = name.strip_prefix("weir.").unwrap_or(name);
-        let name = name.replace('_', "-");
-        let name = name.strip_suffix("-headers").unwrap_or(&name);
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
+/// The filter of a module, a root or a native filter: `ratelimit-headers.wasm`, `seckill-gate`, `weir.seckill_gate`.
+fn known(name: &str) -> Option<&'static Kind> {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let name = name.strip_suffix(".wasm").unwrap_or(name);
+    let name = name.strip_prefix("weir.").unwrap_or(name);
+    let name = name.replace('_', "-");
+    Kind::of_module(&name)
 }
 
 /// What runs a filter.
@@ -77,9 +39,9 @@ pub(crate) enum Host {
 }
 
 /// One of Weir's filters.
-#[derive(Debug)]
 pub(crate) struct Filter<'a> {
-    pub(crate) kind: Kind,
+    /// Which of Weir's filters it is.
+    pub(crate) kind: &'static Kind,
     pub(crate) host: Host,
     pub(crate) manager: Manager<'a>,
     /// Its place among the filters of its connection manager.
@@ -88,7 +50,7 @@ pub(crate) struct Filter<'a> {
     /// Its configuration as it is written.
     pub(crate) json: Written,
     /// And as the engine reads it, if it does.
-    pub(crate) settings: Option<Result<Settings, FieldError>>,
+    pub(crate) settings: Option<Result<Box<dyn Settings>, FieldError>>,
 }
 
 /// A configuration as it is written.
@@ -102,61 +64,29 @@ pub(crate) enum Written {
     Text(String),
 }
 
-/// What an engine makes of it.
-#[derive(Debug)]
-pub(crate) enum Settings {
-    Gate(Box<GateConfig>),
-    Limiter(Box<LimiterConfig>),
-    Links(Box<LinksConfig>),
-    Events(Box<EventsConfig>),
-    Fitment(Box<FitmentConfig>),
-    Room(Box<RoomConfig>),
-}
-
-impl Settings {
-    /// Each way to a Redis: the cluster of its bridge, and how it is asked.
-    pub(crate) fn redis(&self) -> Vec<(&str, &RedisConfig)> {
-        match self {
-            Self::Gate(config) => vec![(&config.redis.cluster, &config.redis)],
-            Self::Links(config) => vec![(&config.redis.cluster, &config.redis)],
-            Self::Room(config) => vec![(&config.redis.cluster, &config.redis)],
-            Self::Limiter(config) => one(config.redis.as_ref()),
-            Self::Events(config) => one(config.limits.redis.as_ref()),
-            Self::Fitment(config) => {
-                let further = config.clusters.values();
-                let further = further.map(|cluster| (cluster.as_str(), &config.redis));
-                let home = (config.redis.cluster.as_str(), &config.redis);
-                std::iter::once(home).chain(further).collect()
-            }
-        }
-    }
-}
-
-fn one(redis: Option<&RedisConfig>) -> Vec<(&str, &RedisConfig)> {
-    let pair = redis.map(|redis| (redis.cluster.as_str(), redis));
-    pair.into_iter().collect()
-}
-
 impl<'a> Filter<'a> {
     /// For findings.
     pub(crate) fn place(&self) -> String {
         format!("{}, filter {}", self.manager.place(), name(self.value))
     }
 
+    /// Its settings, if the engine takes them and they are of this type.
+    pub(crate) fn settings<C: 'static>(&self) -> Option<&C> {
+        let settings: &dyn Any = self.accepted()?;
+        settings.downcast_ref()
+    }
+
     /// Its settings, if the engine takes them.
-    pub(crate) fn accepted(&self) -> Option<&Settings> {
-        self.settings.as_ref()?.as_ref().ok()
+    pub(crate) fn accepted(&self) -> Option<&dyn Settings> {
+        self.settings.as_ref()?.as_deref().ok()
     }
 
     /// The gate's settings, if it is one.
     pub(crate) fn gate(&self) -> Option<&GateConfig> {
-        match self.accepted()? {
-            Settings::Gate(config) => Some(config),
-            _ => None,
-        }
+        self.settings()
     }
 
-    /// Each way to a Redis.
+    /// Each Redis that it asks: the cluster of its bridge, and how it is asked.
     pub(crate) fn redis(&self) -> Vec<(&str, &RedisConfig)> {
         self.accepted().map_or_else(Vec::new, Settings::redis)
     }
@@ -221,7 +151,7 @@ fn read<'a>(manager: Manager<'a>, place: usize, value: &'a Value) -> Option<Filt
         Host::Native => written(value, "typed_config.filter_config"),
     };
     let settings = match &json {
-        Written::Text(json) => Some(settings(kind, host, json, sees_responses(value))),
+        Written::Text(json) => Some(settings(kind, host, json, sees_responses(kind, value))),
         Written::Missing | Written::Unreadable => None,
     };
     Some(Filter {
@@ -235,7 +165,7 @@ fn read<'a>(manager: Manager<'a>, place: usize, value: &'a Value) -> Option<Filt
     })
 }
 
-fn kind_of(host: Host, value: &Value) -> Option<Kind> {
+fn kind_of(host: Host, value: &Value) -> Option<&'static Kind> {
     let names: &[&str] = match host {
         Host::Wasm => &[
             "typed_config.config.vm_config.code.local.filename",
@@ -248,17 +178,21 @@ fn kind_of(host: Host, value: &Value) -> Option<Kind> {
     };
     names
         .iter()
-        .find_map(|path| text(value, path).and_then(Kind::of))
+        .find_map(|path| text(value, path).and_then(known))
 }
 
-/// Whether the limiter's module is the one that sees responses; natively it always is.
-fn sees_responses(value: &Value) -> bool {
+/// Whether the filter's module is the one that sees responses; natively it always does.
+fn sees_responses(kind: &Kind, value: &Value) -> bool {
+    let sees = |file: &str| {
+        let module = kind.responses_module.map(|module| format!("{module}.wasm"));
+        module.is_some_and(|module| file.ends_with(&module))
+    };
     type_of(value).ends_with(NATIVE)
         || ["local.filename", "remote.http_uri.uri"]
             .iter()
             .any(|path| {
                 let path = format!("typed_config.config.vm_config.code.{path}");
-                text(value, &path).is_some_and(|file| file.ends_with("ratelimit-headers.wasm"))
+                text(value, &path).is_some_and(sees)
             })
 }
 
@@ -277,52 +211,17 @@ pub(crate) fn written(value: &Value, path: &str) -> Written {
 }
 
 fn settings(
-    kind: Kind,
+    kind: &Kind,
     host: Host,
     json: &str,
     sees_responses: bool,
-) -> Result<Settings, FieldError> {
+) -> Result<Box<dyn Settings>, FieldError> {
     let json = match host {
         Host::Wasm => json.to_owned(),
         Host::Native => without_native(json),
     };
     let any: Environment<'_> = &|_| Some(ANY_SECRET.to_vec());
-    match kind {
-        Kind::Gate => {
-            let config: GateConfig = read_as(&json)?;
-            config.clone().checked(any)?;
-            Ok(Settings::Gate(Box::new(config)))
-        }
-        Kind::Limiter => {
-            let config: LimiterConfig = read_as(&json)?;
-            config.clone().checked(sees_responses, any)?;
-            Ok(Settings::Limiter(Box::new(config)))
-        }
-        Kind::Links => {
-            let config: LinksConfig = read_as(&json)?;
-            config.clone().checked()?;
-            Ok(Settings::Links(Box::new(config)))
-        }
-        Kind::Events => {
-            let config: EventsConfig = read_as(&json)?;
-            config.clone().checked(any)?;
-            Ok(Settings::Events(Box::new(config)))
-        }
-        Kind::Fitment => {
-            let config: FitmentConfig = read_as(&json)?;
-            config.clone().checked()?;
-            Ok(Settings::Fitment(Box::new(config)))
-        }
-        Kind::Room => {
-            let config: RoomConfig = read_as(&json)?;
-            config.clone().checked(any)?;
-            Ok(Settings::Room(Box::new(config)))
-        }
-    }
-}
-
-fn read_as<T: DeserializeOwned>(json: &str) -> Result<T, FieldError> {
-    parse(json.as_bytes())
+    engines::read(kind, json.as_bytes(), sees_responses, any)
 }
 
 fn without_native(json: &str) -> String {

@@ -1,7 +1,5 @@
 //! An edge by itself: what it answers, what it sends on, and what it must not do.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

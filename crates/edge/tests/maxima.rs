@@ -1,7 +1,5 @@
 //! Links with a maximum whose clicks are counted in objects: the engine of links asks the link's object, here one of memory.
 
-#![allow(clippy::panic, clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::rc::Rc;
 

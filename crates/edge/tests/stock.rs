@@ -1,7 +1,5 @@
 //! Sales whose stock stands in objects: the gate asks shards step by step, here those of memory.
 
-#![allow(clippy::panic, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! Runs an engine of Weir as a Proxy-Wasm HTTP filter.
 //!
-//! A filter names its engine and says how to make it ([`Filter`]); [`filter!`] does the rest. `tests/example-filter` is a
-//! whole one.
+//! A filter names its engine and says how to make it ([`Filter`]); [`filter!`] does the rest. The README has an example; a whole
+//! filter that asks Redis is `docs/examples/api-key` in the repository.
 //!
 //! | module | |
 //! |---|---|
@@ -15,6 +15,10 @@
 //! | [`env`](mod@env), [`host`], [`metrics`], [`shared`] | secrets, the clock, counters, memory that all workers share |
 //!
 //! Every host call here is checked: whatever a client sends, no getter insists on UTF-8 and nothing unwraps.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub mod bridge;
 mod cause;

@@ -1,12 +1,8 @@
 //! `challenge_spend.lua`, on a real Redis.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
 use std::time::Duration;
 
-use support::{Redis, Server};
+use crate::support::{Redis, Server};
 use weir_base::resp::Value;
 use weir_sale::redis::challenge_spend::{Spend, call, parse};
 

@@ -1,20 +1,14 @@
 //! Vehicle fitment in Redis against a model: the same steps on both, every reply compared; and what it takes of Redis.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
-#[path = "fitment/costs.rs"]
 mod costs;
-#[path = "fitment/vehicles.rs"]
 mod vehicles;
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::{Redis, Server};
 use weir_base::resp::Value;
 use weir_fitment::check::Stored;
 use weir_fitment::model::{self, Lost, Product, Routes};

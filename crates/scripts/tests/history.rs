@@ -1,15 +1,11 @@
 //! Browse history in Redis against a model: the same steps on both, every reply and the list compared.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::{Redis, Server};
 use weir_base::resp::Value;
 use weir_history::model::{Hot, Told};
 use weir_history::redis::history::List;

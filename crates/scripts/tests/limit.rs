@@ -1,20 +1,14 @@
 //! Rate limits in Redis against the model, which is [`weir_limit`]: the same histories on both,
 //! every answer compared, and when each key expires.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
-#[path = "limit/history.rs"]
 mod history;
-#[path = "limit/pair.rs"]
 mod pair;
 
 use std::time::{Duration, Instant};
 
+use crate::support::Server;
 use history::{histories_go_as_in_the_model, mixed, steady};
 use pair::{ALGORITHMS, NOW_MS, Pair, ask, new_key, quota};
-use support::Server;
 use weir_base::resp::Value;
 use weir_limit::redis::keys::LimitKey;
 use weir_limit::redis::limit;

@@ -1,10 +1,6 @@
 //! Scripts of short links, on a real Redis.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
-use support::{Redis, Server};
+use crate::support::{Redis, Server};
 use weir_base::resp::Value;
 use weir_link::redis::keys::UniquesKeys;
 use weir_link::redis::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};

@@ -3,16 +3,12 @@
 //! Redis' clock cannot be set. So lives are of days, what a test lets pass are whole hours, and the seconds
 //! that the test itself takes are rounded away.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::{Redis, Server};
 use weir_base::resp::{Value, encode_command};
 use weir_link::click::{BatchId, ClickId, Row, decode, encode};
 use weir_link::code::LinkId;

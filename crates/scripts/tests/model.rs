@@ -1,15 +1,11 @@
 //! The Lua against the model: the same operations on a real Redis and on [`ShardLedger`], every
 //! reply compared, and the books looked at after each.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use support::{Redis, Server};
 use weir_base::id::{SaleId, UserId};
 use weir_base::resp::Value;
 use weir_edge::shard::Shard;

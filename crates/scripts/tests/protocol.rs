@@ -9,22 +9,14 @@
 //! The same histories run on the model alone, thousands of them, and on a real Redis with the real
 //! Lua, where every reply must be the model's.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
-#[path = "protocol/parties.rs"]
 mod parties;
-#[path = "protocol/shards.rs"]
 mod shards;
-#[path = "protocol/sql.rs"]
 mod sql;
-#[path = "protocol/world.rs"]
 mod world;
 
+use crate::support::Server;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use support::Server;
 use weir_sale::ledger::Deduction;
 use world::{Fault, Setting, World};
 

@@ -1,16 +1,12 @@
 //! Waiting rooms in Redis against a model: the same steps on both, every reply compared; and what must hold of any history.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::{Redis, Server};
 use weir_base::resp::Value;
 use weir_room::draw::Seed;
 use weir_room::model::{self, Model};

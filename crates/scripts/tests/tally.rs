@@ -1,15 +1,11 @@
 //! Counts for operators, on a real Redis and on a model.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::{Redis, Server};
 use weir_base::resp::Value;
 use weir_scripts::keys;
 use weir_scripts::tally::{self, KEPT_S, NAMES_MAX, Subject};

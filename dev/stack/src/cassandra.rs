@@ -154,26 +154,6 @@ fn settings(port: u16, storage_port: u16, dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Silent;
-
-    #[tokio::test]
-    #[cfg_attr(
-        not(feature = "java-tests"),
-        ignore = "cargo xtask test runs it where Java and Maven are"
-    )]
-    async fn it_starts_is_killed_and_starts_again() {
-        let temp = tempfile::tempdir().unwrap();
-        let tool = Cassandra::find_or_get(&mut Silent).unwrap();
-        let log = temp.path().join("cassandra.log");
-        let mut server = CassandraServer::start(&tool, temp.path(), &log)
-            .await
-            .unwrap();
-        let address = server.address();
-        server.process().kill();
-        assert!(TcpStream::connect(&address).await.is_err());
-        server.start_again().await.unwrap();
-        assert!(TcpStream::connect(&address).await.is_ok());
-    }
 
     #[test]
     fn its_settings_are_yaml_with_its_ports_and_folders() {

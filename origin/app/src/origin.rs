@@ -48,7 +48,7 @@ use crate::tenants::Counts;
 /// # Errors
 /// See [`OpenError`].
 pub async fn open_database(url: &str) -> Result<Database, OpenError> {
-    Database::open(url, &crate::migrations::ALL).await
+    Database::open(url, crate::migrations::ALL).await
 }
 
 /// For how long the reconciler may be silent. It works once a second, and what a slow SQL or Redis costs it shows as theirs.

@@ -30,3 +30,7 @@ pub mod sql;
 pub mod tenants;
 pub mod traces;
 pub mod unavailable;
+
+/// The tables of keys, the audit trail, tenants, settings and the outbox.
+pub const MIGRATIONS: sql::Migrations =
+    crate::migrations!("core", (1, "baseline", "0001_baseline"));

@@ -62,6 +62,10 @@ use weir_origin_core::sql::{Database, SqlError};
 
 pub use config::{Home, Settings};
 
+/// The tables of events.
+pub const MIGRATIONS: weir_origin_core::sql::Migrations =
+    weir_origin_core::migrations!("events", (1, "baseline", "0001_baseline"));
+
 /// Reads the clock: milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 

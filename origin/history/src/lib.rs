@@ -54,6 +54,10 @@ use weir_origin_core::sql::Database;
 pub use config::{Clock, Settings};
 pub use record::{Outcome, View};
 
+/// The tables of browse history.
+pub const MIGRATIONS: weir_origin_core::sql::Migrations =
+    weir_origin_core::migrations!("history", (1, "baseline", "0001_baseline"));
+
 /// Everything about browse history, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct History(Arc<Parts>);

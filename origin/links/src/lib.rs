@@ -105,6 +105,10 @@ use weir_origin_core::sql::{Database, SqlError};
 pub use clicks::NoName;
 pub use config::Settings;
 
+/// The tables of links and clicks.
+pub const MIGRATIONS: weir_origin_core::sql::Migrations =
+    weir_origin_core::migrations!("links", (1, "baseline", "0001_baseline"));
+
 /// Why no links can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {

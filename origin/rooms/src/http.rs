@@ -3,32 +3,20 @@
 use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tracing::warn;
 use weir_room::redis::room_look::Look;
 use weir_room::setting::{ACTIVE_MAX, PER_MINUTE_MAX};
 use weir_room::state::wait_percentile;
-use weir_room::{Mode, NUMBER_MAX, RoomName, Setting};
+use weir_room::{NUMBER_MAX, RoomName, Setting};
 
 use super::Rooms;
+use super::model::RoomFields;
 use super::store::SetError;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Fault, JsonBody, Problem};
 use weir_origin_core::redis::CallError;
-
-/// What an operator sets. All of it is replaced: what is left out is as in a room without a limit.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewSetting {
-    mode: Mode,
-    #[serde(default)]
-    per_minute: u64,
-    #[serde(default)]
-    active_max: u64,
-    #[serde(default)]
-    opens_at_ms: u64,
-}
 
 /// What is set for a room, and how it is.
 #[derive(Serialize)]
@@ -43,10 +31,8 @@ struct RoomView {
 #[derive(Serialize)]
 struct SettingView {
     version: u64,
-    mode: Mode,
-    per_minute: u64,
-    active_max: u64,
-    opens_at_ms: u64,
+    #[serde(flatten)]
+    fields: RoomFields,
 }
 
 #[derive(Serialize)]
@@ -126,11 +112,11 @@ async fn one(
 async fn set(
     State(rooms): State<Rooms>,
     Path(room): Path<String>,
-    JsonBody(new): JsonBody<NewSetting>,
+    JsonBody(fields): JsonBody<RoomFields>,
 ) -> Result<Json<RoomView>, Problem> {
     let room = name(&room)?;
-    let setting = new.checked()?;
-    let set = rooms.store().set(&room, &setting, now_ms()).await;
+    check(&fields)?;
+    let set = rooms.store().set(&room, &fields, now_ms()).await;
     let setting = set.map_err(not_set)?;
     // If Redis is away now, the next round puts it there.
     if let Err(error) = rooms.publish(&room, &setting).await {
@@ -140,43 +126,32 @@ async fn set(
     Ok(Json(rooms.view(&room, Some(setting), look)))
 }
 
-impl NewSetting {
-    fn checked(self) -> Result<Setting, Problem> {
-        let fields = [
-            ("per_minute", self.per_minute, PER_MINUTE_MAX),
-            ("active_max", self.active_max, ACTIVE_MAX),
-            ("opens_at_ms", self.opens_at_ms, NUMBER_MAX - 1),
-        ];
-        let wrong = fields.into_iter().filter(|(_, value, max)| value > max);
-        let faults: Vec<Fault> = wrong
-            .map(|(field, value, max)| Fault {
-                pointer: format!("/{field}"),
-                detail: format!("{field}: must be 0 to {max}, is {value}"),
-            })
-            .collect();
-        if !faults.is_empty() {
-            let details: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
-            let problem = Problem::unprocessable("invalid_room", "Invalid", details.join("; "));
-            return Err(problem.with_faults(faults));
-        }
-        Ok(Setting {
-            version: 0,
-            mode: self.mode,
-            per_minute: self.per_minute,
-            active_max: self.active_max,
-            opens_at_ms: self.opens_at_ms,
+fn check(fields: &RoomFields) -> Result<(), Problem> {
+    let limits = [
+        ("per_minute", fields.per_minute, PER_MINUTE_MAX),
+        ("active_max", fields.active_max, ACTIVE_MAX),
+        ("opens_at_ms", fields.opens_at_ms, NUMBER_MAX - 1),
+    ];
+    let wrong = limits.into_iter().filter(|(_, value, max)| value > max);
+    let faults: Vec<Fault> = wrong
+        .map(|(field, value, max)| Fault {
+            pointer: format!("/{field}"),
+            detail: format!("{field}: must be 0 to {max}, is {value}"),
         })
+        .collect();
+    if faults.is_empty() {
+        return Ok(());
     }
+    let details: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
+    let problem = Problem::unprocessable("invalid_room", "Invalid", details.join("; "));
+    Err(problem.with_faults(faults))
 }
 
 impl Rooms {
     fn view(&self, room: &RoomName, setting: Option<Setting>, look: Option<Look>) -> RoomView {
         let setting = setting.map(|setting| SettingView {
             version: setting.version,
-            mode: setting.mode,
-            per_minute: setting.per_minute,
-            active_max: setting.active_max,
-            opens_at_ms: setting.opens_at_ms,
+            fields: setting.into(),
         });
         let queue = look.map(|look| QueueView {
             waiting: look.seq.saturating_sub(look.head),

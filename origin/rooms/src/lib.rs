@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`http`] | the routes for operators |
 //! | [`jobs`] | puts settings into Redis, where gateways read them, again and again |
+//! | [`model`] | what an operator sets |
 //! | [`store`] | settings in SQL, which is the truth |
 //!
 //! A queue itself is in Redis and in visitors' passes; the origin only looks at it. A room exists at gateways: what is set here
@@ -13,6 +14,7 @@
 
 pub mod http;
 pub mod jobs;
+pub mod model;
 pub mod store;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +30,10 @@ use weir_room::{RoomName, Setting};
 use store::RoomStore;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::Database;
+
+/// The tables of rooms.
+pub const MIGRATIONS: weir_origin_core::sql::Migrations =
+    weir_origin_core::migrations!("rooms", (1, "baseline", "0001_baseline"));
 
 /// For how long entries are remembered to tell how many there were in a minute, in milliseconds.
 const MINUTE_MS: u64 = 60_000;

@@ -1,12 +1,18 @@
 //! Settings of waiting rooms in SQL.
 
+use std::sync::LazyLock;
+
 use weir_room::{Mode, RoomName, Setting};
 
-use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
+use crate::model::RoomFields;
+use weir_origin_core::sql::{
+    Codec, Columns, Database, Plain, Row, SqlError, Statement, Tx, damaged, insert_into, retried,
+    sql, update,
+};
 use weir_origin_core::tenants::{Count, NameRange, Over, held_by};
 
 const SELECT: &str = "
-    SELECT name, version, mode, per_minute, active_max, opens_at_ms FROM rooms
+    SELECT * FROM rooms
     WHERE ? = '' OR (name >= ? AND name < ?)
     ORDER BY name";
 
@@ -19,15 +25,37 @@ pub const TENANTS_ROOMS: Count = Count {
     named: COUNT,
 };
 
-const SELECT_ONE: &str =
-    "SELECT name, version, mode, per_minute, active_max, opens_at_ms FROM rooms WHERE name = ?";
+const SELECT_ONE: &str = "SELECT * FROM rooms WHERE name = ?";
 
-const INSERT: &str = "
-    INSERT INTO rooms (name, version, mode, per_minute, active_max, opens_at_ms, changed_at_ms) VALUES (?, 1, ?, ?, ?, ?, ?)";
+static INSERT: LazyLock<String> =
+    LazyLock::new(|| insert_into::<RoomFields>("rooms", &["version", "changed_at_ms", "name"]));
 
-const UPDATE: &str = "
-    UPDATE rooms SET version = version + 1, mode = ?, per_minute = ?, active_max = ?, opens_at_ms = ?, changed_at_ms = ?
-    WHERE name = ?";
+static UPDATE: LazyLock<String> = LazyLock::new(|| {
+    update::<RoomFields>("rooms", &["changed_at_ms"]) + ", version = version + 1 WHERE name = ?"
+});
+
+/// The version of a room's first setting.
+const FIRST_VERSION: u64 = 1;
+
+weir_origin_core::columns!(RoomFields {
+    mode: ModeColumn["mode"],
+    per_minute: Plain["per_minute"],
+    active_max: Plain["active_max"],
+    opens_at_ms: Plain["opens_at_ms"],
+});
+
+/// A mode, as its word.
+struct ModeColumn;
+
+impl Codec<Mode> for ModeColumn {
+    fn bind<'a>(mode: &'a Mode, statement: Statement<'a>) -> Statement<'a> {
+        statement.text(mode.word())
+    }
+
+    fn read(row: &Row, _: &[&str]) -> Result<Mode, sqlx::Error> {
+        Mode::from_word(&row.text("mode")?).ok_or_else(|| damaged("mode", "is not a mode"))
+    }
+}
 
 /// A room was not set.
 #[derive(Debug, thiserror::Error)]
@@ -73,17 +101,17 @@ impl RoomStore {
         Ok(row.map(|(_, setting)| setting))
     }
 
-    /// Sets what is in `setting`, but for its version. What is set then, with its version.
+    /// Sets a room. What is set then, with its version.
     ///
     /// # Errors
     /// When SQL does not answer, and when its tenant has as many rooms as it may have.
     pub async fn set(
         &self,
         room: &RoomName,
-        setting: &Setting,
+        fields: &RoomFields,
         now_ms: u64,
     ) -> Result<Setting, SetError> {
-        let set = || set_once(&self.db, room, setting, now_ms);
+        let set = || set_once(&self.db, room, fields, now_ms);
         if let Some(over) = retried(set).await.map_err(SqlError::from)? {
             return Err(over.into());
         }
@@ -97,24 +125,21 @@ impl RoomStore {
 async fn set_once(
     db: &Database,
     room: &RoomName,
-    setting: &Setting,
+    fields: &RoomFields,
     now_ms: u64,
 ) -> Result<Option<Over>, sqlx::Error> {
     let mut tx = db.begin().await?;
     let tenant = held_by(&mut tx, room.as_str()).await?;
     let update = || {
-        let update = sql(UPDATE).text(setting.mode.word());
-        let update = update.number(setting.per_minute).number(setting.active_max);
-        let update = update.number(setting.opens_at_ms).number(now_ms);
+        let update = fields.bind(sql(&UPDATE)).number(now_ms);
         update.text(room.as_str())
     };
     if tx.execute(update()).await? > 0 {
         tx.commit().await?;
         return Ok(None);
     }
-    let insert = sql(INSERT).text(room.as_str()).text(setting.mode.word());
-    let insert = insert.number(setting.per_minute).number(setting.active_max);
-    let insert = insert.number(setting.opens_at_ms).number(now_ms);
+    let insert = fields.bind(sql(&INSERT)).number(FIRST_VERSION);
+    let insert = insert.number(now_ms).text(room.as_str());
     if !tx.insert(insert).await? {
         // Somebody else has made it in between.
         tx.execute(update()).await?;
@@ -139,13 +164,6 @@ async fn count(tx: &mut Tx, names: &NameRange) -> Result<u64, sqlx::Error> {
 fn stored(row: &Row) -> Result<(RoomName, Setting), sqlx::Error> {
     let name = row.text("name")?;
     let name = RoomName::new(&name).ok_or_else(|| damaged("name", "is no room's"))?;
-    let mode = row.text("mode")?;
-    let setting = Setting {
-        version: row.number("version")?,
-        mode: Mode::from_word(&mode).ok_or_else(|| damaged("mode", "is none"))?,
-        per_minute: row.number("per_minute")?,
-        active_max: row.number("active_max")?,
-        opens_at_ms: row.number("opens_at_ms")?,
-    };
+    let setting = RoomFields::read(row)?.setting(row.number("version")?);
     Ok((name, setting))
 }

@@ -11,7 +11,6 @@
 //! | [`click`] | the click that an order came of |
 //! | [`payload`] | what buyers say with orders, and what sales want of it |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
-//! | [`price`] | what a unit costs |
 //! | [`warm`] | puts a sale's stock on Redis, once |
 //! | [`changes`] | changes the stock of a running sale |
 //! | [`jobs`] | expires unpaid orders, has Redis follow, warms sales in time |
@@ -28,7 +27,7 @@
 //! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
 //! | [`catalogue`] | publishes what gateways poll |
 //! | `claim_key` | the name of a claim in Redis |
-//! | [`new_sale`] | checks sales before they are made |
+//! | [`model`] | plain types: what a sale is made of, prices |
 //! | [`store`] | sales and orders in SQL |
 //! | [`ledger`] | the admission ledger in Redis |
 //! | [`by_sale`] | what is shown of each sale |
@@ -57,11 +56,10 @@ pub mod ledger;
 pub mod list_changes;
 pub mod listing;
 pub mod metrics;
-pub mod new_sale;
+pub mod model;
 pub mod orders;
 pub mod payload;
 pub mod payment;
-pub mod price;
 pub mod rebuild;
 pub mod reconcile;
 pub mod risk;
@@ -96,6 +94,10 @@ use warm::Warmer;
 use weir_origin_core::background::Pulse;
 use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use weir_origin_core::redis::Redis;
+
+/// The tables of sales and orders.
+pub const MIGRATIONS: weir_origin_core::sql::Migrations =
+    weir_origin_core::migrations!("sales", (1, "baseline", "0001_baseline"));
 
 /// The lists of users of a sale: SQL has them, and Redis follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

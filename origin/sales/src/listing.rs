@@ -12,9 +12,9 @@ use weir_sale::sale::{Band, SaleState};
 use weir_sale::status::{SaleStatus, Stage};
 
 use super::catalogue::ended_after_ms;
-use super::new_sale::Window;
-use super::price::Price;
 use super::store::{SaleStore, StoredSale};
+use crate::model::price::Price;
+use crate::model::sale::Window;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::tenants::TenantName;
 
@@ -65,15 +65,15 @@ impl ListedSale {
         };
         Self {
             id: sale.id.clone(),
-            title: stored.title.clone(),
-            sku: stored.sku.clone(),
-            price: stored.price,
+            title: stored.fields.title.clone(),
+            sku: stored.fields.sku.clone(),
+            price: stored.fields.price,
             state,
             starts_at_ms: sale.starts_at_ms,
             ends_at_ms: sale.ends_at_ms,
             remaining: status.remaining,
             user_cap: sale.user_cap,
-            reservation: stored.reservation.filter(|_| status.reservation),
+            reservation: stored.fields.reservation.filter(|_| status.reservation),
             token: sale.token,
         }
     }

@@ -2,15 +2,13 @@
 
 use serde::Serialize;
 use weir_base::id::SaleId;
-use weir_sale::challenge::Challenge;
 use weir_sale::ledger::Audit;
 use weir_sale::repair::total_in_redis;
 use weir_sale::sale::{Degrade, SaleState};
 
 use super::ledger::Ledger;
-use super::new_sale::{Payment, SaleGroup, Window};
-use super::price::Price;
 use super::store::{SaleStore, SaleTotals, StoredSale};
+use crate::model::sale::SaleFields;
 use weir_origin_core::unavailable::Unavailable;
 
 /// A sale, without what Redis holds of it.
@@ -18,44 +16,19 @@ use weir_origin_core::unavailable::Unavailable;
 pub struct SaleSummary {
     /// Its name.
     pub id: SaleId,
-    /// What people call it.
-    pub title: String,
-    /// Units to sell: those of the start, with what was topped up since, without what was withdrawn.
-    pub total: u64,
+    /// What its operator has set.
+    #[serde(flatten)]
+    pub fields: SaleFields,
     /// Units that SQL has not sold.
     pub remaining: u64,
     /// Over how many shards the stock is spread.
     pub shard_count: u32,
-    /// The most units one user may have.
-    pub user_cap: u32,
-    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
-    pub starts_at_ms: u64,
-    /// First instant at which they are taken no more.
-    pub ends_at_ms: u64,
     /// The operator's switch of this sale.
     pub state: SaleState,
     /// The switch that counts: the stricter of this sale's own and that of all sales.
     pub effective_state: SaleState,
     /// What the operator has taken out of the way.
     pub degrade: Degrade,
-    /// Whether only who brings an order token may buy.
-    pub token: bool,
-    /// What whoever asks for an order token must do first; null: nothing.
-    pub challenge: Option<Challenge>,
-    /// What the shop calls what is sold; null: nothing is told of it.
-    pub sku: Option<String>,
-    /// What one unit costs; null: nothing is told of it.
-    pub price: Option<Price>,
-    /// Which sales it belongs together with; null: it stands alone.
-    pub group: Option<SaleGroup>,
-    /// When users may reserve; null: nobody needs to.
-    pub reservation: Option<Window>,
-    /// When an order takes its units, and for how long.
-    pub payment: Payment,
-    /// Whether anybody may see it in the list of sales.
-    pub listed: bool,
-    /// How long before its start it is warmed by itself; null: by hand only.
-    pub warm_before_ms: Option<u64>,
     /// When it was made.
     pub created_at_ms: u64,
     /// When its stock was first put on Redis; null until then.
@@ -135,9 +108,9 @@ impl SaleStatus {
 
 fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
     if totals.stored.archived_at_ms.is_some() {
-        return totals.stored.remaining + totals.units_deducted == totals.stored.total;
+        return totals.stored.remaining + totals.units_deducted == totals.stored.fields.total;
     }
-    let total = total_in_redis(totals.stored.total, totals.open_change, shards);
+    let total = total_in_redis(totals.stored.fields.total, totals.open_change, shards);
     let in_redis: Option<i64> = shards
         .iter()
         .map(|s| s.stock?.checked_add_unsigned(s.held))
@@ -170,25 +143,12 @@ impl SaleSummary {
         let sale = stored.sale;
         Self {
             id: sale.id,
-            title: stored.title,
-            total: stored.total,
+            fields: stored.fields,
             remaining: stored.remaining,
             shard_count: sale.shards,
-            user_cap: sale.user_cap,
-            starts_at_ms: sale.starts_at_ms,
-            ends_at_ms: sale.ends_at_ms,
             state: sale.state,
             effective_state: sale.state.max(switch),
             degrade: sale.degrade,
-            token: sale.token,
-            challenge: sale.challenge,
-            sku: stored.sku,
-            price: stored.price,
-            group: stored.group,
-            reservation: stored.reservation,
-            payment: stored.payment,
-            listed: stored.listed,
-            warm_before_ms: stored.warm_before_ms,
             created_at_ms: stored.created_at_ms,
             warmed_at_ms: stored.warmed_at_ms,
             archived_at_ms: stored.archived_at_ms,

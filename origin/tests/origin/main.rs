@@ -1,5 +1,6 @@
 //! The origin's tests: real SQLite files, a real Redis, real processes. One binary, so that all
-//! share one Redis. `origin_on_mysql_and_cluster` runs most of them on other ground.
+//! share one Redis. With
+//! `WEIR_TEST_BACKING=mysql-and-cluster` most of them run over the MySQL protocol and a Redis Cluster: `cargo xtask test --all`.
 
 #![allow(
     clippy::expect_used,
@@ -7,8 +8,6 @@
     clippy::panic,
     clippy::unwrap_used
 )]
-
-use support::Backing;
 
 // First: the others use its macro.
 #[macro_use]
@@ -43,6 +42,14 @@ mod links;
 mod observe;
 mod openapi;
 mod orders;
+#[path = "../origin_archive/main.rs"]
+mod origin_archive;
+#[path = "../origin_on_cassandra/main.rs"]
+mod origin_on_cassandra;
+#[path = "../origin_on_kafka/main.rs"]
+mod origin_on_kafka;
+#[path = "../origin_on_mysql_and_cluster/links.rs"]
+mod origin_on_mysql_and_cluster;
 mod outbox;
 mod outbox_process;
 mod page;
@@ -67,6 +74,3 @@ mod tenants;
 mod traces;
 mod user_list;
 mod warm;
-
-/// What the tests of this binary stand on.
-const BACKING: Backing = Backing::SqliteAndSingle;

@@ -262,7 +262,7 @@ fn sources() -> String {
 /// The bounds that the document names are those that the code holds.
 #[test]
 fn the_bounds_of_a_sale_are_those_of_the_code() {
-    use weir_origin::sales::new_sale::{
+    use weir_origin::sales::model::sale::{
         INSTANT_MS_MAX, PAY_WITHIN_MS_MAX, TITLE_LEN_MAX, TOTAL_MAX,
     };
     use weir_sale::sale::{SHARDS_MAX, USER_CAP_MAX};

@@ -353,7 +353,7 @@ async fn what_was_told_is_pruned_and_its_numbers_go_on() {
     let [order, waiting] = [buy(&world, "alice").await, buy(&world, "bob").await];
     receiver.refuse(&waiting, u32::MAX);
     let store = world.origin.sales().store();
-    let bodies = || world.number("SELECT COUNT(*) FROM order_changes WHERE body <> ''");
+    let bodies = || world.number("SELECT COUNT(*) FROM outbox_changes WHERE body <> ''");
     {
         let _outbox = outbox(&world, address, times());
         until("it is told", || receiver.sequences(&order) == [1]).await;
@@ -378,6 +378,6 @@ async fn what_was_told_is_pruned_and_its_numbers_go_on() {
     until_nothing_waits(&world).await;
     while store.outbox().prune(now_ms()).await.unwrap() {}
     assert_eq!(bodies().await, 0);
-    let rows = world.number("SELECT COUNT(*) FROM order_changes").await;
+    let rows = world.number("SELECT COUNT(*) FROM outbox_changes").await;
     assert_eq!(rows, 2, "a number for each order");
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use clap::{Arg, CommandFactory};
 use weir_origin::config::Config;
+use weir_registry::FILTERS;
 
 const WRITE: &str = "WEIR_WRITE_DOCS";
 
@@ -81,16 +82,9 @@ fn the_page_of_the_filters_settings_is_what_their_types_say() {
          described below its filter.\n",
     );
     let crates = weir_stack::workspace::root().join("crates");
-    for (filter, folder) in [
-        ("seckill-gate", "sale"),
-        ("ratelimit", "limit"),
-        ("shortlink-redirect", "link"),
-        ("events", "event"),
-        ("fitment", "fitment"),
-        ("waiting-room", "room"),
-    ] {
-        write!(page, "\n## `{filter}`\n").unwrap();
-        page += &filters::tables(&crates, Path::new(folder));
+    for filter in FILTERS {
+        write!(page, "\n## `{}`\n", filter.name).unwrap();
+        page += &filters::tables(&crates, Path::new(filter.crate_folder));
     }
     hold("settings-filters.md", &page);
 }

@@ -1,7 +1,10 @@
 //! Switches, edits, blocked users, metrics: the admin's hand on a sale.
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
+use weir_origin::sales::model::sale::NewSale;
 use weir_sale::sale::{Catalogue, SaleState};
 
 use crate::support::{World, sale_json};
@@ -80,6 +83,70 @@ async fn a_sale_is_changed_before_it_starts_and_not_after() {
         .admin("PATCH", "/sales/running", &json!({ "total": 9 }))
         .await;
     assert_eq!((late.status.as_u16(), late.code()), (409, "sale_started"));
+}
+
+#[tokio::test]
+async fn patch_of_one_member_changes_no_other() {
+    let world = World::new().await;
+    let start_ms = now_ms() + 3_600_000;
+    // Every member has a value that it would not have by default.
+    let sale = json!({
+        "id": "s", "title": "S", "total": 8, "shards": 4, "user_cap": 2, "starts_at_ms": start_ms,
+        "ends_at_ms": start_ms + 9_000, "token": true, "challenge": { "proof_of_work": { "bits": 18 } },
+        "sku": "A-1", "price": { "unit_amount": 250, "currency": "EUR" },
+        "group": { "id": "g", "user_cap": 3 },
+        "reservation": { "from_ms": start_ms - 9_000, "until_ms": start_ms - 5_000 },
+        "payment": { "hold": { "pay_within_ms": 60_000 } }, "listed": true, "draw": { "winners": 5 },
+        "payload_schema": { "type": "object" }, "warm_before_ms": 7,
+    });
+    let others = json!({
+        "title": "T", "total": 9, "shards": 3, "user_cap": 1, "starts_at_ms": start_ms + 1,
+        "ends_at_ms": start_ms + 8_000, "token": false, "challenge": null, "sku": null, "price": null,
+        "group": null, "reservation": { "from_ms": start_ms - 8_000, "until_ms": start_ms - 5_000 },
+        "payment": "at_payment", "listed": false, "draw": { "winners": 6 },
+        "payload_schema": { "type": "object", "maxProperties": 1 }, "warm_before_ms": null,
+    });
+    let new: NewSale = serde_json::from_value(sale.clone()).unwrap();
+    assert_eq!(json!(new), sale, "a member is missing here");
+    assert_eq!(world.admin("POST", "/sales", &sale).await.status, 201);
+    let members = sale
+        .as_object()
+        .unwrap()
+        .keys()
+        .filter(|name| *name != "id");
+    for name in members {
+        let mut sale = sale.clone();
+        if name == "token" {
+            // A challenge needs a token.
+            sale["challenge"] = Value::Null;
+            world.admin("PATCH", "/sales/s", &sale).await;
+        }
+        let before = whole(&world).await;
+        assert_eq!(before[name], sale[name], "{name}");
+        let change = json!({ name: others[name] });
+        let changed = world.admin("PATCH", "/sales/s", &change).await;
+        assert_eq!(changed.status, 200, "{name}: {changed:?}");
+        let mut expected = before;
+        expected[name] = others[name].clone();
+        assert_eq!(whole(&world).await, expected, "{name}");
+        let back = world.admin("PATCH", "/sales/s", &sale).await;
+        assert_eq!(back.status, 200, "{name}: {back:?}");
+    }
+}
+
+/// What an operator has set of the sale, under the names of the request.
+async fn whole(world: &World) -> Value {
+    let mut sale = world.admin("GET", "/sales/s", &Value::Null).await.body;
+    for derived in ["remaining", "balanced", "orders", "units_ordered"] {
+        sale.as_object_mut().unwrap().remove(derived);
+    }
+    sale["shards"] = sale["shard_count"].take();
+    let schema = world.admin("GET", "/sales/s/payload-schema", &Value::Null);
+    sale["payload_schema"] = schema.await.body["payload_schema"].take();
+    let draw = Request::get("/sales/s/draw").body(Body::empty()).unwrap();
+    let draw = world.public(draw).await.body;
+    sale["draw"] = json!({ "winners": draw["winners"] });
+    sale
 }
 
 #[tokio::test]

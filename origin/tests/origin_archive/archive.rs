@@ -13,7 +13,7 @@ use weir_stack::report::Silent;
 use weir_stack::s3::S3Server;
 use weir_stack::tools;
 
-use crate::support::{Archived, World, in_folder, in_store, send_until_killed, until};
+use super::support::{Archived, World, in_folder, in_store, send_until_killed, until};
 
 const BUCKET: &str = "weir-events";
 

@@ -1,26 +1,13 @@
-//! The cold store of browse history in a real Apache Cassandra. `cargo xtask test` turns this on where Java and Maven are; by hand:
-//! `cargo test -p weir-origin-tests --features cql --test origin_on_cassandra`.
-
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+//! The cold store of browse history in a real Apache Cassandra. `cargo xtask test --all` turns this on where Java and Maven are; by hand:
+//! `cargo test -p weir-origin-tests --features cql --test origin -- origin_on_cassandra`.
 
 #[cfg(feature = "cql")]
 mod cold;
 #[cfg(feature = "cql")]
-#[allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "most of it is for the tests of other binaries"
-)]
-#[path = "../origin/support/mod.rs"]
-mod support;
-
-/// What the tests of this binary stand on.
-#[cfg(feature = "cql")]
-const BACKING: support::Backing = support::Backing::SqliteAndSingle;
+mod server;
 
 /// Stands for them where they are off, so that a run counts what it left out.
 #[cfg(not(feature = "cql"))]
 #[test]
-#[ignore = "the feature cql is off: cargo xtask test turns it on where Java and Maven are"]
+#[ignore = "the feature cql is off: cargo xtask test --all turns it on where Java and Maven are"]
 fn on_apache_cassandra() {}

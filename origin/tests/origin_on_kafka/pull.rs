@@ -11,7 +11,7 @@ use weir_stack::http::{self, Method};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::{Secrets, ports};
 
-use crate::events::{LIMIT, cluster, until};
+use super::events::{LIMIT, cluster, until};
 use crate::support::{self, TOKEN};
 
 const PARTITIONS: u16 = 3;

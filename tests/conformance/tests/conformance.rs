@@ -1,7 +1,5 @@
 //! Every host, with all vectors; and the suite itself, which must see a single byte.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::io::Write;
 

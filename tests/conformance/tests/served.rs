@@ -1,7 +1,6 @@
 //! `edge/fastly` in Viceroy and `edge/cloudflare` in workerd: what they must not do, and what they do when the world around them
 //! fails. With the feature `wasi`. The clock is the machine's here, and so are client and configuration the platform's.
 #![cfg(feature = "wasi")]
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 use std::io::Write;
 use std::thread::sleep;

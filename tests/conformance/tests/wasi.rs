@@ -1,6 +1,5 @@
 //! `edge/wasi` in its runtime: what it must not do, and what it does when the world around it fails. With the feature `wasi`.
 #![cfg(feature = "wasi")]
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

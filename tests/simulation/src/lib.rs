@@ -107,3 +107,13 @@ impl Report {
         }
     }
 }
+
+// Tests from outside, in the executable of those from inside: one less to link, and none of the program.
+#[cfg(test)]
+extern crate self as weir_simulation;
+#[cfg(test)]
+#[path = "../tests/mutations.rs"]
+mod mutations;
+#[cfg(test)]
+#[path = "../tests/schedules.rs"]
+mod schedules;

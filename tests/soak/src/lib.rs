@@ -22,3 +22,10 @@ mod trend;
 pub use faults::Fault;
 pub use report::Report;
 pub use soak::{Settings, run};
+
+// Tests from outside, in the executable of those from inside: one less to link, and none of the program.
+#[cfg(test)]
+extern crate self as weir_soak;
+#[cfg(test)]
+#[path = "../tests/short.rs"]
+mod short;

@@ -1,11 +1,12 @@
 //! Whether what waits ends, and in the right order.
 
 use serde_json::Value;
+use weir_registry::GATE;
 
 use super::Gateway;
 use super::bridge::way;
 use super::routes::orders_cluster;
-use crate::filters::{Filter, Host, Kind};
+use crate::filters::{Filter, Host};
 use crate::finding::Finding;
 use crate::tree::{at, duration_ms};
 
@@ -23,7 +24,7 @@ const STREAM: &str = "common_http_protocol_options.max_stream_duration";
 pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     for filter in &gateway.filters {
         findings.extend(stream(filter));
-        if filter.kind == Kind::Gate {
+        if *filter.kind == GATE {
             orders(gateway, filter, findings);
             findings.extend(connect(gateway, filter));
         }
@@ -36,7 +37,7 @@ fn stream(filter: &Filter<'_>) -> Option<Finding> {
     let positive = |path: &str| duration_ms(manager, path).filter(|&ms| ms > 0);
     let place = filter.manager.place();
     let fix = "set common_http_protocol_options: { max_stream_duration: 15s }";
-    if filter.kind == Kind::Gate {
+    if *filter.kind == GATE {
         return positive(STREAM).is_none().then(|| {
             Finding::error(
                 "stream-duration",

@@ -10,8 +10,6 @@ mod routes;
 mod secrets;
 mod settings;
 mod stats;
-#[cfg(test)]
-pub(crate) use stats::labels;
 mod ways;
 
 use crate::envoy::Envoy;

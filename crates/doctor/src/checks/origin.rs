@@ -1,10 +1,13 @@
 //! Whether gateways reach the origin where it is, and it has what they ask for.
 
+use weir_link::engine::config::Config as LinksConfig;
+use weir_registry::{EVENTS, FITMENT, LINKS};
+
 use super::Gateway;
 use super::routes::orders_cluster;
 use crate::envoy::Cluster;
 use crate::facts::OriginFacts;
-use crate::filters::{Filter, Settings};
+use crate::filters::Filter;
 use crate::finding::Finding;
 use crate::place::is_loopback;
 
@@ -21,19 +24,20 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
 }
 
 fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Finding> {
-    let (has, what, flag) = match filter.accepted()? {
-        Settings::Links(_) => (origin.has_links, "short links", "--links (WEIR_LINKS)"),
-        Settings::Events(_) => (
+    filter.accepted()?;
+    let (has, what, flag) = match *filter.kind {
+        LINKS => (origin.has_links, "short links", "--links (WEIR_LINKS)"),
+        EVENTS => (
             origin.has_events,
             "events",
             "--events-log (WEIR_EVENTS_LOG)",
         ),
-        Settings::Fitment(_) => (
+        FITMENT => (
             origin.has_fitment,
             "vehicle fitment",
             "--fitment (WEIR_FITMENT)",
         ),
-        Settings::Gate(_) | Settings::Limiter(_) | Settings::Room(_) => return None,
+        _ => return None,
     };
     (!has).then(|| {
         Finding::error(
@@ -49,10 +53,10 @@ fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Finding> {
 pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<String> {
     let mut clusters: Vec<String> = Vec::new();
     for filter in &gateway.filters {
-        let cluster = match filter.accepted() {
-            Some(Settings::Gate(_)) => orders_cluster(gateway, filter).map(|(name, _)| name),
-            Some(Settings::Links(links)) => Some(links.origin.cluster.as_str()),
-            _ => None,
+        let of_links = || filter.settings::<LinksConfig>();
+        let cluster = match filter.gate() {
+            Some(_) => orders_cluster(gateway, filter).map(|(name, _)| name),
+            None => of_links().map(|links| links.origin.cluster.as_str()),
         };
         if let Some(cluster) = cluster
             && !clusters.iter().any(|known| known == cluster)

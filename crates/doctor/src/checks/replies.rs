@@ -1,9 +1,9 @@
 //! What buyers get when Envoy answers for an origin that does not.
 
 use serde_json::Value;
+use weir_registry::GATE;
 
 use super::Gateway;
-use crate::filters::Kind;
 use crate::finding::Finding;
 use crate::tree::{list, number, text};
 
@@ -15,7 +15,7 @@ const TIMED_OUT: u64 = 504;
 
 pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     let gates = gateway.filters.iter();
-    for gate in gates.filter(|filter| filter.kind == Kind::Gate) {
+    for gate in gates.filter(|filter| *filter.kind == GATE) {
         let mappers = list(gate.manager.value, "local_reply_config.mappers");
         let lacks = match mappers.iter().find(|mapper| is_honest(mapper)) {
             None => {

@@ -1,12 +1,16 @@
 //! Whether requests that a filter lets go on reach the origin, and nothing else of it is open.
 
 use serde_json::Value;
+use weir_event::engine::config::Config as EventsConfig;
+use weir_fitment::engine::config::Config as FitmentConfig;
+use weir_link::engine::config::Config as LinksConfig;
+use weir_registry::EVENTS;
 use weir_sale::engine::Config as GateConfig;
 
 use super::Gateway;
 use crate::envoy::Manager;
 use crate::facts::OriginFacts;
-use crate::filters::{Filter, Kind, Settings};
+use crate::filters::Filter;
 use crate::finding::Finding;
 use crate::route::{Landing, Request, land};
 use crate::tree::{at, field, is_set, list, name, text};
@@ -30,60 +34,34 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
             findings.extend(unknown_routes(filter));
             continue;
         };
-        let hosts = || {
-            let hosts = list(routes, "virtual_hosts").iter();
-            hosts.filter(|host| !is_off(host, filter))
-        };
-        match filter.accepted() {
-            Some(Settings::Gate(gate)) => {
-                findings.extend(provider_missing(gateway, filter, gate));
-                for host in hosts() {
-                    Sale {
-                        gateway,
-                        filter,
-                        gate,
-                        routes,
-                        host,
-                    }
-                    .check(findings);
+        let hosts = list(routes, "virtual_hosts").iter();
+        let hosts: Vec<&Value> = hosts.filter(|host| !is_off(host, filter)).collect();
+        if let Some(gate) = filter.gate() {
+            findings.extend(provider_missing(gateway, filter, gate));
+            for host in hosts {
+                Sale {
+                    gateway,
+                    filter,
+                    gate,
+                    routes,
+                    host,
                 }
+                .check(findings);
             }
-            Some(Settings::Links(links)) => {
-                findings.extend(cluster_missing(gateway, filter, &links.origin.cluster));
-                let path = "/abc1234";
-                let expected = format!("/l{path}");
-                let leads = |host: &Value| leads_to(host, "GET", path, &expected).is_some();
-                findings.extend((!hosts().any(leads)).then(|| Finding::error(
-                    "links-route",
-                    filter.place(),
-                    "links that Redis does not know are not asked of the origin: no route leads to it under /l/",
-                    "add route: { cluster: weir_origin, prefix_rewrite: /l/ }, as envoy/shortlink.yaml has it",
-                )));
+        } else if let Some(links) = filter.settings::<LinksConfig>() {
+            findings.extend(cluster_missing(gateway, filter, &links.origin.cluster));
+            findings.extend(lookups_astray(filter, &hosts));
+        } else if filter.settings::<FitmentConfig>().is_some() {
+            let paths = [("POST", "/fitment/check"), ("GET", "/fitment/skus")];
+            findings.extend(astray("fitment-route", filter, &hosts, paths));
+        } else if let Some(events) = filter.settings::<EventsConfig>() {
+            if let Some(observe) = &events.observe {
+                findings.extend(cluster_missing(gateway, filter, &observe.outbox.cluster));
             }
-            Some(Settings::Fitment(_)) => {
-                for (method, path) in [("POST", "/fitment/check"), ("GET", "/fitment/skus")] {
-                    let leads = |host: &Value| leads_to(host, method, path, path).is_some();
-                    findings.extend(
-                        (!hosts().any(leads))
-                            .then(|| not_routed("fitment-route", filter, method, path)),
-                    );
-                }
+            if let Some(collect) = &events.collect {
+                let paths = [("POST", &*collect.path), ("GET", &*collect.pixel_path)];
+                findings.extend(astray("events-route", filter, &hosts, paths));
             }
-            Some(Settings::Events(events)) => {
-                if let Some(observe) = &events.observe {
-                    findings.extend(cluster_missing(gateway, filter, &observe.outbox.cluster));
-                }
-                if let Some(collect) = &events.collect {
-                    for (method, path) in [("POST", &collect.path), ("GET", &collect.pixel_path)] {
-                        let leads = |host: &Value| leads_to(host, method, path, path).is_some();
-                        findings.extend(
-                            (!hosts().any(leads))
-                                .then(|| not_routed("events-route", filter, method, path)),
-                        );
-                    }
-                }
-            }
-            Some(Settings::Limiter(_) | Settings::Room(_)) | None => {}
         }
     }
     for manager in gateway.envoy.managers() {
@@ -91,8 +69,43 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whether the origin is asked for links that Redis does not know.
+fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Finding> {
+    let path = "/abc1234";
+    let expected = format!("/l{path}");
+    let mut hosts = hosts.iter();
+    let leads = hosts.any(|host| leads_to(host, "GET", path, &expected).is_some());
+    (!leads).then(|| {
+        Finding::error(
+            "links-route",
+            filter.place(),
+            "links that Redis does not know are not asked of the origin: no route leads to it under /l/",
+            "add route: { cluster: weir_origin, prefix_rewrite: /l/ }, as envoy/shortlink.yaml has it",
+        )
+    })
+}
+
+/// Requests that do not reach the origin by any virtual host.
+fn astray(
+    check: &'static str,
+    filter: &Filter<'_>,
+    hosts: &[&Value],
+    requests: [(&str, &str); 2],
+) -> Vec<Finding> {
+    let leads = |method, path| {
+        let mut hosts = hosts.iter();
+        hosts.any(|host| leads_to(host, method, path, path).is_some())
+    };
+    let astray = requests
+        .into_iter()
+        .filter(|(method, path)| !leads(method, path));
+    astray
+        .map(|(method, path)| not_routed(check, filter, method, path))
+        .collect()
+}
+
 fn unknown_routes(filter: &Filter<'_>) -> Option<Finding> {
-    (filter.kind != Kind::Limiter).then(|| {
+    filter.kind.needs_routes.then(|| {
         Finding::warning(
             "routes-unknown",
             filter.place(),
@@ -347,7 +360,7 @@ fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Find
         return;
     };
     let takes_events = gateway.filters.iter().any(|filter| {
-        filter.kind == Kind::Events && filter.manager.listener.name() == manager.listener.name()
+        *filter.kind == EVENTS && filter.manager.listener.name() == manager.listener.name()
     });
     let origin = gateway.origin;
     for host in list(routes, "virtual_hosts") {

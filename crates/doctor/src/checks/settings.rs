@@ -1,7 +1,10 @@
 //! Whether there are filters of Weir, and whether each takes its configuration and comes back after a trap.
 
+use weir_limit::engine::config::Config as LimiterConfig;
+use weir_registry::GATE;
+
 use super::Gateway;
-use crate::filters::{Filter, Host, Kind, Settings, Written};
+use crate::filters::{Filter, Host, Written};
 use crate::finding::Finding;
 use crate::tree::{is_set, text};
 
@@ -58,9 +61,7 @@ fn configuration(filter: &Filter<'_>) -> Option<Finding> {
 }
 
 fn rules(filter: &Filter<'_>) -> Option<Finding> {
-    let Settings::Limiter(config) = filter.accepted()? else {
-        return None;
-    };
+    let config: &LimiterConfig = filter.settings()?;
     (config.rules.is_empty() && !config.reload).then(|| {
         Finding::warning(
             "rules",
@@ -87,7 +88,7 @@ fn reload(filter: &Filter<'_>) -> Option<Finding> {
 fn stop_iteration(filter: &Filter<'_>) -> Option<Finding> {
     let flag = "typed_config.config.allow_on_headers_stop_iteration";
     let is_bad =
-        filter.kind == Kind::Fitment && filter.host == Host::Wasm && !is_set(filter.value, flag);
+        filter.kind.reads_bodies && filter.host == Host::Wasm && !is_set(filter.value, flag);
     is_bad.then(|| {
         Finding::error(
             "stop-iteration",
@@ -104,7 +105,7 @@ fn identified_late(filter: &Filter<'_>) -> Option<Finding> {
         let kind = crate::tree::type_of(other);
         IDENTIFIERS.iter().any(|end| kind.ends_with(end))
     })?;
-    (filter.kind == Kind::Gate).then(|| {
+    (*filter.kind == GATE).then(|| {
         Finding::error(
             "identity-order",
             filter.place(),

@@ -1,25 +1,10 @@
 //! Whether metrics get their labels.
 
 use super::Gateway;
-use crate::filters::{Filter, Host, Kind};
+use crate::filters::{Filter, Host};
 use crate::finding::Finding;
 use crate::route::compiled;
 use crate::tree::{at, list, text};
-
-/// What stands at the ends of names and becomes labels: of filters with a breaker its state, and of each its own.
-pub(crate) fn labels(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Gate => &["verdict", "outcome", "reason", "state"],
-        Kind::Limiter => &["rule", "state"],
-        Kind::Links => &["answer", "place", "outcome", "state"],
-        Kind::Events => &["outcome", "rule", "state"],
-        Kind::Fitment => &["answer", "outcome", "state"],
-        Kind::Room => &[ROOM, "outcome", "reason"],
-    }
-}
-
-/// The label that all metrics of waiting rooms have.
-const ROOM: &str = "room";
 
 /// Makes the names of native filters' metrics those of the others.
 const STRIP: &str = "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix";
@@ -28,8 +13,8 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     let mut missing: Vec<&str> = Vec::new();
     let on_wasm = |filter: &&Filter<'_>| filter.host == Host::Wasm;
     for filter in gateway.filters.iter().filter(on_wasm) {
-        for &label in labels(filter.kind) {
-            if !is_tagged(gateway, filter.kind, label) && !missing.contains(&label) {
+        for &label in filter.kind.labels {
+            if !is_tagged(gateway, filter.kind.outer_label, label) && !missing.contains(&label) {
                 missing.push(label);
             }
         }
@@ -56,14 +41,11 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn is_tagged(gateway: &Gateway<'_>, kind: Kind, label: &str) -> bool {
-    // The labels of a waiting room's metrics come after the room's name.
-    let room = if kind == Kind::Room && label != ROOM {
-        ".room.any"
-    } else {
-        ""
-    };
-    let name = format!("wasmcustom.weir_doctor_total{room}.{label}.any");
+/// Whether a tag takes the label out of a metric's name, where it comes after the outer one.
+fn is_tagged(gateway: &Gateway<'_>, outer: Option<&str>, label: &str) -> bool {
+    let outer = outer.filter(|outer| *outer != label);
+    let outer = outer.map_or_else(String::new, |outer| format!(".{outer}.any"));
+    let name = format!("wasmcustom.weir_doctor_total{outer}.{label}.any");
     let mut tags = list(gateway.envoy.root(), "stats_config.stats_tags").iter();
     tags.any(|tag| {
         let regex = text(tag, "regex").and_then(compiled);

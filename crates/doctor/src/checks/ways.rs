@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use weir_engine::config::{RedisConfig, Topology};
+use weir_registry::RedisUse;
 
 use super::Gateway;
 use super::bridge::{Way, bridge_settings, way};
 use crate::facts::OriginFacts;
-use crate::filters::{Filter, Host, Kind};
+use crate::filters::{Filter, Host};
 use crate::finding::Finding;
 use crate::place::same_spelling;
 use crate::tree::{duration_ms, is_set, list, text};
@@ -58,19 +59,11 @@ fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Finding> 
 
 /// Whether Redis holds for this filter what the origin writes.
 fn needs_origin(filter: &Filter<'_>) -> bool {
-    matches!(
-        filter.kind,
-        Kind::Gate | Kind::Links | Kind::Fitment | Kind::Room
-    )
-}
-
-/// Whether the layout of Redis means anything to it: links and fitment touch one slot in each call, whatever there is.
-fn has_topology(filter: &Filter<'_>) -> bool {
-    matches!(filter.kind, Kind::Gate | Kind::Limiter | Kind::Events)
+    filter.kind.redis == RedisUse::Shared
 }
 
 fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &Way<'_>) -> Option<Finding> {
-    if !has_topology(filter) {
+    if !filter.kind.spans_slots {
         return None;
     }
     let is_cluster = way.is_redis_proxy && way.upstream.is_redis_cluster();
@@ -216,7 +209,7 @@ fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> V
         .iter()
         .any(|(name, redis)| *name == cluster && redis.topology == Topology::Cluster);
     let mut findings = Vec::new();
-    if is_cluster != wants_cluster && has_topology(filter) {
+    if is_cluster != wants_cluster && filter.kind.spans_slots {
         findings.push(Finding::error(
             "topology",
             filter.place(),

@@ -1,13 +1,12 @@
 //! All that lies in `envoy/`, by itself or put together as its comments say, has no finding.
 
 use serde_json::{Value, json};
+use weir_registry::FILTERS;
 
 use super::{
     CLUSTERS, LISTENERS, MANAGER, at, checks, documents, drop_named, edit_settings, environment,
     found, named, origin, redis, shipped, words,
 };
-use crate::checks::labels;
-use crate::filters::Kind;
 
 #[test]
 fn every_complete_file_is_right() {
@@ -202,21 +201,15 @@ fn both_spellings_of_fields_are_read() {
 /// The labels of the shipped files are those that the checks want, and no others.
 #[test]
 fn the_labels_are_those_of_the_shipped_files() {
-    for (file, kind) in [
-        ("weir.yaml", Kind::Gate),
-        ("ratelimit.yaml", Kind::Limiter),
-        ("shortlink.yaml", Kind::Links),
-        ("events.yaml", Kind::Events),
-        ("fitment.yaml", Kind::Fitment),
-        ("waiting-room.yaml", Kind::Room),
-    ] {
+    for filter in FILTERS {
+        let file = filter.envoy_file;
         let tree = shipped(file);
         let tags = tree["stats_config"]["stats_tags"].as_array().unwrap();
         let mut tags: Vec<_> = tags
             .iter()
             .map(|tag| tag["tag_name"].as_str().unwrap())
             .collect();
-        let mut wanted = labels(kind).to_vec();
+        let mut wanted = filter.labels.to_vec();
         tags.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(tags, wanted, "{file}");

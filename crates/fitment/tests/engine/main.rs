@@ -9,6 +9,7 @@
 
 mod failures;
 mod host;
+mod moves;
 mod properties;
 mod questions;
 mod redis;

@@ -4,6 +4,7 @@
 
 mod clicks;
 mod edits;
+mod feed;
 mod host;
 mod origin;
 mod properties;

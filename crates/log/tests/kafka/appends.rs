@@ -7,8 +7,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use weir_log::kafka::{AppendError, NewRecord, PAYLOAD_LEN_MAX, Target};
 
-use crate::store::Store;
-use crate::support::{append, cluster, in_time, now_ms, read, text, texts, until};
+use super::store::Store;
+use super::support::{append, cluster, in_time, now_ms, read, text, texts, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_of_fifty_partitions_is_made_and_keeps_the_order_within_each() {
@@ -213,5 +213,5 @@ fn poison(servers: &str, topic: &str) {
         .partition(0)
         .payload(&[0xff, 0xfe]);
     producer.send(no_text).map_err(|(error, _)| error).unwrap();
-    producer.flush(crate::support::HANGS).unwrap();
+    producer.flush(super::support::HANGS).unwrap();
 }

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use weir_log::kafka::{AppendError, KafkaLog, NewRecord, Target, Times};
 use weir_stack::kafka::BROKERS;
 
-use crate::support::{TIMES, append, cluster, in_time, now_ms, read, settings, texts};
+use super::support::{TIMES, append, cluster, in_time, now_ms, read, settings, texts};
 
 /// One that is soon out of patience.
 fn impatient(servers: &str, topic: &str) -> KafkaLog {
@@ -138,6 +138,6 @@ async fn what_waits_for_brokers_is_bounded() {
     for n in 0..BROKERS {
         cluster.kafka().broker(n).thaw();
     }
-    crate::support::until("room", || async { log.waiting_len() == 0 }).await;
+    super::support::until("room", || async { log.waiting_len() == 0 }).await;
     append(&log, 0, &["after"], now_ms()).await;
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_log::kafka::{KafkaLog, Next};
 
-use crate::killed::Writers;
-use crate::store::Store;
-use crate::support::{append, cluster, in_time, now_ms, place_all, settings, text, until};
+use super::killed::Writers;
+use super::store::Store;
+use super::support::{append, cluster, in_time, now_ms, place_all, settings, text, until};
 
 /// Servers and file, for a consumer that is a process of its own.
 const CONSUMER: [&str; 3] = [

@@ -8,8 +8,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use weir_log::kafka::{AppendError, KafkaLog, NewRecord};
 
-use crate::store::Store;
-use crate::support::{cluster, in_time, now_ms, read, text, until};
+use super::store::Store;
+use super::support::{cluster, in_time, now_ms, read, text, until};
 
 const PARTITIONS: u16 = 6;
 const WRITERS: usize = 8;

@@ -8,8 +8,8 @@ use weir_fitment::redis::{fit_add, fit_put, fit_query};
 use weir_fitment::{Plan, SEGMENT_LEN, Shape, Sku, Spu};
 use weir_scripts::Call;
 
+use super::{Offset, offset};
 use crate::support::{Redis, Server};
-use crate::{Offset, offset};
 
 /// As many vehicles as the seed document tells of.
 const VEHICLES: u32 = 400_000;

@@ -10,7 +10,7 @@ use weir_limit::redis::limit::LimitRequest;
 use weir_limit::redis::limit_back::Charge;
 use weir_limit::{Algorithm, PER_MS_MAX, Quota, RATE_MAX, SET_BACK_MS_MAX, SLIDING_PER_MS_MAX};
 
-use crate::pair::{ALGORITHMS, NOW_MS, Pair, new_key, quota};
+use super::pair::{ALGORITHMS, NOW_MS, Pair, new_key, quota};
 use crate::support::Server;
 
 /// What one step of a history does; what is meant by its numbers depends on the quotas.

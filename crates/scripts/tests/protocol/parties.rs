@@ -4,8 +4,8 @@ use weir_base::id::UserId;
 use weir_sale::ledger::{OpenClaim, ReleaseKind, Transfer};
 use weir_sale::rebalance::{Next, Rebalance, RebalanceCall, RebalanceEvent};
 
-use crate::shards::{Reply, Write};
-use crate::sql::{ClaimName, Decision, OrderState, Sql};
+use super::shards::{Reply, Write};
+use super::sql::{ClaimName, Decision, OrderState, Sql};
 
 /// A process, by what it does next.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_base::id::UserId;
 use weir_sale::ledger::{Deduction, ReleaseKind};
 
-use crate::world::Setting;
+use super::world::Setting;
 
 /// A claim's name within its sale: shard and generation.
 pub type ClaimName = (u32, u64);

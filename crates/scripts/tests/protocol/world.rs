@@ -5,9 +5,9 @@ use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction};
 use weir_sale::rebalance::{Rebalance, RebalanceCall, RebalanceEvent};
 use weir_sale::shard::{home_shard, spread_stock};
 
-use crate::parties::{Party, next};
-use crate::shards::{Reply, Shards, Write};
-use crate::sql::{Decision, OrderState, Sql};
+use super::parties::{Party, next};
+use super::shards::{Reply, Shards, Write};
+use super::sql::{Decision, OrderState, Sql};
 use crate::support::Server;
 
 const TTL_MS: u64 = 500;

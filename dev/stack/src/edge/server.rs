@@ -68,8 +68,20 @@ impl Server {
     /// When it does not start.
     pub fn crash(&mut self) -> Result<()> {
         self.process.kill();
+        self.wait_until_gone()?;
         self.process.start_again()?;
         self.wait()
+    }
+
+    /// Node is gone by now, but workerd is its child: the kernel may still be closing what that had open. Who connects
+    /// meanwhile is let in and reset, and takes the old one for the new one.
+    fn wait_until_gone(&self) -> Result<()> {
+        let started = Instant::now();
+        while TcpStream::connect(self.address).is_ok() {
+            ensure!(started.elapsed() < START_LIMIT, "it still listens");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
     }
 
     /// # Errors

@@ -16,35 +16,30 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use weir_registry::Filter;
 
 // The shipped files, from the root of the workspace.
-const SHIPPED: &str = "envoy/weir.yaml";
 const ALL: &str = "envoy/all.yaml";
 const NATIVE: &str = "envoy/native.yaml";
-const RATELIMIT: &str = "envoy/ratelimit.yaml";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
-const SHORTLINK: &str = "envoy/shortlink.yaml";
-const EVENTS_FILE: &str = "envoy/events.yaml";
-const FITMENT_FILE: &str = "envoy/fitment.yaml";
 const JWT: &str = "envoy/snippets/jwt.yaml";
 const CORS: &str = "envoy/snippets/cors.yaml";
 const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
-const ROOM_FILE: &str = "envoy/waiting-room.yaml";
 
 // What stands in them.
 /// The gate, as `envoy/weir.yaml` calls it.
-pub const GATE: &str = "weir.seckill_gate";
+pub const GATE: &str = weir_registry::GATE.envoy_name;
 /// The limiter, as the files call it.
-pub const LIMITER: &str = "weir.ratelimit";
+pub const LIMITER: &str = weir_registry::LIMITER.envoy_name;
 /// The redirector, as the files call it.
-pub const LINKS: &str = "weir.shortlink_redirect";
+pub const LINKS: &str = weir_registry::LINKS.envoy_name;
 /// The taker of events, as the files call it.
-pub const EVENTS: &str = "weir.events";
+pub const EVENTS: &str = weir_registry::EVENTS.envoy_name;
 /// Fitment, as the files call it.
-pub const FITMENT: &str = "weir.fitment";
+pub const FITMENT: &str = weir_registry::FITMENT.envoy_name;
 /// The waiting room, as the files call it.
-pub const ROOM: &str = "weir.waiting_room";
+pub const ROOM: &str = weir_registry::ROOM.envoy_name;
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";
@@ -82,7 +77,7 @@ impl EnvoyConfig {
     /// `envoy/weir.yaml` as it is in the workspace, but with the filters' paths absolute: the file names them from
     /// the workspace's root, and Envoy may run elsewhere.
     pub fn shipped() -> Result<Self> {
-        Self::read(SHIPPED)
+        Self::alone(GATE)
     }
 
     /// `envoy/all.yaml` in the same way: every filter on one listener.
@@ -93,13 +88,12 @@ impl EnvoyConfig {
     /// `envoy/ratelimit.yaml` in the same way, or `envoy/ratelimit-redis.yaml`. Envoy itself answers what passes,
     /// with 200, in place of a service.
     pub fn ratelimit(with_redis: bool) -> Result<Self> {
-        let file = if with_redis {
-            RATELIMIT_REDIS
-        } else {
-            RATELIMIT
-        };
         let answer = json!({ "direct_response": { "status": 200 } });
-        Self::read(file)?.act_on_route_to("service", answer)
+        let config = match with_redis {
+            true => Self::read(RATELIMIT_REDIS)?,
+            false => Self::alone(LIMITER)?,
+        };
+        config.act_on_route_to("service", answer)
     }
 
     /// `envoy/native.yaml` with `library`, and Redis at a port of 127.0.0.1.
@@ -112,24 +106,23 @@ impl EnvoyConfig {
 
     /// `envoy/shortlink.yaml` in the same way as the shipped file.
     pub fn shortlink() -> Result<Self> {
-        Self::read(SHORTLINK)
+        Self::alone(LINKS)
     }
 
     /// `envoy/events.yaml` in the same way, with the site itself at `shop`.
     pub fn events(shop: SocketAddr) -> Result<Self> {
-        Self::read(EVENTS_FILE)?
-            .edit_cluster("shop", |cluster| tree::set_endpoint(cluster, 0, shop))
+        Self::alone(EVENTS)?.edit_cluster("shop", |cluster| tree::set_endpoint(cluster, 0, shop))
     }
 
     /// `envoy/fitment.yaml` in the same way.
     pub fn fitment() -> Result<Self> {
-        Self::read(FITMENT_FILE)
+        Self::alone(FITMENT)
     }
 
     /// `envoy/waiting-room.yaml` in the same way. Envoy itself answers what passes, with 200, in place of a service.
     pub fn waiting_room() -> Result<Self> {
         let answer = json!({ "direct_response": { "status": 200 } });
-        Self::read(ROOM_FILE)?.act_on_route_to("service", answer)
+        Self::alone(ROOM)?.act_on_route_to("service", answer)
     }
 
     /// With another configuration of the filter of [`EnvoyConfig::waiting_room`].
@@ -140,7 +133,7 @@ impl EnvoyConfig {
     /// With the filter of `envoy/waiting-room.yaml`, so configured, in front of the gate. Its keys are made of the gate's
     /// `WEIR_CLAIM_SECRET`.
     pub fn room_before_gate(mut self, json: &str) -> Result<Self> {
-        let mut room = Self::read(ROOM_FILE)?
+        let mut room = Self::alone(ROOM)?
             .room_config(json)?
             .filter_variables(ROOM, &["WEIR_CLAIM_SECRET"])?;
         let filter = room.filter(ROOM)?.clone();
@@ -151,6 +144,12 @@ impl EnvoyConfig {
     /// With another configuration of the filter of [`EnvoyConfig::fitment`].
     pub fn fitment_config(self, json: &str) -> Result<Self> {
         self.filter_config(FITMENT, json)
+    }
+
+    /// The shipped file that shows this filter alone, in the same way.
+    pub fn alone(filter: &str) -> Result<Self> {
+        let filter = Filter::of_envoy_name(filter).context("there is no such filter")?;
+        Self::read(&format!("envoy/{}", filter.envoy_file))
     }
 
     fn read(file: &str) -> Result<Self> {
@@ -323,7 +322,7 @@ impl EnvoyConfig {
     /// The same, but Envoy itself answers in place of the site, with 200.
     pub fn events_alone() -> Result<Self> {
         let answer = json!({ "direct_response": { "status": 200 } });
-        Self::read(EVENTS_FILE)?.act_on_route_to("shop", answer)
+        Self::alone(EVENTS)?.act_on_route_to("shop", answer)
     }
 
     /// The same of the filter of [`EnvoyConfig::events`].

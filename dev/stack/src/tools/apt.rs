@@ -1,8 +1,9 @@
-//! Debian packages, installed where that may be done without asking.
+//! Debian packages: installed if the person agrees, or unpacked into a folder of ours, which changes nothing on the machine.
 
 use crate::command;
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::io::{IsTerminal, stdin};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub enum Removals {
     Allow,
 }
 
-/// Installs `packages`. Refuses rather than remove another package for them.
+/// Installs `packages` if the person agrees. Refuses rather than remove another package for them.
 ///
 /// The error of a machine where it may not be done is an instruction to the person.
 pub(super) fn install(packages: &[&str]) -> Result<()> {
@@ -33,6 +34,11 @@ pub(super) fn install(packages: &[&str]) -> Result<()> {
 }
 
 fn install_with(packages: &[&str], removals: Removals) -> Result<()> {
+    ask(&packages.join(" "))?;
+    install_agreed(packages, removals)
+}
+
+fn install_agreed(packages: &[&str], removals: Removals) -> Result<()> {
     let list = packages.join(" ");
     if command::on_path("apt-get").is_none() {
         bail!("this machine has no apt-get to install {list} with");
@@ -106,10 +112,93 @@ pub(super) fn install_stopped(packages: &[&str], removals: Removals) -> Result<(
     let Some(access) = access() else {
         bail!("not root, and sudo asks for a password; run: sudo apt-get install {list}");
     };
+    ask(&list)?;
     as_root(&access, &["sh", "-c", FORBID])?;
-    let installed = install_with(packages, removals);
+    let installed = install_agreed(packages, removals);
     as_root(&access, &["rm", "-f", POLICY])?;
     installed
+}
+
+/// `yes` agrees to whatever is to be installed, where nobody can be asked.
+const CONSENT: &str = "WEIR_INSTALL";
+
+/// Asks whether these may be installed, on the terminal.
+fn ask(list: &str) -> Result<()> {
+    let is_agreed = std::env::var(CONSENT).is_ok_and(|value| value == "yes");
+    if is_agreed {
+        return Ok(());
+    }
+    let refusal =
+        || format!("to install {list}, set {CONSENT}=yes or run: sudo apt-get install {list}");
+    if !stdin().is_terminal() {
+        bail!(refusal());
+    }
+    eprint!("Install {list} with apt-get? [y/N] ");
+    let mut answer = String::new();
+    stdin()
+        .read_line(&mut answer)
+        .context("cannot read the answer")?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => bail!(refusal()),
+    }
+}
+
+/// Unpacks a package and those of its dependencies that this machine lacks into `dir`, without installing anything. Needs no root:
+/// apt's lists and files are in `dir`, too.
+pub(super) fn unpack(package: &str, dir: &Path) -> Result<()> {
+    if command::on_path("apt-get").is_none() {
+        bail!("this machine has no apt-get to download {package} with");
+    }
+    let apt = dir.join("apt");
+    std::fs::create_dir_all(apt.join("lists/partial"))?;
+    std::fs::create_dir_all(apt.join("cache/archives/partial"))?;
+    let apt_get = |args: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.current_dir(&apt).arg("-q");
+        for (name, folder) in [("State::lists", "lists"), ("Cache", "cache")] {
+            let folder = apt.join(folder);
+            command.args(["-o", &format!("Dir::{name}={}", folder.display())]);
+        }
+        command.args(["-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User="]);
+        command.args(args);
+        command
+    };
+    command::succeed(&mut apt_get(&["update"]), LIMIT).context("apt-get update failed")?;
+    let simulate = [
+        "install",
+        "--simulate",
+        // Also if it is installed, and something of it is missing.
+        "--reinstall",
+        "--no-install-recommends",
+        package,
+    ];
+    let simulation = command::succeed(&mut apt_get(&simulate), LIMIT)?;
+    let mut download = apt_get(&["download"]);
+    command::succeed(download.args(installed_in(&simulation)), LIMIT)
+        .with_context(|| format!("apt-get could not download {package}"))?;
+    for file in packages_in(&apt)? {
+        let mut extract = Command::new("dpkg-deb");
+        command::succeed(extract.arg("--extract").arg(&file).arg(dir), LIMIT)?;
+    }
+    // What was unpacked is enough.
+    std::fs::remove_dir_all(&apt).context("cannot remove apt's files")
+}
+
+/// The names in the lines `Inst <name> (<version> …)` of a simulation.
+fn installed_in(simulation: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let mut words = line.strip_prefix("Inst ")?.split_whitespace();
+        words.next().map(str::to_owned)
+    };
+    simulation.lines().filter_map(name).collect()
+}
+
+fn packages_in(dir: &Path) -> Result<Vec<PathBuf>> {
+    let files = std::fs::read_dir(dir)?.filter_map(Result::ok);
+    let paths = files.map(|entry| entry.path());
+    let packages = paths.filter(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    Ok(packages.collect())
 }
 
 /// Debian's own place for it.
@@ -181,6 +270,11 @@ Conf nginx (1.22.1-9+deb12u3 Debian:12.13/oldstable [amd64])
             .collect();
         assert!(removed_in(&harmless.join("\n")).is_empty());
         assert_eq!(removed_in("Purg old [1.0]\nRemvx no [1]\nRemv"), ["old"]);
+    }
+
+    #[test]
+    fn packages_to_install_are_read_from_a_simulation() {
+        assert_eq!(installed_in(SIMULATION), ["libluajit2-5.1-2", "nginx"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{apt, cache};
 use crate::report::Reporter;
 use crate::{command, workspace};
 use anyhow::{Context, Result, bail};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub struct Redis {
 /// Debian keeps the server's binary in `redis-tools` under this name and lets
 /// `redis-server`, the package, add a link to it and a system service. The binary acts on
 /// the name it is called by.
-const DEBIAN_BINARY: &str = "/usr/bin/redis-check-rdb";
+const DEBIAN_BINARY: &str = "usr/bin/redis-check-rdb";
 
 impl Redis {
     /// `redis-server` or `valkey-server` on `PATH`, else Debian's.
@@ -44,27 +45,54 @@ fn found() -> Option<PathBuf> {
     ["redis-server", "valkey-server"]
         .into_iter()
         .find_map(command::on_path)
-        .or_else(|| Some(own_link()).filter(|link| command::is_executable(link)))
+        .or_else(|| Some(own_start()).filter(|start| command::is_executable(start)))
 }
 
-fn own_link() -> PathBuf {
+fn own_start() -> PathBuf {
     workspace::out_dir().join("tools/redis/redis-server")
 }
 
-/// Installs `redis-tools`, not `redis-server`: the latter would start a service on port
-/// 6379, which is not ours to start.
+/// Debian's `redis-tools`: the installed one, or else unpacked under `target` with the libraries that it needs. Nothing is installed.
 fn get(reporter: &mut dyn Reporter) -> Result<PathBuf> {
-    reporter.line("redis", "installing Debian's redis-tools…");
-    apt::install(&["redis-tools"])?;
-    if !command::is_executable(Path::new(DEBIAN_BINARY)) {
+    let start = own_start();
+    let dir = start.parent().context("a program without a folder")?;
+    std::fs::create_dir_all(dir)?;
+    let installed = Path::new("/").join(DEBIAN_BINARY);
+    if command::is_executable(&installed) {
+        std::fs::remove_file(&start).ok();
+        std::os::unix::fs::symlink(&installed, &start)
+            .with_context(|| format!("cannot link {}", start.display()))?;
+        return Ok(start);
+    }
+    reporter.line("redis", "unpacking Debian's redis-tools…");
+    let fresh = tempfile::tempdir_in(dir)?;
+    apt::unpack("redis-tools", fresh.path())?;
+    if !command::is_executable(&fresh.path().join(DEBIAN_BINARY)) {
         bail!("the package redis-tools has no {DEBIAN_BINARY}");
     }
-    let link = own_link();
-    std::fs::create_dir_all(link.parent().context("a link without a folder")?)?;
-    std::fs::remove_file(&link).ok();
+    let unpacked = dir.join("debian");
+    std::fs::remove_dir_all(&unpacked).ok();
+    std::fs::rename(fresh.keep(), &unpacked)?;
+    let link = unpacked.join("redis-server");
     std::os::unix::fs::symlink(DEBIAN_BINARY, &link)
         .with_context(|| format!("cannot link {}", link.display()))?;
-    Ok(link)
+    write_start(&start, &unpacked)?;
+    Ok(start)
+}
+
+/// A script that starts it with its own libraries. `exec`, so that it has the script's process id.
+fn write_start(start: &Path, unpacked: &Path) -> Result<()> {
+    let arch = std::env::consts::ARCH;
+    let text = format!(
+        "#!/bin/sh\nroot='{}'\n\
+         export LD_LIBRARY_PATH=\"$root/usr/lib/{arch}-linux-gnu:$root/lib/{arch}-linux-gnu\"\n\
+         exec \"$root/redis-server\" \"$@\"\n",
+        unpacked.display()
+    );
+    workspace::write_atomic(start, text.as_bytes())?;
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(start, executable)
+        .with_context(|| format!("cannot make {} executable", start.display()))
 }
 
 /// "Redis server v=7.0.15 sha=…" or "Valkey server v=8.0.1 …".

@@ -1,11 +1,13 @@
-//! The example, built and run in a Proxy-Wasm host with a real Redis.
+//! The example, built and run in a Proxy-Wasm host: with Redis by script, which needs no server, and with a real one.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use weir_host_test::{Host, Stream, Upstream};
+use weir_host_test::{Host, Reply, RespCommand, RespValue, Stream, Upstream};
 use weir_stack::redis::{RedisServer, command_calls, connect};
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
@@ -29,6 +31,51 @@ fn ask(host: &Host, key: &str) -> Stream {
             .header("x-api-owner", "forged")
             .send(),
     }
+}
+
+/// A Redis that knows one key.
+fn reply(command: &RespCommand) -> RespValue {
+    assert_eq!(command.name(), "GET");
+    match command.text(0).as_str() {
+        "shop:api-key:k1" => RespValue::bulk("alice"),
+        _ => RespValue::Null,
+    }
+}
+
+#[test]
+fn requests_of_one_round_are_one_call_to_redis() {
+    let calls = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&calls);
+    let redis = Upstream::scripted(move |call| {
+        let commands = call.commands().expect("commands");
+        seen.borrow_mut().push(commands.len());
+        Reply::resp(commands.iter().map(reply)).after(Duration::from_millis(5))
+    });
+    let host = host(redis);
+    let known: Vec<Stream> = (0..3).map(|_| ask(&host, "k1")).collect();
+    let unknown = ask(&host, "k2");
+    host.run_until_idle();
+    assert!(unknown.is_paused(), "Redis takes 5 ms");
+    host.advance(Duration::from_millis(5));
+    for stream in &known {
+        let upstream = stream.upstream_request().headers;
+        assert_eq!(upstream.text("x-api-owner"), Some("alice"));
+    }
+    assert_eq!(unknown.status(), Some(401));
+    assert_eq!(*calls.borrow(), [4]);
+}
+
+#[test]
+fn error_of_redis_is_unavailable_for_its_request_alone() {
+    let redis = Upstream::scripted_resp(|command| match command.text(0).as_str() {
+        "shop:api-key:broken" => RespValue::error("WRONGTYPE not a string"),
+        _ => reply(command),
+    });
+    let host = host(redis);
+    let (known, broken) = (ask(&host, "k1"), ask(&host, "broken"));
+    host.run_until_idle();
+    assert!(known.is_continued());
+    assert_eq!(broken.status(), Some(503));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use weir_event::stamps::Kind;
 use weir_host_test::StreamState;
 
-use crate::support::{Gate, NOW_MS, PAGE, SECRET, stamps};
+use super::support::{Gate, NOW_MS, PAGE, SECRET, stamps};
 
 #[test]
 fn events_go_on_with_stamps_and_the_body_untouched() {

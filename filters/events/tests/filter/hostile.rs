@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_host_test::{Host, Reply, Thread};
 
-use crate::support::{CONFIG, Gate};
+use super::support::{CONFIG, Gate};
 
 #[test]
 fn a_flood_leaves_memory_flat() {

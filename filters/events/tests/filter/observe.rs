@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_event::stamps::{Kind, Stamps};
 use weir_host_test::Reply;
 
-use crate::support::Gate;
+use super::support::Gate;
 
 #[test]
 fn views_of_all_workers_reach_the_origin() {

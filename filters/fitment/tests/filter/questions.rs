@@ -4,7 +4,7 @@ use serde_json::json;
 use weir_fitment::{Cluster, Place, Spu};
 use weir_host_test::{Headers, StreamState};
 
-use crate::support::{Gate, module, told};
+use super::support::{Gate, module, told};
 
 const QUESTION: &str = r#"{"vehicles":["1000001","1000002"],"skus":["S1","S2"]}"#;
 

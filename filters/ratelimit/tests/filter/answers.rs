@@ -1,6 +1,6 @@
 //! What clients are told.
 
-use crate::support::{Limiter, header, is_passed, told};
+use super::support::{Limiter, header, is_passed, told};
 
 const RULES: [&str; 2] = [
     r#"{ "name": "all", "limit": { "rate": 100, "per": "1m", "burst": 10 } }"#,

@@ -2,7 +2,7 @@
 
 use weir_limit::table::is_slot_key;
 
-use crate::support::{Limiter, is_passed};
+use super::support::{Limiter, is_passed};
 
 #[test]
 fn a_million_keys_take_no_more_memory_than_the_slots_and_refuse_nobody_wrongly() {

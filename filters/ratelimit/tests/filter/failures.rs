@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_host_test::{Reply, Stream, Upstream};
 
-use crate::support::{Limiter, header, is_passed};
+use super::support::{Limiter, header, is_passed};
 
 fn rule(on_store_error: &str) -> String {
     format!(

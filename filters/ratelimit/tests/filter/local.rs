@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Limiter, header, is_passed, told};
+use super::support::{Limiter, header, is_passed, told};
 
 const PER_USER: &str =
     r#"{ "name": "per-user", "key": ["user"], "limit": { "rate": 2, "per": "1s", "burst": 3 } }"#;
@@ -93,7 +93,7 @@ fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
         assert!(is_passed(&stream));
         told(&stream, "x-weir-ratelimit-shadow")
     };
-    let secret = crate::support::DEBUG_SECRET;
+    let secret = super::support::DEBUG_SECRET;
     assert_eq!(shadow_header(secret, "alice").as_deref(), Some("per-user"));
     assert_eq!(shadow_header(secret, "bob").as_deref(), Some("none"));
     assert_eq!(shadow_header("0123456789abcdeF", "alice"), None);

@@ -6,7 +6,7 @@ use weir_stack::redis::{RedisServer, command_calls};
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
 
-use crate::support::{Limiter, config, header, host, is_passed};
+use super::support::{Limiter, config, header, host, is_passed};
 
 struct Shared {
     limiter: Limiter,

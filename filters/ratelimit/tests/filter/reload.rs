@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_host_test::Reply;
 
-use crate::support::Limiter;
+use super::support::Limiter;
 
 fn limiter() -> Limiter {
     let rule = r#"{ "name": "r", "key": ["user"], "limit": { "rate": 3, "per": "1h" } }"#;

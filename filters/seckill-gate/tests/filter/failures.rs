@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CONFIG, Gate, granted};
+use super::support::{CONFIG, Gate, granted};
 use weir_base::id::UserId;
 use weir_host_test::{FailurePolicy, Reply, Thread, Upstream};
 use weir_sale::redis::{claim, release};
@@ -142,7 +142,7 @@ fn a_client_that_goes_while_it_waits_is_never_sent() {
     gate.buy("bob");
     gone.disconnect();
     gate.host.run_until_idle();
-    assert_eq!(crate::support::users(&gate.host.calls()[0].body), ["bob"]);
+    assert_eq!(super::support::users(&gate.host.calls()[0].body), ["bob"]);
 }
 
 #[test]

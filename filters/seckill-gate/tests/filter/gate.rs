@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CATALOGUE, CONFIG, Gate, NOTHING_LEFT, SECRET, commands, granted, reply_to};
+use super::support::{CATALOGUE, CONFIG, Gate, NOTHING_LEFT, SECRET, commands, granted, reply_to};
 use weir_base::key::SigningKey;
 use weir_sale::claim::Ticket;
 use weir_sale::redis::claim;
@@ -242,7 +242,7 @@ fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
     let calls = gate.host.calls();
     let users: Vec<_> = calls
         .iter()
-        .map(|call| crate::support::users(&call.body).len())
+        .map(|call| super::support::users(&call.body).len())
         .collect();
     assert_eq!(users, [64, 36], "what does not fit makes a second batch");
     let is_one = |call: &weir_host_test::Call| commands(&call.body) == 1;
@@ -345,7 +345,7 @@ fn a_sale_that_appears_in_the_catalogue_is_open_within_one_poll() {
 fn a_bad_configuration_is_refused_by_the_fields_path() {
     let refused = |from: &str, to: &str| {
         assert!(CONFIG.contains(from));
-        let started = crate::support::host(&CONFIG.replace(from, to)).start();
+        let started = super::support::host(&CONFIG.replace(from, to)).start();
         started.err().expect("refused").to_string()
     };
     for (from, to, expected) in [

@@ -1,6 +1,6 @@
 //! The signed user of requests that buy nothing, and rings of keys.
 
-use crate::support::{CONFIG, Gate, NOW_MS, SECRET, granted};
+use super::support::{CONFIG, Gate, NOW_MS, SECRET, granted};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_host_test::Message;
 use weir_sale::identity;

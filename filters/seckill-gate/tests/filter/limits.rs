@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CONFIG, Gate};
+use super::support::{CONFIG, Gate};
 use weir_host_test::Stream;
 use weir_limit::table::is_slot_key;
 

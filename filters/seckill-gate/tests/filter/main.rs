@@ -1,12 +1,5 @@
 //! The built filter in a Proxy-Wasm host.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
 mod failures;
 mod gate;
 mod identify;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CONFIG, Gate, granted};
+use super::support::{CONFIG, Gate, granted};
 use weir_host_test::{Reply, Stream};
 
 const SECOND: Duration = Duration::from_secs(1);

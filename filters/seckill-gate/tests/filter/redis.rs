@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CATALOGUE, CONFIG, Gate};
+use super::support::{CATALOGUE, CONFIG, Gate};
 use tokio::runtime::Runtime;
 use weir_base::id::SaleId;
 use weir_host_test::{Reply, Stream, Upstream};

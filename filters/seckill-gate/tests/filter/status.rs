@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CATALOGUE, CONFIG, Gate, NOW_MS};
+use super::support::{CATALOGUE, CONFIG, Gate, NOW_MS};
 use weir_host_test::LocalReply;
 
 fn gate() -> Gate {

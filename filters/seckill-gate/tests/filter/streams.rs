@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_host_test::{Call, Reply, Thread};
 
-use crate::support::{CATALOGUE, Gate, granted};
+use super::support::{CATALOGUE, Gate, granted};
 
 /// The calls of claims under way on worker 0.
 fn claims(gate: &Gate) -> Vec<Call> {
@@ -88,7 +88,7 @@ fn a_stream_that_was_closed_is_left_for_another_one() {
 
 #[test]
 fn a_poll_that_is_not_answered_is_given_up_and_asked_again() {
-    let gate = Gate::start(crate::support::CONFIG);
+    let gate = Gate::start(super::support::CONFIG);
     let early = gate.buy("bob");
     gate.host.run_until_idle();
     assert!(early.is_paused(), "no sale is known yet");

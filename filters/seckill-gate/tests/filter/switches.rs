@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CATALOGUE, CONFIG, Gate, granted, users};
+use super::support::{CATALOGUE, CONFIG, Gate, granted, users};
 use weir_host_test::Stream;
 
 const SWITCH: &str = r#"{"switch":"open","sales""#;

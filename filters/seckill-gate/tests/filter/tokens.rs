@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{CATALOGUE, CONFIG, Gate, NOW_MS, granted};
+use super::support::{CATALOGUE, CONFIG, Gate, NOW_MS, granted};
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_host_test::{LocalReply, Stream};

@@ -8,7 +8,7 @@ use weir_link::agent::{Browser, Device, Os};
 use weir_link::record::Link;
 use weir_link::redis::keys::link_clicks;
 
-use crate::support::{Gate, link, status};
+use super::support::{Gate, link, status};
 
 const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:132.0) Gecko/20100101 Firefox/132.0";
 

@@ -1,6 +1,6 @@
 //! What a redirect from memory costs: few host calls, since each costs as much as all of the filter's own work.
 
-use crate::support::{Gate, link, status};
+use super::support::{Gate, link, status};
 
 /// What a redirect may cost in wasm instructions; see the numbers below.
 const FUEL_MAX: u64 = 12_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_host_test::{Reply, Stream, Upstream};
 use weir_link::record::Link;
 
-use crate::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
+use super::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
 
 #[test]
 fn without_redis_what_is_cached_resolves_and_the_rest_comes_from_the_origin() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_host_test::Thread;
 
-use crate::support::{Gate, TARGET, link, status};
+use super::support::{Gate, TARGET, link, status};
 
 #[test]
 fn nothing_that_a_client_sends_kills_the_vm() {

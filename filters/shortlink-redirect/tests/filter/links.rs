@@ -7,7 +7,7 @@ use weir_host_test::{Reply, StreamState};
 use weir_link::record::{App, Link, Platform, RedirectStatus, Rule};
 use weir_link::redis::keys::LinkKeys;
 
-use crate::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
+use super::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
 
 const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
 

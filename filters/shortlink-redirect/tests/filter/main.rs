@@ -1,7 +1,5 @@
 //! The built filter in a Proxy-Wasm host, against a real Redis, with a virtual clock and two workers.
 
-#![allow(clippy::panic, clippy::unwrap_used)]
-
 mod clicks;
 mod cost;
 mod failures;

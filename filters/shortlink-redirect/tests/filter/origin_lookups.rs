@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_host_test::{Reply, Stream, Thread, Upstream};
 use weir_link::record::Link;
 
-use crate::support::{Gate, TARGET, found, header, link, location, status};
+use super::support::{Gate, TARGET, found, header, link, location, status};
 
 fn known_to_the_origin(gate: &Gate, code: &str) {
     let link = format!("s/{code}");

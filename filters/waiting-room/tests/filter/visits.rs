@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weir_host_test::StreamState;
 
-use crate::support::{Gate, config, cookie, module, told};
+use super::support::{Gate, config, cookie, module, told};
 
 /// The pass that comes with the response to a request that has passed.
 fn entered(stream: &weir_host_test::Stream) -> Option<String> {

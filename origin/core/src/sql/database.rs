@@ -88,6 +88,7 @@ pub struct Statement<'a> {
 /// A value of a statement.
 enum Bound<'a> {
     Text(Option<&'a str>),
+    Owned(String),
     Bytes(&'a [u8]),
     Number(Option<i64>),
 }
@@ -116,21 +117,31 @@ pub fn sql<'a>(sql: &'static str) -> Statement<'a> {
 
 impl<'a> Statement<'a> {
     /// Binds text.
-    pub fn text(mut self, text: &'a str) -> Self {
-        self.values.push(Bound::Text(Some(text)));
-        self
+    pub fn text(self, text: &'a str) -> Self {
+        self.with(Bound::Text(Some(text)))
     }
 
     /// A text, or NULL.
-    pub fn maybe_text(mut self, text: Option<&'a str>) -> Self {
-        self.values.push(Bound::Text(text));
+    pub fn maybe_text(self, text: Option<&'a str>) -> Self {
+        self.with(Bound::Text(text))
+    }
+
+    /// A text of the statement's own, or NULL.
+    pub(super) fn maybe_owned_text(self, text: Option<String>) -> Self {
+        match text {
+            Some(text) => self.with(Bound::Owned(text)),
+            None => self.maybe_text(None),
+        }
+    }
+
+    fn with(mut self, value: Bound<'a>) -> Self {
+        self.values.push(value);
         self
     }
 
     /// Binds bytes.
-    pub fn bytes(mut self, bytes: &'a [u8]) -> Self {
-        self.values.push(Bound::Bytes(bytes));
-        self
+    pub fn bytes(self, bytes: &'a [u8]) -> Self {
+        self.with(Bound::Bytes(bytes))
     }
 
     /// What does not fit into SQL's numbers is beyond every limit that was checked before, and
@@ -140,9 +151,8 @@ impl<'a> Statement<'a> {
     }
 
     /// Binds a signed number.
-    pub fn signed(mut self, number: i64) -> Self {
-        self.values.push(Bound::Number(Some(number)));
-        self
+    pub fn signed(self, number: i64) -> Self {
+        self.with(Bound::Number(Some(number)))
     }
 
     /// Binds a number or NULL.
@@ -153,20 +163,21 @@ impl<'a> Statement<'a> {
         }
     }
 
-    fn null(mut self) -> Self {
-        self.values.push(Bound::Number(None));
-        self
+    fn null(self) -> Self {
+        self.with(Bound::Number(None))
     }
 
     fn query<DB>(self) -> Query<'a, DB, DB::Arguments>
     where
         DB: sqlx::Database,
         Option<&'a str>: Encode<'a, DB> + Type<DB>,
+        String: Encode<'a, DB> + Type<DB>,
         &'a [u8]: Encode<'a, DB> + Type<DB>,
         Option<i64>: Encode<'a, DB> + Type<DB>,
     {
         let bind = |query: Query<'a, DB, DB::Arguments>, value| match value {
             Bound::Text(text) => query.bind(text),
+            Bound::Owned(text) => query.bind(text),
             Bound::Bytes(bytes) => query.bind(bytes),
             Bound::Number(number) => query.bind(number),
         };
@@ -242,17 +253,17 @@ pub fn damaged(column: &str, error: impl Into<Box<dyn std::error::Error + Send +
 
 impl Database {
     /// Opens the database that `url` names, `sqlite://<path>` or `mysql://<user>@<host>/<database>`, and brings
-    /// its tables up to date.
+    /// the tables of these domains up to date.
     ///
     /// # Errors
     /// Says what is wrong, without the URL: it may hold a password.
-    pub async fn open(url: &str, migrations: &Migrations) -> Result<Self, OpenError> {
+    pub async fn open(url: &str, migrations: &[Migrations]) -> Result<Self, OpenError> {
         // SQLite's parser would take any other URL for the name of a file.
         if url.starts_with("sqlite:") {
-            return open_sqlite(url, migrations.sqlite).await.map(Self);
+            return open_sqlite(url, migrations).await.map(Self);
         }
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
-            return open_mysql(url, migrations.mysql).await.map(Self);
+            return open_mysql(url, migrations).await.map(Self);
         }
         Err(OpenError::Unknown)
     }

@@ -2,6 +2,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`columns`] | makes statements and readers of rows from one list of columns |
 //! | [`database`] | pools, transactions, statements and rows of either database; retries |
 //! | [`open`] | opens either, and brings its tables up to date |
 //! | [`shed`] | limits how many calls work at once and how many wait |
@@ -10,16 +11,19 @@
 //! The tables belong to the domains: their statements are in `sales::store`, `links::store`, `history::store` and
 //! `fitment::store`.
 
+pub mod columns;
 pub mod database;
 pub mod foreign;
 pub mod open;
 pub mod plan;
 pub mod shed;
 
+pub use columns::{Codec, Columns, Json, Plain, insert_into, update};
 pub use database::Database;
 pub use database::{Row, Statement, Tx, damaged, retried, sql};
 pub use open::{Migrations, OpenError};
 pub use shed::Shed;
+pub use sqlx::Error as RowError;
 
 /// Values of one statement by [`in_many`].
 pub const MANY: usize = 50;

@@ -47,13 +47,63 @@ const MIGRATION_PAUSE: Duration = Duration::from_millis(100);
 /// A migration: its version, its name, its statements.
 type NamedMigration = (i64, &'static str, &'static str);
 
-/// The schema's history, in each database's own SQL.
+/// The history of one domain's tables, in each database's own SQL. What was applied is noted in a table of the domain's own,
+/// `schema_<domain>`.
 #[derive(Clone, Copy, Debug)]
 pub struct Migrations {
+    /// The domain's name.
+    pub domain: &'static str,
     /// For SQLite, in order.
     pub sqlite: &'static [NamedMigration],
     /// For the MySQL protocol, in order.
     pub mysql: &'static [NamedMigration],
+}
+
+impl Migrations {
+    fn migrator(&self, migrations: &[NamedMigration]) -> Migrator {
+        let migration = |&(version, name, sql): &NamedMigration| {
+            let sql = sql.into_sql_str();
+            Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+        };
+        let mut migrator = Migrator::with_migrations(migrations.iter().map(migration).collect());
+        // Names of tables are quoted nowhere in what sqlx asks: the name is a constant of ours.
+        migrator.dangerous_set_table_name(format!("schema_{}", self.domain));
+        migrator
+    }
+
+    fn failed(&self, source: MigrateError) -> OpenError {
+        let domain = self.domain;
+        OpenError::Migrate { domain, source }
+    }
+}
+
+/// The migrations of a crate: version, name and file of each, in order, the files in `migrations/sqlite` and
+/// `migrations/mysql` of the crate. A file never changes once it is released.
+#[macro_export]
+macro_rules! migrations {
+    ($domain:literal, $(($version:literal, $name:literal, $file:literal)),+ $(,)?) => {
+        $crate::sql::Migrations {
+            domain: $domain,
+            sqlite: &[$(($version, $name, $crate::migration!("sqlite", $file))),+],
+            mysql: &[$(($version, $name, $crate::migration!("mysql", $file))),+],
+        }
+    };
+}
+
+/// The text of one migration.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! migration {
+    ($database:literal, $file:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/migrations/",
+            $database,
+            "/",
+            $file,
+            ".sql"
+        ))
+    };
 }
 
 /// Why a database could not be opened.
@@ -76,16 +126,24 @@ pub enum OpenError {
     #[error("cannot open the database: {0}")]
     Connect(#[source] Error),
     /// Its tables could not be brought up to date.
-    #[error("cannot migrate the database: {0}")]
-    Migrate(#[from] MigrateError),
+    #[error("cannot migrate the tables of {domain}: {source}")]
+    Migrate {
+        /// Whose tables.
+        domain: &'static str,
+        /// Why.
+        source: MigrateError,
+    },
 }
 
 impl OpenError {
     /// Whether the database is merely away, or busy: it may be there in a moment.
     pub fn is_away(&self) -> bool {
         let error = match self {
-            Self::Connect(error) | Self::Migrate(MigrateError::Execute(error)) => error,
-            Self::Migrate(MigrateError::ExecuteMigration(error, _)) => error,
+            Self::Connect(error) => error,
+            Self::Migrate {
+                source: MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
+                ..
+            } => error,
             _ => return false,
         };
         match error {
@@ -105,10 +163,7 @@ fn is_away_code(code: &str) -> bool {
 }
 
 /// Opens a SQLite file, made if it is not there.
-pub(super) async fn open_sqlite(
-    url: &str,
-    migrations: &[NamedMigration],
-) -> Result<Pools, OpenError> {
+pub(super) async fn open_sqlite(url: &str, migrations: &[Migrations]) -> Result<Pools, OpenError> {
     let options = SqliteConnectOptions::from_str(url).map_err(|_| OpenError::Url("SQLite"))?;
     if url.contains(":memory:") || url.contains("mode=memory") {
         return Err(OpenError::InMemory);
@@ -122,7 +177,10 @@ pub(super) async fn open_sqlite(
         .busy_timeout(BUSY_LIMIT);
     // The writer first: a reader can neither make the file nor its WAL.
     let writer = connect_sqlite(SQLITE_WRITERS, options.clone()).await?;
-    migrate_sqlite(&writer, migrations).await?;
+    for domain in migrations {
+        let migrated = migrate_sqlite(&writer, domain).await;
+        migrated.map_err(|error| domain.failed(error))?;
+    }
     let file = File::of(options.get_filename());
     let file = file.map_err(|error| OpenError::Connect(Error::Io(error)))?;
     let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
@@ -135,11 +193,8 @@ pub(super) async fn open_sqlite(
 
 /// Two origins may begin with one new file at the same moment. Nothing but SQLite's own lock keeps them apart, so what one has
 /// made meanwhile, the other fails to make; it then finds it made.
-async fn migrate_sqlite(
-    writer: &SqlitePool,
-    migrations: &[NamedMigration],
-) -> Result<(), MigrateError> {
-    let migrator = migrator(migrations);
+async fn migrate_sqlite(writer: &SqlitePool, domain: &Migrations) -> Result<(), MigrateError> {
+    let migrator = domain.migrator(domain.sqlite);
     for _ in 1..MIGRATION_ATTEMPTS_MAX {
         match migrator.run(writer).await {
             Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
@@ -167,10 +222,7 @@ async fn connect_sqlite(
 }
 
 /// Opens a database of MySQL's protocol.
-pub(super) async fn open_mysql(
-    url: &str,
-    migrations: &[NamedMigration],
-) -> Result<Pools, OpenError> {
+pub(super) async fn open_mysql(url: &str, migrations: &[Migrations]) -> Result<Pools, OpenError> {
     let options = MySqlConnectOptions::from_str(url).map_err(|_| OpenError::Url("MySQL"))?;
     if options.get_database().is_none_or(str::is_empty) {
         return Err(OpenError::NoDatabase);
@@ -194,7 +246,10 @@ pub(super) async fn open_mysql(
         Err(Error::PoolTimedOut) => return Err(OpenError::Connect(why_away(&options).await)),
         opened => opened.map_err(OpenError::Connect)?,
     };
-    migrator(migrations).run(&pool).await?;
+    for domain in migrations {
+        let migrated = domain.migrator(domain.mysql).run(&pool).await;
+        migrated.map_err(|error| domain.failed(error))?;
+    }
     Ok(Pools::MySql(pool))
 }
 
@@ -204,14 +259,6 @@ async fn why_away(options: &MySqlConnectOptions) -> Error {
         Ok(Err(error)) => error,
         Ok(Ok(_)) | Err(_) => Error::PoolTimedOut,
     }
-}
-
-fn migrator(migrations: &[NamedMigration]) -> Migrator {
-    let migration = |&(version, name, sql): &NamedMigration| {
-        let sql = sql.into_sql_str();
-        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
-    };
-    Migrator::with_migrations(migrations.iter().map(migration).collect())
 }
 
 #[cfg(test)]
@@ -224,10 +271,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/weir.db", dir.path().display());
         let migrations = Migrations {
+            domain: "test",
             sqlite: &[(1, "stock", "CREATE TABLE stock (remaining INTEGER)")],
             mysql: &[],
         };
-        let pools = open_sqlite(&url, migrations.sqlite).await.unwrap();
+        let pools = open_sqlite(&url, &[migrations]).await.unwrap();
         let Pools::Sqlite {
             writer, readers, ..
         } = pools

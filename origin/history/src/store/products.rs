@@ -1,27 +1,35 @@
 //! The table of products: the source of who has no product service.
 
+use std::sync::LazyLock;
+
 use weir_history::Sku;
 
 use super::HistoryStore;
 use super::removals::sku;
 use crate::products::{Found, Product, ProductFuture, ProductSource, SourceError};
-use weir_origin_core::sql::{Row, SqlError, retried, sql};
+use weir_origin_core::sql::{Columns, Plain, SqlError, insert_into, retried, sql, update};
 
 /// Products of one statement.
 const SELECTED: usize = 50;
 
 /// As many places as [`SELECTED`].
 const SELECT: &str = concat!(
-    "SELECT sku, spu, title, picture FROM history_products WHERE sku IN (",
+    "SELECT * FROM history_products WHERE sku IN (",
     "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ",
     "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-const UPDATE: &str = "
-    UPDATE history_products SET spu = ?, title = ?, picture = ?, changed_at_ms = ? WHERE sku = ?";
+static UPDATE: LazyLock<String> =
+    LazyLock::new(|| update::<Product>("history_products", &["changed_at_ms"]) + " WHERE sku = ?");
 
-const INSERT: &str = "
-    INSERT INTO history_products (spu, title, picture, changed_at_ms, sku) VALUES (?, ?, ?, ?, ?)";
+static INSERT: LazyLock<String> =
+    LazyLock::new(|| insert_into::<Product>("history_products", &["changed_at_ms", "sku"]));
+
+weir_origin_core::columns!(Product {
+    spu: Plain["spu"],
+    title: Plain["title"],
+    picture: Plain["picture"],
+});
 
 const DELETE: &str = "DELETE FROM history_products WHERE sku = ?";
 
@@ -35,7 +43,7 @@ impl HistoryStore {
             let places = chunk.iter().chain(last).take(SELECTED);
             let select = places.fold(sql(SELECT), |select, sku| select.text(sku.as_str()));
             for row in self.db.all(select).await? {
-                found.push((sku(&row)?, product(&row)?));
+                found.push((sku(&row)?, Product::read(&row)?));
             }
         }
         Ok(found)
@@ -51,17 +59,13 @@ impl HistoryStore {
         let mut tx = self.db.begin().await?;
         for (sku, product) in products {
             let with_values = |statement| {
-                sql(statement)
-                    .maybe_text(product.spu.as_deref())
-                    .maybe_text(product.title.as_deref())
-                    .maybe_text(product.picture.as_deref())
-                    .number(now_ms)
-                    .text(sku.as_str())
+                let statement = product.bind(sql(statement)).number(now_ms);
+                statement.text(sku.as_str())
             };
-            if tx.execute(with_values(UPDATE)).await? == 0
-                && !tx.insert(with_values(INSERT)).await?
+            if tx.execute(with_values(&UPDATE)).await? == 0
+                && !tx.insert(with_values(&INSERT)).await?
             {
-                tx.execute(with_values(UPDATE)).await?;
+                tx.execute(with_values(&UPDATE)).await?;
             }
         }
         tx.commit().await
@@ -71,14 +75,6 @@ impl HistoryStore {
     pub async fn delete_product(&self, sku: &Sku) -> Result<bool, SqlError> {
         Ok(self.db.execute(sql(DELETE).text(sku.as_str())).await? > 0)
     }
-}
-
-fn product(row: &Row) -> Result<Product, sqlx::Error> {
-    Ok(Product {
-        spu: row.maybe_text("spu")?,
-        title: row.maybe_text("title")?,
-        picture: row.maybe_text("picture")?,
-    })
 }
 
 impl ProductSource for HistoryStore {

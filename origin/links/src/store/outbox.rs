@@ -10,13 +10,8 @@ use weir_link::record::Link;
 
 use super::{Action, Change, Ended, LinkStore, NewLink};
 use crate::view::Says;
-use weir_origin_core::outbox::queue::{self, LINKS};
-use weir_origin_core::outbox::{self, Queue, Sinks, change_id};
-use weir_origin_core::sql::{Tx, damaged, sql};
-
-const DELETE_CHANGES: &str = "DELETE FROM link_changes WHERE link_id = ?";
-
-const DELETE_DELIVERIES: &str = "DELETE FROM link_deliveries WHERE link_id = ?";
+use weir_origin_core::outbox::{self, Queue, Sinks, Source, change_id, queue};
+use weir_origin_core::sql::{Tx, damaged};
 
 /// What has happened to a link whose end has come, and that is removed.
 const ENDED: &str = "link.ended";
@@ -48,7 +43,7 @@ impl LinkStore {
 
     /// Changes of links that are to be told to others.
     pub fn outbox(&self) -> Queue {
-        Queue::new(self.db.clone(), &LINKS)
+        Queue::new(self.db.clone(), Source::Link)
     }
 }
 
@@ -111,11 +106,7 @@ impl Telling {
 
     /// There was no such link: its code is another's. Who has heard of it already has heard of one that nobody was given.
     pub(super) async fn never_was(&self, tx: &mut Tx, id: &LinkId) -> Result<(), Error> {
-        let id = id.to_string();
-        for delete in [DELETE_DELIVERIES, DELETE_CHANGES] {
-            tx.execute(sql(delete).text(&id)).await?;
-        }
-        Ok(())
+        queue::forget(tx, Source::Link, &id.to_string()).await
     }
 
     async fn write(
@@ -135,8 +126,8 @@ impl Telling {
             body: &body,
         };
         match is_first {
-            true => queue::note_first(tx, &LINKS, self.sinks, change).await,
-            false => queue::note(tx, &LINKS, self.sinks, change).await,
+            true => queue::note_first(tx, Source::Link, self.sinks, change).await,
+            false => queue::note(tx, Source::Link, self.sinks, change).await,
         }
     }
 

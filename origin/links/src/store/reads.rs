@@ -306,7 +306,7 @@ mod tests {
             ),
             (COUNT_WITHIN, "SEARCH links USING PRIMARY KEY (domain=?"),
         ] {
-            let steps = plan(statement).await;
+            let steps = plan(&[crate::MIGRATIONS], statement).await;
             assert!(steps.iter().any(|one| one.starts_with(step)), "{steps:?}");
         }
     }

@@ -25,7 +25,7 @@ use axum::routing::{get, post, put};
 use weir_base::id::SaleId;
 
 use super::Sales;
-use super::new_sale::NewSaleError;
+use crate::model::sale::NewSaleError;
 use weir_origin_core::http::{Edges, Fault, Problem, UserReader, with_stamp};
 
 /// The routes for gateways.

@@ -23,9 +23,9 @@ use super::unknown_sale_with;
 use super::user_orders::ended;
 use crate::Sales;
 use crate::click::OrderClick;
+use crate::model::price::OrderPrice;
 use crate::orders::ClaimOutcome;
 use crate::payload::{PAYLOAD_LEN_MAX, Payloads};
-use crate::price::OrderPrice;
 use crate::store::{Asked, Attempt, Shortage, StoredOrder};
 use weir_origin_core::http::{Fault, Problem};
 

@@ -14,7 +14,7 @@ use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
 use crate::books::{Books, BooksView};
 use crate::catalogue::PublishError;
-use crate::new_sale::NewSale;
+use crate::model::sale::NewSale;
 use crate::status::{SaleStatus, SaleSummary};
 use crate::store::{CreateError, OrderCounts};
 use crate::verdicts::Verdicts;
@@ -55,7 +55,7 @@ pub(super) async fn create(
         let detail = "there is a sale of this id already";
         return Err(Problem::conflict("duplicate_sale", "Duplicate", detail));
     }
-    info!(sale = %sale.id, total = sale.total, shards = sale.shards, "sale made");
+    info!(sale = %sale.id, total = sale.fields.total, shards = sale.shards, "sale made");
     let made = summary(&sales, stored(&sales, &sale.id).await?).await?;
     let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
     Ok((StatusCode::CREATED, location, made))

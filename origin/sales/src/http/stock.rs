@@ -11,7 +11,7 @@ use weir_sale::idempotency::IdempotencyKey;
 use super::switches::stored;
 use super::{SalePath, unknown_sale};
 use crate::Sales;
-use crate::new_sale::TOTAL_MAX;
+use crate::model::sale::TOTAL_MAX;
 use crate::store::{ChangeBegun, ChangeRefusal, StoredChange};
 use weir_origin_core::http::{JsonBody, Problem};
 
@@ -116,8 +116,8 @@ pub(super) async fn list(
     let (topped_up, withdrawn) = (stored.topped_up, stored.withdrawn);
     Ok(Json(StockView {
         id,
-        total: stored.total,
-        initial: (stored.total + withdrawn).saturating_sub(topped_up),
+        total: stored.fields.total,
+        initial: (stored.fields.total + withdrawn).saturating_sub(topped_up),
         topped_up,
         withdrawn,
         remaining: stored.remaining,

@@ -13,7 +13,7 @@ use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
 use crate::catalogue::ended_after_ms;
 use crate::ledger::UserList;
-use crate::new_sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
+use crate::model::sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::status::SaleSummary;
 use crate::store::{EditRefusal, StoredSale, SwitchChange, Updated};
 use crate::warm::WarmError;
@@ -202,13 +202,12 @@ fn edited(
     changes: serde_json::Map<String, Value>,
 ) -> Result<NewSale, Problem> {
     let sale = &stored.sale;
-    let mut whole = json!({
-        "id": sale.id, "title": stored.title, "total": stored.total, "shards": sale.shards,
-        "user_cap": sale.user_cap, "starts_at_ms": sale.starts_at_ms,
-        "ends_at_ms": sale.ends_at_ms, "token": sale.token, "challenge": sale.challenge, "sku": stored.sku, "price": stored.price,
-        "group": stored.group, "reservation": stored.reservation,
-        "payment": stored.payment, "listed": stored.listed,
-        "payload_schema": payload_schema, "draw": draw, "warm_before_ms": stored.warm_before_ms,
+    let mut whole = json!(NewSale {
+        id: sale.id.clone(),
+        shards: sale.shards,
+        fields: stored.fields.clone(),
+        draw,
+        payload_schema,
     });
     for (name, value) in changes {
         if name == "id" && value.as_str() != Some(sale.id.as_str()) {

@@ -257,11 +257,11 @@ mod tests {
             .iter()
             .map(|&(_, delete)| (delete, "(sale_id=? AND user_id<?)"));
         for (statement, range) in claims.into_iter().chain(served) {
-            let steps = plan(statement).await;
+            let steps = plan(&[crate::MIGRATIONS], statement).await;
             assert!(steps.iter().any(|step| step.ends_with(range)), "{steps:?}");
         }
         for select in SERVING.map(|(select, _)| select) {
-            let steps = plan(select).await;
+            let steps = plan(&[crate::MIGRATIONS], select).await;
             assert!(
                 steps[1].ends_with("USING PRIMARY KEY (sale_id=?)"),
                 "{steps:?}"

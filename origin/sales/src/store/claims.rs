@@ -9,7 +9,7 @@ use super::payments::take_stock;
 use super::reservations::is_barred;
 use super::{Asked, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
 use super::{attempts, cooldowns, groups, orders, payloads, sales};
-use crate::new_sale::Payment;
+use crate::model::sale::Payment;
 use weir_origin_core::outbox::Sinks;
 use weir_origin_core::sql::{SqlError, Tx, retried, sql};
 
@@ -145,7 +145,7 @@ async fn place_in(
         let shortage = cooldowns::shortage(tx, &ticket.sale, &ticket.user, now_ms);
         return Ok(Placed::Short(shortage.await?));
     }
-    if let Some(group) = &sale.group
+    if let Some(group) = &sale.fields.group
         && !groups::add(tx, ticket, group).await?
     {
         return Ok(Placed::Short(Shortage::GroupCap));
@@ -264,7 +264,7 @@ async fn add_to_buyer(
 
 /// The order as the sale's way to pay has it.
 fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
-    let pay_by_ms = match sale.payment {
+    let pay_by_ms = match sale.fields.payment {
         Payment::Hold { pay_within_ms } => Some(now_ms.saturating_add(pay_within_ms)),
         Payment::AtOrder | Payment::AtPayment => None,
     };
@@ -276,11 +276,11 @@ fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
         user: ticket.user.clone(),
         units: ticket.quantity,
         status: OrderStatus::Unpaid,
-        deducted: sale.payment != Payment::AtPayment,
+        deducted: sale.fields.payment != Payment::AtPayment,
         pay_by_ms,
         created_at_ms: now_ms,
-        sku: sale.sku.clone(),
-        price: sale.price,
+        sku: sale.fields.sku.clone(),
+        price: sale.fields.price,
         click: None,
     }
 }

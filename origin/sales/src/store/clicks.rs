@@ -84,7 +84,7 @@ mod tests {
     #[tokio::test]
     async fn a_links_orders_are_found_without_a_walk_through_all_orders() {
         for statement in [SELECT_SUMS, SELECT_REVENUE] {
-            let steps = plan(statement).await;
+            let steps = plan(&[crate::MIGRATIONS], statement).await;
             for index in ["orders_by_click", "orders_archive_by_click"] {
                 assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
             }

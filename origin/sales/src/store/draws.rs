@@ -13,7 +13,7 @@ use super::orders::user_id;
 use super::sales::sale_id;
 use super::{SaleStore, reservations};
 use crate::draw::order::{SEED_LEN, TICKET_LEN, commitment};
-use crate::new_sale::DrawRules;
+use crate::model::sale::DrawRules;
 use weir_origin_core::sql::{Row, SqlError, Tx, damaged, retried, sql};
 
 /// The winners that are noted in one transaction: others wait no longer than for them.

@@ -8,7 +8,7 @@ use weir_base::id::SaleId;
 use weir_sale::claim::Ticket;
 
 use super::StoredOrder;
-use crate::new_sale::SaleGroup;
+use crate::model::sale::SaleGroup;
 use weir_origin_core::sql::{Tx, sql};
 
 const INSERT: &str = "INSERT INTO group_buyers (units, group_id, user_id) VALUES (?, ?, ?)";

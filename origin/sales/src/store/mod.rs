@@ -26,6 +26,7 @@ mod archive;
 mod attempts;
 mod claims;
 mod clicks;
+mod columns;
 mod cooldowns;
 mod counts;
 mod desk;
@@ -64,9 +65,9 @@ use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
 use super::click::OrderClick;
-use super::new_sale::{Payment, SaleGroup, Window};
 use super::payload::Payload;
-use super::price::{OrderPrice, Price};
+use crate::model::price::{OrderPrice, Price};
+use crate::model::sale::SaleFields;
 use weir_origin_core::outbox::Sinks;
 use weir_origin_core::sql::{Database, SqlError};
 use weir_origin_core::tenants::Over;
@@ -121,30 +122,14 @@ impl SaleStore {
 pub struct StoredSale {
     /// What gateways see of it; the band is that of the units that are left in SQL.
     pub sale: Sale,
-    /// What people call it.
-    pub title: String,
-    /// Units to sell: those of the start, with what was topped up since, without what was withdrawn.
-    pub total: u64,
+    /// What its operator has set.
+    pub fields: SaleFields,
     /// Units that were added to it since it was warmed.
     pub topped_up: u64,
     /// Units that were withdrawn from it.
     pub withdrawn: u64,
     /// Units not ordered.
     pub remaining: u64,
-    /// What the shop calls what is sold, if it says.
-    pub sku: Option<String>,
-    /// What one unit costs, if it says.
-    pub price: Option<Price>,
-    /// Which sales it belongs together with; `None`: it stands alone.
-    pub group: Option<SaleGroup>,
-    /// When its users may reserve; `None`: nobody needs to.
-    pub reservation: Option<Window>,
-    /// When an order takes units, and for how long.
-    pub payment: Payment,
-    /// Whether anybody may see it in the list of sales.
-    pub listed: bool,
-    /// How long before its start it is warmed by itself; `None`: by hand only.
-    pub warm_before_ms: Option<u64>,
     /// When it was made, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
     /// When its stock was first put on Redis.
@@ -161,7 +146,7 @@ pub struct SaleTotals {
     /// Its orders, by status.
     pub orders: OrderCounts,
     /// The units of unpaid and paid orders that were taken from stock:
-    /// `stored.remaining + units_deducted = stored.total`.
+    /// `stored.remaining + units_deducted = stored.fields.total`.
     pub units_deducted: u64,
     /// The units of unpaid orders that take theirs at payment.
     pub units_deferred: u64,
@@ -169,7 +154,7 @@ pub struct SaleTotals {
     pub has_outcomes: bool,
     /// Whether its stock was ever changed after it was warmed.
     pub has_changes: bool,
-    /// The change of its stock that not every shard has heard of, as far as `stored.total` counts it.
+    /// The change of its stock that not every shard has heard of, as far as `stored.fields.total` counts it.
     pub open_change: Option<StockChange>,
     /// The latest entry of the sale's change log; 0 if there is none. Two answers with one version
     /// tell the same stock.

@@ -4,10 +4,11 @@ use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::ledger::{Deduction, OrderEntry};
 
-use super::sales::{price, sale_id};
+use super::columns::PriceColumns;
+use super::sales::sale_id;
 use super::{OrderStatus, SaleStore, StoredOrder};
 use crate::click::OrderClick;
-use weir_origin_core::sql::{Row, SqlError, Tx, damaged, retried, sql};
+use weir_origin_core::sql::{Codec, Row, SqlError, Tx, damaged, retried, sql};
 
 const SELECT_ORDER: &str = "
     SELECT * FROM orders WHERE id = ?
@@ -189,7 +190,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredOrder, Error> {
         pay_by_ms: row.maybe("pay_by_ms")?,
         created_at_ms: row.number("created_at_ms")?,
         sku: row.maybe_text("sku")?,
-        price: price(row)?,
+        price: PriceColumns::read(row, &[])?,
         click: click(row)?,
     })
 }
@@ -222,7 +223,7 @@ mod tests {
             SELECT_UNFOLLOWED_SALES,
             SELECT_UNFOLLOWED_OF,
         ] {
-            let steps = plan(statement).await;
+            let steps = plan(&[crate::MIGRATIONS], statement).await;
             assert!(steps[0].starts_with("SCAN unfollowed_orders"), "{steps:?}");
             assert!(steps[1].starts_with("SEARCH orders"), "{steps:?}");
             assert!(steps[1].ends_with("(id=?)"), "{steps:?}");

@@ -5,14 +5,13 @@ use sqlx::Error;
 use super::order_change::{ChangeKind, NewChange};
 use super::{SaleStore, StoredOrder, payloads};
 use crate::payload::Payload;
-use weir_origin_core::outbox::queue::{self, ORDERS};
-use weir_origin_core::outbox::{self, Queue, Sinks};
+use weir_origin_core::outbox::{self, Queue, Sinks, Source, queue};
 use weir_origin_core::sql::Tx;
 
 impl SaleStore {
     /// Changes of orders that are to be told to others.
     pub fn outbox(&self) -> Queue {
-        Queue::new(self.db.clone(), &ORDERS)
+        Queue::new(self.db.clone(), Source::Order)
     }
 }
 
@@ -33,7 +32,7 @@ pub(super) async fn note_created(
     };
     let (payload, at_ms) = (payloads::of(tx, &order.id).await?, order.created_at_ms);
     let body = |seq| change.body(payload.as_ref(), seq, at_ms);
-    queue::note_first(tx, &ORDERS, sinks, written(change, &body, at_ms)).await
+    queue::note_first(tx, Source::Order, sinks, written(change, &body, at_ms)).await
 }
 
 /// Writes a change in the transaction that makes it.
@@ -48,7 +47,7 @@ pub(super) async fn note(
     }
     let payload: Option<Payload> = payloads::of(tx, &change.order.id).await?;
     let body = |seq| change.body(payload.as_ref(), seq, now_ms);
-    queue::note(tx, &ORDERS, sinks, written(change, &body, now_ms)).await
+    queue::note(tx, Source::Order, sinks, written(change, &body, now_ms)).await
 }
 
 fn written<'a>(

@@ -7,7 +7,7 @@ use super::order_change::{ChangeKind, NewChange};
 use super::outbox;
 use super::payments::pay_in;
 use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
-use crate::price::Money;
+use crate::model::price::Money;
 use weir_origin_core::outbox::Sinks;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 use weir_origin_core::tenants::NameRange;

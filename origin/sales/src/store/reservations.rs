@@ -99,7 +99,7 @@ impl SaleStore {
         let Some(sale) = self.sale(id).await? else {
             return Ok(Reserved::Unknown);
         };
-        let Some(window) = sale.reservation else {
+        let Some(window) = sale.fields.reservation else {
             return Ok(Reserved::NoReservation);
         };
         if now_ms < window.from_ms {

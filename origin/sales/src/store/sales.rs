@@ -1,9 +1,9 @@
 //! Sales, their switches and their sums.
 
-use serde_json::json;
+use std::sync::LazyLock;
+
 use sqlx::Error;
 use weir_base::id::SaleId;
-use weir_sale::challenge::Challenge;
 use weir_sale::claim::Ticket;
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
@@ -11,26 +11,27 @@ use super::{
     Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
     SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes, tenants,
 };
-use crate::new_sale::{INSTANT_MS_MAX, NewSale, Payment, SaleGroup, Window};
-use crate::price::{Currency, Price};
-use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
+use crate::model::sale::{INSTANT_MS_MAX, NewSale, SaleFields, Window};
+use weir_origin_core::sql::{
+    Columns, Database, Row, SqlError, Tx, damaged, insert_into, retried, sql, update,
+};
 use weir_origin_core::tenants::{Over, held_by};
 
-const INSERT_SALE: &str = "
-    INSERT INTO sales
-        (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
-        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, challenge, sku, unit_amount, currency, group_id,
-        group_cap, id, state,
-        skip_risk, skip_reservation, static_page, created_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+static INSERT_SALE: LazyLock<String> = LazyLock::new(|| {
+    let others = [
+        "id",
+        "shards",
+        "state",
+        "skip_risk",
+        "skip_reservation",
+        "static_page",
+        "created_at_ms",
+    ];
+    insert_into::<SaleFields>("sales", &others)
+});
 
-const UPDATE_SALE: &str = "
-    UPDATE sales SET
-        title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
-        token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
-        listed = ?, warm_before_ms = ?, challenge = ?, sku = ?, unit_amount = ?, currency = ?,
-        group_id = ?, group_cap = ?
-    WHERE id = ?";
+static UPDATE_SALE: LazyLock<String> =
+    LazyLock::new(|| update::<SaleFields>("sales", &["shards"]) + " WHERE id = ?");
 
 const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
 
@@ -234,7 +235,7 @@ impl SaleStore {
         };
         let open_change = stock_changes::open_of(&mut tx, id).await?;
         let balance = Balance {
-            total: stored.total,
+            total: stored.fields.total,
             topped_up: stored.topped_up,
             withdrawn: stored.withdrawn,
             open_change: open_change.map(|open| open.counted()),
@@ -365,19 +366,23 @@ async fn create_once(
 ) -> Result<Result<bool, Over>, Error> {
     let mut tx = db.begin().await?;
     let tenant = held_by(&mut tx, new.id.as_str()).await?;
-    let challenge = challenge_text(new.challenge);
-    let insert = with_fields(sql(INSERT_SALE), new, challenge.as_deref())
-        .text(SaleState::Open.word())
-        .number(now_ms);
+    let insert = new.fields.bind(sql(&INSERT_SALE)).text(new.id.as_str());
+    let insert = insert.number(new.shards).text(SaleState::Open.word());
+    let insert = insert.number(false).number(false).number(false);
+    let insert = insert.number(now_ms);
     if !tx.insert(insert).await? {
         tx.rollback().await?;
         return Ok(Ok(false));
     }
-    if let Some(over) = tenants::over(&mut tx, tenant.as_ref(), &new.id, new.total, true).await? {
+    if let Some(over) =
+        tenants::over(&mut tx, tenant.as_ref(), &new.id, new.fields.total, true).await?
+    {
         tx.rollback().await?;
         return Ok(Err(over));
     }
-    let stock = sql(INSERT_STOCK).text(new.id.as_str()).number(new.total);
+    let stock = sql(INSERT_STOCK)
+        .text(new.id.as_str())
+        .number(new.fields.total);
     tx.execute(stock).await?;
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     draws::set(&mut tx, &new.id, new.draw).await?;
@@ -394,14 +399,17 @@ async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Update
     if let Some(refusal) = refusal(&mut tx, &old, new, now_ms).await? {
         return Ok(Updated::Refused(refusal));
     }
-    let tenant = tenant.as_ref().filter(|_| new.total > old.total);
-    if let Some(over) = tenants::over(&mut tx, tenant, &new.id, new.total, false).await? {
+    let tenant = tenant
+        .as_ref()
+        .filter(|_| new.fields.total > old.fields.total);
+    if let Some(over) = tenants::over(&mut tx, tenant, &new.id, new.fields.total, false).await? {
         return Ok(Updated::Refused(over.into()));
     }
-    let challenge = challenge_text(new.challenge);
-    let update = with_fields(sql(UPDATE_SALE), new, challenge.as_deref());
-    tx.execute(update).await?;
-    let stock = sql(SET_STOCK).number(new.total).text(new.id.as_str());
+    let changed = new.fields.bind(sql(&UPDATE_SALE)).number(new.shards);
+    tx.execute(changed.text(new.id.as_str())).await?;
+    let stock = sql(SET_STOCK)
+        .number(new.fields.total)
+        .text(new.id.as_str());
     tx.execute(stock).await?;
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     draws::set(&mut tx, &new.id, new.draw).await?;
@@ -423,8 +431,12 @@ async fn refusal(
     if is_drawing(tx, old, new, now_ms).await? {
         return Ok(Some(EditRefusal::Drawing));
     }
-    let on_redis = (old.total, old.sale.shards, old.sale.reservation);
-    let wanted = (new.total, new.shards, new.reservation.is_some());
+    let on_redis = (old.fields.total, old.sale.shards, old.sale.reservation);
+    let wanted = (
+        new.fields.total,
+        new.shards,
+        new.fields.reservation.is_some(),
+    );
     let fixed = old.warmed_at_ms.is_some() && on_redis != wanted;
     Ok(fixed.then_some(EditRefusal::Warmed))
 }
@@ -438,7 +450,8 @@ async fn is_drawing(
 ) -> Result<bool, Error> {
     let draw = draws::of(tx, &new.id).await?;
     let winners = draw.as_ref().map(|draw| draw.winners);
-    let stays = winners == new.draw.map(|draw| draw.winners) && old.reservation == new.reservation;
+    let stays = winners == new.draw.map(|draw| draw.winners)
+        && old.fields.reservation == new.fields.reservation;
     let has_opened = |window: Option<Window>| window.is_some_and(|w| w.from_ms <= now_ms);
     let is_draws = draw.is_some() || new.draw.is_some();
     if !is_draws || stays {
@@ -446,57 +459,7 @@ async fn is_drawing(
     }
     // Who reserved when there was no draw has no ticket.
     let reserved = tx.one(sql(SELECT_RESERVED).text(new.id.as_str()));
-    Ok(has_opened(old.reservation) || reserved.await?.is_some())
-}
-
-/// The fields that the admin gives, in the order of the statements above.
-fn with_fields<'a>(
-    statement: Statement<'a>,
-    new: &'a NewSale,
-    challenge: Option<&'a str>,
-) -> Statement<'a> {
-    let (payment, pay_within_ms) = payment_words(new.payment);
-    statement
-        .text(&new.title)
-        .number(new.total)
-        .number(new.shards)
-        .number(new.user_cap)
-        .number(new.starts_at_ms)
-        .number(new.ends_at_ms)
-        .number(new.token)
-        .maybe(new.reservation.map(|window| window.from_ms))
-        .maybe(new.reservation.map(|window| window.until_ms))
-        .text(payment)
-        .maybe(pay_within_ms)
-        .number(new.listed)
-        .maybe(new.warm_before_ms)
-        .maybe_text(challenge)
-        .maybe_text(new.sku.as_deref())
-        .maybe(new.price.map(|price| price.unit_amount))
-        .maybe_text(new.price.as_ref().map(|price| price.currency.as_str()))
-        .maybe_text(new.group.as_ref().map(|group| group.id.as_str()))
-        .maybe(new.group.as_ref().map(|group| group.user_cap.into()))
-        .text(new.id.as_str())
-}
-
-/// A challenge as it is kept: its JSON.
-fn challenge_text(challenge: Option<Challenge>) -> Option<String> {
-    challenge.map(|challenge| json!(challenge).to_string())
-}
-
-fn challenge(row: &Row) -> Result<Option<Challenge>, Error> {
-    let text = row.maybe_text("challenge")?;
-    let read = text.map(|text| serde_json::from_str(&text));
-    read.transpose()
-        .map_err(|error| damaged("challenge", error))
-}
-
-fn payment_words(payment: Payment) -> (&'static str, Option<u64>) {
-    match payment {
-        Payment::AtOrder => ("at_order", None),
-        Payment::Hold { pay_within_ms } => ("hold", Some(pay_within_ms)),
-        Payment::AtPayment => ("at_payment", None),
-    }
+    Ok(has_opened(old.fields.reservation) || reserved.await?.is_some())
 }
 
 /// The same within a transaction.
@@ -511,40 +474,31 @@ async fn has_outcomes(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
 }
 
 pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
-    let total = row.number("total")?;
+    let fields = SaleFields::read(row)?;
     let remaining = row.number("remaining")?;
-    let reservation = window(row)?;
     Ok(StoredSale {
-        sale: sale(row, reservation.is_some(), Band::of(remaining, total))?,
-        title: row.text("title")?,
-        total,
+        sale: sale(row, &fields, Band::of(remaining, fields.total))?,
+        fields,
         topped_up: row.number("topped_up")?,
         withdrawn: row.number("withdrawn")?,
         remaining,
-        sku: row.maybe_text("sku")?,
-        price: price(row)?,
-        group: group(row)?,
-        reservation,
-        payment: payment(row)?,
-        listed: row.flag("listed")?,
-        warm_before_ms: row.maybe("warm_before_ms")?,
         created_at_ms: row.number("created_at_ms")?,
         warmed_at_ms: row.maybe("warmed_at_ms")?,
         archived_at_ms: row.maybe("archived_at_ms")?,
     })
 }
 
-fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
+fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
     Ok(Sale {
         id: sale_id(row, "id")?,
-        starts_at_ms: row.number("starts_at_ms")?,
-        ends_at_ms: row.number("ends_at_ms")?,
+        starts_at_ms: fields.starts_at_ms,
+        ends_at_ms: fields.ends_at_ms,
         shards: row.number("shards")?,
-        user_cap: row.number("user_cap")?,
+        user_cap: fields.user_cap,
         state: parse_state(row, "state")?,
-        reservation,
-        token: row.flag("token")?,
-        challenge: challenge(row)?,
+        reservation: fields.reservation.is_some(),
+        token: fields.token,
+        challenge: fields.challenge,
         degrade: Degrade {
             skip_risk: row.flag("skip_risk")?,
             skip_reservation: row.flag("skip_reservation")?,
@@ -552,47 +506,6 @@ fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
         },
         band,
     })
-}
-
-/// What a unit costs, by a row of a sale or of an order.
-pub(super) fn price(row: &Row) -> Result<Option<Price>, Error> {
-    let (unit_amount, currency) = (row.maybe("unit_amount")?, row.maybe_text("currency")?);
-    let Some((unit_amount, currency)) = unit_amount.zip(currency) else {
-        return Ok(None);
-    };
-    let currency = Currency::try_from(currency).map_err(|error| damaged("currency", error))?;
-    Ok(Some(Price {
-        unit_amount,
-        currency,
-    }))
-}
-
-fn group(row: &Row) -> Result<Option<SaleGroup>, Error> {
-    let Some(id) = row.maybe_text("group_id")? else {
-        return Ok(None);
-    };
-    let id = SaleId::new(id).map_err(|error| damaged("group_id", error))?;
-    let user_cap = row.maybe("group_cap")?.unwrap_or_default();
-    let user_cap = u32::try_from(user_cap).map_err(|error| damaged("group_cap", error))?;
-    Ok(Some(SaleGroup { id, user_cap }))
-}
-
-fn window(row: &Row) -> Result<Option<Window>, Error> {
-    let (from_ms, until_ms) = (
-        row.maybe("reserve_from_ms")?,
-        row.maybe("reserve_until_ms")?,
-    );
-    let window = from_ms.zip(until_ms);
-    Ok(window.map(|(from_ms, until_ms)| Window { from_ms, until_ms }))
-}
-
-fn payment(row: &Row) -> Result<Payment, Error> {
-    match (row.text("payment")?.as_str(), row.maybe("pay_within_ms")?) {
-        ("at_order", None) => Ok(Payment::AtOrder),
-        ("hold", Some(pay_within_ms)) => Ok(Payment::Hold { pay_within_ms }),
-        ("at_payment", None) => Ok(Payment::AtPayment),
-        _ => Err(damaged("payment", "names no way to pay")),
-    }
 }
 
 fn parse_state(row: &Row, column: &str) -> Result<SaleState, Error> {

@@ -239,7 +239,7 @@ mod tests {
             (USER_NEWEST, "user"),
             (USER_OLDEST, "user"),
         ] {
-            let steps = plan(statement).await;
+            let steps = plan(&[crate::MIGRATIONS], statement).await;
             for table in ["orders", "orders_archive"] {
                 let name = format!("SEARCH {table} USING INDEX {table}_by_{index}_and_time");
                 assert!(

@@ -7,7 +7,7 @@ use weir_sale::ledger::StockChange;
 
 use super::sales::{sale_id, select_one};
 use super::{SaleStore, StoredSale, tenants};
-use crate::new_sale::TOTAL_MAX;
+use crate::model::sale::TOTAL_MAX;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 use weir_origin_core::tenants::{Limits, NameRange, Over, held_by};
 
@@ -229,7 +229,10 @@ async fn refusal(
     asked: &StoredChange,
     tenant: Option<&(NameRange, Limits)>,
 ) -> Result<Option<ChangeRefusal>, Error> {
-    let total = stored.total.saturating_add_signed(asked.wanted.max(0));
+    let total = stored
+        .fields
+        .total
+        .saturating_add_signed(asked.wanted.max(0));
     let refusal = match stored {
         _ if stored.archived_at_ms.is_some() => ChangeRefusal::Archived,
         _ if stored.warmed_at_ms.is_none() => ChangeRefusal::NotWarmed,

@@ -5,7 +5,7 @@ use weir_base::id::SaleId;
 
 use super::sales::stored;
 use super::{SaleStore, StoredSale};
-use crate::new_sale::INSTANT_MS_MAX;
+use crate::model::sale::INSTANT_MS_MAX;
 use weir_origin_core::sql::{SqlError, Tx, sql};
 use weir_origin_core::tenants::{Count, Limits, NameRange, Over};
 

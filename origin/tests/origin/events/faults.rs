@@ -21,7 +21,7 @@ async fn events_are_taken_while_sql_is_away() {
     send(&world, &server(), &json!(view("before", "alice"))).await;
     until_stored(&world, "alice", 1).await;
     let mut lock = world.sql().await;
-    if crate::BACKING == crate::support::Backing::SqliteAndSingle {
+    if crate::support::backing() == crate::support::Backing::SqliteAndSingle {
         lock.execute("BEGIN IMMEDIATE", &[]).await;
     } else {
         lock.execute("START TRANSACTION", &[]).await;

@@ -1,7 +1,7 @@
 //! Orders, by the link whose click they came of.
 
 use weir_origin::sales::click::OrderClick;
-use weir_origin::sales::price::{Currency, Price};
+use weir_origin::sales::model::price::{Currency, Price};
 use weir_origin::sales::store::{Asked, ClickOrders};
 
 use super::*;
@@ -27,10 +27,13 @@ async fn placed(store: &SaleStore, name: &str, generation: u64, click: Option<(&
 async fn orders_are_summed_by_link_and_time(store: &SaleStore) {
     let currency = Currency::try_from("EUR".to_owned()).unwrap();
     let sale = NewSale {
-        price: Some(Price {
-            unit_amount: 250,
-            currency,
-        }),
+        fields: SaleFields {
+            price: Some(Price {
+                unit_amount: 250,
+                currency,
+            }),
+            ..new_sale("s", 9, 1).fields
+        },
         ..new_sale("s", 9, 1)
     };
     assert!(store.create_sale(&sale, 1).await.unwrap());

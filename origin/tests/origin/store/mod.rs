@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use weir_origin::origin::open_database;
-use weir_origin::sales::new_sale::{NewSale, Payment, Window};
+use weir_origin::sales::model::sale::{NewSale, Payment, SaleFields, Window};
 use weir_origin::sales::store::{
     Cancelled, EditRefusal, HoldRules, OrderStatus, Paid, Placed, Reserved, SaleStore, SaleTotals,
     Score, Shortage, StoredOrder, Updated,
@@ -38,31 +38,19 @@ fn is_new(placed: Placed) -> bool {
 }
 
 fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
-    NewSale {
-        id: id(name),
-        title: "Ein Ä".to_owned(),
-        total,
-        shards: 4,
-        user_cap: 3,
-        starts_at_ms,
-        ends_at_ms: starts_at_ms + 1_000,
-        token: false,
-        challenge: None,
-        sku: None,
-        price: None,
-        group: None,
-        reservation: None,
-        payment: Payment::AtOrder,
-        listed: false,
-        draw: None,
-        payload_schema: None,
-        warm_before_ms: None,
-    }
+    let sale = serde_json::json!({
+        "id": name, "title": "Ein Ä", "total": total, "shards": 4, "user_cap": 3,
+        "starts_at_ms": starts_at_ms, "ends_at_ms": starts_at_ms + 1_000, "warm_before_ms": null,
+    });
+    serde_json::from_value(sale).unwrap()
 }
 
 async fn made(store: &SaleStore, total: u64, payment: Payment) {
     let sale = NewSale {
-        payment,
+        fields: SaleFields {
+            payment,
+            ..new_sale("s", total, 1).fields
+        },
         ..new_sale("s", total, 1)
     };
     assert!(store.create_sale(&sale, 1).await.unwrap());
@@ -87,7 +75,7 @@ async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> Cancelle
 async fn totals(store: &SaleStore) -> SaleTotals {
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
     let sum = totals.stored.remaining + totals.units_deducted;
-    assert_eq!(sum, totals.stored.total, "{totals:?}");
+    assert_eq!(sum, totals.stored.fields.total, "{totals:?}");
     totals
 }
 

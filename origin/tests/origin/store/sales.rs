@@ -23,8 +23,11 @@ async fn a_sale_is_made_once(store: &SaleStore) {
     assert!(!store.create_sale(&other, 8).await.unwrap());
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
     let stored = &totals.stored;
-    assert_eq!((stored.total, stored.remaining), (10, 10));
-    assert_eq!((stored.title.as_str(), stored.created_at_ms), ("Ein Ä", 7));
+    assert_eq!((stored.fields.total, stored.remaining), (10, 10));
+    assert_eq!(
+        (stored.fields.title.as_str(), stored.created_at_ms),
+        ("Ein Ä", 7)
+    );
     assert_eq!(stored.sale.state, SaleState::Open);
     assert_eq!(stored.sale.starts_at_ms, 5_000);
     assert_eq!((totals.orders.active(), totals.units_deducted), (0, 0));
@@ -74,14 +77,17 @@ async fn a_sale_is_warmed_once(store: &SaleStore) {
 async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) {
     let work = Challenge::ProofOfWork { bits: 18 };
     let mut new = NewSale {
-        token: true,
-        challenge: Some(work),
-        reservation: Some(Window {
-            from_ms: 10,
-            until_ms: 20,
-        }),
-        payment: Payment::Hold { pay_within_ms: 9 },
-        warm_before_ms: Some(7),
+        fields: SaleFields {
+            token: true,
+            challenge: Some(work),
+            reservation: Some(Window {
+                from_ms: 10,
+                until_ms: 20,
+            }),
+            payment: Payment::Hold { pay_within_ms: 9 },
+            warm_before_ms: Some(7),
+            ..new_sale("s", 10, 5_000).fields
+        },
         ..new_sale("s", 10, 5_000)
     };
     let unknown = store.update_sale(&new, 1).await.unwrap();
@@ -90,29 +96,29 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
     let stored = store.sale(&id("s")).await.unwrap().unwrap();
     assert!(stored.sale.token && stored.sale.reservation);
     assert_eq!(stored.sale.challenge, Some(work));
-    assert_eq!(stored.reservation, new.reservation);
-    assert_eq!(stored.payment, new.payment);
-    assert_eq!(stored.warm_before_ms, Some(7));
-    new.total = 4;
-    new.title = "Other".to_owned();
-    new.payment = Payment::AtPayment;
-    new.reservation = None;
-    new.challenge = Some(Challenge::Captcha {});
-    new.starts_at_ms = 5_500;
+    assert_eq!(stored.fields.reservation, new.fields.reservation);
+    assert_eq!(stored.fields.payment, new.fields.payment);
+    assert_eq!(stored.fields.warm_before_ms, Some(7));
+    new.fields.total = 4;
+    new.fields.title = "Other".to_owned();
+    new.fields.payment = Payment::AtPayment;
+    new.fields.reservation = None;
+    new.fields.challenge = Some(Challenge::Captcha {});
+    new.fields.starts_at_ms = 5_500;
     assert_eq!(store.update_sale(&new, 4_999).await.unwrap(), Updated::Done);
     // Again, with nothing to change.
     assert_eq!(store.update_sale(&new, 4_999).await.unwrap(), Updated::Done);
     let stored = store.sale(&id("s")).await.unwrap().unwrap();
-    assert_eq!((stored.total, stored.remaining), (4, 4));
+    assert_eq!((stored.fields.total, stored.remaining), (4, 4));
     assert_eq!(
-        (stored.title.as_str(), stored.payment),
+        (stored.fields.title.as_str(), stored.fields.payment),
         ("Other", Payment::AtPayment)
     );
     assert_eq!(
-        (stored.reservation, stored.sale.starts_at_ms),
+        (stored.fields.reservation, stored.sale.starts_at_ms),
         (None, 5_500)
     );
-    assert_eq!(stored.sale.challenge, new.challenge);
+    assert_eq!(stored.sale.challenge, new.fields.challenge);
     let late = store.update_sale(&new, 5_500).await.unwrap();
     assert_eq!(late, Updated::Refused(EditRefusal::Started));
 }
@@ -121,12 +127,12 @@ async fn what_is_on_redis_does_not_change(store: &SaleStore) {
     let mut new = new_sale("s", 10, 5_000);
     store.create_sale(&new, 1).await.unwrap();
     store.mark_warmed(&id("s"), 2).await.unwrap();
-    new.user_cap = 2;
+    new.fields.user_cap = 2;
     assert_eq!(store.update_sale(&new, 3).await.unwrap(), Updated::Done);
-    new.total = 11;
+    new.fields.total = 11;
     let refused = store.update_sale(&new, 3).await.unwrap();
     assert_eq!(refused, Updated::Refused(EditRefusal::Warmed));
-    new.total = 10;
+    new.fields.total = 10;
     // A gateway whose clock is ahead has let someone order.
     assert!(is_new(
         store.place(&ticket("s", "alice", 1), 4).await.unwrap()
@@ -162,7 +168,10 @@ async fn switches_are_kept(store: &SaleStore) {
 async fn sales_are_due_when_their_time_has_come(store: &SaleStore) {
     for (name, warm_before_ms) in [("a", Some(100)), ("b", None), ("c", Some(100))] {
         let new = NewSale {
-            warm_before_ms,
+            fields: SaleFields {
+                warm_before_ms,
+                ..new_sale(name, 1, 1_000).fields
+            },
             ..new_sale(name, 1, 1_000)
         };
         store.create_sale(&new, 1).await.unwrap();

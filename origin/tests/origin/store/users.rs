@@ -17,7 +17,10 @@ async fn users_reserve_in_time_and_once(store: &SaleStore) {
         until_ms: 20,
     };
     let with = NewSale {
-        reservation: Some(window),
+        fields: SaleFields {
+            reservation: Some(window),
+            ..new_sale("r", 1, 100).fields
+        },
         ..new_sale("r", 1, 100)
     };
     store.create_sale(&with, 1).await.unwrap();
@@ -64,7 +67,10 @@ async fn a_check_that_fails_goes_behind(store: &SaleStore) {
         until_ms: 20,
     };
     let sale = NewSale {
-        reservation: Some(window),
+        fields: SaleFields {
+            reservation: Some(window),
+            ..new_sale("r", 1, 100).fields
+        },
         ..new_sale("r", 1, 100)
     };
     store.create_sale(&sale, 1).await.unwrap();

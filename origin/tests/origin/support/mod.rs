@@ -44,7 +44,6 @@ pub const SHARDS: u32 = 4;
 
 /// Which SQL and which Redis the tests of a binary have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "each binary has one of them")]
 pub enum Backing {
     /// A SQLite file a test, and one Redis.
     SqliteAndSingle,
@@ -52,8 +51,16 @@ pub enum Backing {
     MySqlAndCluster,
 }
 
+/// What this run stands on: the second tier of `cargo xtask test --all` runs the tests once more.
+pub fn backing() -> Backing {
+    match std::env::var("WEIR_TEST_BACKING").as_deref() {
+        Ok("mysql-and-cluster") => Backing::MySqlAndCluster,
+        Ok(other) => panic!("WEIR_TEST_BACKING is mysql-and-cluster or not set, not {other:?}"),
+        Err(_) => Backing::SqliteAndSingle,
+    }
+}
+
 /// Runs tests of a store, each on an empty database of either kind.
-#[allow(unused_macros, reason = "one of the binaries leaves these tests out")]
 macro_rules! on_every_database {
     ($store:ident: $($name:ident),* $(,)?) => {
         mod sqlite {

@@ -12,7 +12,6 @@ use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
 
 use super::*;
-use crate::BACKING;
 
 /// A Redis of the caller's own.
 pub async fn redis(dir: &TempDir) -> RedisServer {
@@ -49,7 +48,7 @@ pub async fn mysql_url() -> String {
 
 /// The Redis that the tests of one binary share.
 pub(super) async fn shared_redis() -> String {
-    match BACKING {
+    match backing() {
         Backing::SqliteAndSingle => shared_server().await,
         Backing::MySqlAndCluster => shared_cluster().await,
     }

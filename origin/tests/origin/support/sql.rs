@@ -5,7 +5,6 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, FromRow};
 
 use super::*;
-use crate::BACKING;
 
 /// A connection of the test's own to the origin's database.
 pub enum Sql {
@@ -72,7 +71,7 @@ impl Sql {
 impl World {
     /// A connection of the test's own to the database.
     pub async fn sql(&self) -> Sql {
-        match BACKING {
+        match backing() {
             Backing::SqliteAndSingle => {
                 let sql = SqliteConnection::connect(&self.database_url).await;
                 Sql::Sqlite(sql.unwrap())
@@ -88,7 +87,7 @@ impl World {
     /// `ROLLBACK`: all of SQLite, the stock of MySQL.
     pub async fn lock_database(&self) -> Sql {
         let mut other = self.sql().await;
-        if BACKING == Backing::SqliteAndSingle {
+        if backing() == Backing::SqliteAndSingle {
             other.execute("BEGIN IMMEDIATE", &[]).await;
         } else {
             other.execute("START TRANSACTION", &[]).await;

@@ -29,7 +29,6 @@ use weir_origin::sales::store::{HoldRules, SaleStore};
 use weir_origin::sql::Database;
 
 use super::*;
-use crate::BACKING;
 
 /// One origin with a database and a part of Redis of its own.
 pub struct World {
@@ -290,7 +289,7 @@ impl World {
 
     /// An empty database of its own, of this world's kind.
     pub async fn new_database(&self, name: &str) -> Database {
-        let url = match BACKING {
+        let url = match backing() {
             Backing::SqliteAndSingle => format!("sqlite://{}/{name}.db", self.dir.path().display()),
             Backing::MySqlAndCluster => mysql_url().await,
         };
@@ -333,7 +332,7 @@ impl World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = tempfile::tempdir().unwrap();
-        let database_url = match BACKING {
+        let database_url = match backing() {
             Backing::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
             Backing::MySqlAndCluster => mysql_url().await,
         };

@@ -1,22 +1,16 @@
 //! The engines themselves: events in, effects out, and Redis over one connection. What this host sees is what vectors expect.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tokio::runtime::Runtime;
-use weir_base::FieldError;
-use weir_base::shared_data::LocalData;
-use weir_engine::config::parse;
+use weir_base::shared_data::{LocalData, SharedData};
 use weir_engine::event::{FetchResponse, PlainEnd, PlainRequest};
-use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, StreamId};
-use weir_event::engine::Events;
-use weir_fitment::engine::Fitment;
-use weir_limit::engine::Limiter;
-use weir_link::engine::Links;
-use weir_room::engine::WaitingRoom;
-use weir_sale::engine::Gate;
+use weir_engine::setup;
+use weir_engine::{Answer, BatchId, Effect, Effects, Event, Fetch, FetchId, StreamId};
+use weir_registry::Filter;
+use weir_registry::engines::{AnyConfigured, AnyEngine, make};
 
 use crate::host::{self, Host, Replay};
 use crate::store::{Store, changes};
@@ -66,82 +60,25 @@ impl EngineHost {
         self.store.clear()?;
         self.store.set_time(first_ms)?;
         self.store.load(&vector.stored)?;
+        let filter = filter(&vector.engine)?;
         let json = vector.config.to_string();
-        let json = json.as_bytes();
-        let environment = |name: &str| {
-            vector
-                .secrets
-                .get(name)
-                .map(|secret| secret.clone().into_bytes())
+        let host = VectorHost {
+            vector,
+            data: Arc::default(),
         };
-        let data = Rc::new(LocalData::default());
-        match vector.engine.as_str() {
-            "seckill-gate" => {
-                let config = parse::<weir_sale::engine::Config>(json)
-                    .and_then(|config| config.checked(&environment))
-                    .map_err(refused)?;
-                let clusters = vec![config.redis.cluster.clone()];
-                self.run(Gate::new(config, &data), clusters, vector)
-            }
-            "ratelimit" | "ratelimit-headers" => {
-                let config = parse::<weir_limit::engine::config::Config>(json)
-                    .and_then(|config| config.checked(sees_responses(vector), &environment))
-                    .map_err(refused)?;
-                let redis = config.redis.iter();
-                let clusters = redis.map(|redis| redis.cluster.clone()).collect();
-                self.run(Limiter::new(config, data, SEED), clusters, vector)
-            }
-            "shortlink-redirect" => {
-                let config = parse::<weir_link::engine::config::Config>(json)
-                    .and_then(weir_link::engine::config::Config::checked)
-                    .map_err(refused)?;
-                let clusters = vec![config.redis.cluster.clone()];
-                self.run(Links::new(config, UNIQUE_NAME, SEED), clusters, vector)
-            }
-            "events" => {
-                let config = parse::<weir_event::engine::config::Config>(json)
-                    .and_then(|config| config.checked(&environment))
-                    .map_err(refused)?;
-                let redis = config.limits.redis.iter();
-                let clusters = redis.map(|redis| redis.cluster.clone()).collect();
-                self.run(
-                    Events::new(config, data, UNIQUE_NAME, SEED),
-                    clusters,
-                    vector,
-                )
-            }
-            "fitment" => {
-                let config = parse::<weir_fitment::engine::config::Config>(json)
-                    .and_then(weir_fitment::engine::config::Config::checked)
-                    .map_err(refused)?;
-                let clusters = config.bridges();
-                self.run(Fitment::new(config), clusters, vector)
-            }
-            "waiting-room" => {
-                let config = parse::<weir_room::engine::config::Config>(json)
-                    .and_then(|config| config.checked(&environment))
-                    .map_err(refused)?;
-                let clusters = vec![config.redis.cluster.clone()];
-                let room = WaitingRoom::new(config, data, UNIQUE_NAME.into());
-                self.run(room, clusters, vector)
-            }
-            other => bail!("there is no engine {other}"),
-        }
+        let made = make(filter, json.as_bytes(), &host, sees_responses(vector));
+        let made = made.map_err(|error| anyhow!("the configuration is refused: {error}"))?;
+        self.run(made, vector)
     }
 
-    fn run<E: Engine>(
-        &mut self,
-        engine: E,
-        clusters: Vec<String>,
-        vector: &Vector,
-    ) -> Result<Replay> {
+    fn run(&mut self, made: AnyConfigured, vector: &Vector) -> Result<Replay> {
         let prefix = vector.key_prefix();
         let mut before = dump(&mut self.store, prefix)?;
         let mut runner = Runner {
-            engine,
+            engine: made.engine,
             effects: Effects::new(),
             store: &mut self.store,
-            clusters,
+            clusters: made.redis_clusters,
             vector,
             now_ms: 0,
             calls: VecDeque::new(),
@@ -196,21 +133,66 @@ pub fn apply(changes: &Changes, stored: &mut Stored) {
     }
 }
 
+/// The filter of a vector's module.
+fn filter(module: &str) -> Result<&'static Filter> {
+    Filter::of_module(module).with_context(|| format!("there is no engine {module}"))
+}
+
 /// Whether the filter needs Envoy to show it the bodies of requests that it holds back.
 pub fn reads_bodies(engine: &str) -> bool {
-    engine == "fitment"
+    Filter::of_module(engine).is_some_and(|filter| filter.reads_bodies)
 }
 
 /// Whether the filter is told of responses.
 pub fn sees_responses(vector: &Vector) -> bool {
-    matches!(
-        vector.engine.as_str(),
-        "events" | "ratelimit-headers" | "waiting-room"
-    )
+    let engine = &vector.engine;
+    Filter::of_module(engine).is_some_and(|filter| filter.sees_responses(engine))
 }
 
-fn refused(error: FieldError) -> anyhow::Error {
-    anyhow::anyhow!("the configuration is refused: {error}")
+/// What an engine is made with, for one vector.
+struct VectorHost<'a> {
+    vector: &'a Vector,
+    data: Arc<Data>,
+}
+
+/// Shared data of one engine, which a host of threads could have, too.
+#[derive(Default)]
+struct Data(Mutex<LocalData>);
+
+impl SharedData for Data {
+    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
+        self.0.lock().ok()?.get(key)
+    }
+
+    fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
+        let data = self.0.lock();
+        data.is_ok_and(|data| data.set(key, value, version))
+    }
+}
+
+impl setup::Host for VectorHost<'_> {
+    type Data = Arc<Data>;
+
+    fn data(&self) -> Self::Data {
+        Arc::clone(&self.data)
+    }
+
+    fn variable(&self, name: &str) -> Option<Vec<u8>> {
+        let secret = self.vector.secrets.get(name);
+        secret.map(|secret| secret.clone().into_bytes())
+    }
+
+    fn unique_name(&self) -> String {
+        UNIQUE_NAME.into()
+    }
+
+    fn unguessable(&self) -> u64 {
+        SEED
+    }
+
+    fn tells_routes(&self) -> bool {
+        true
+    }
 }
 
 impl Host for EngineHost {
@@ -243,8 +225,8 @@ struct Stream {
     response: Headers,
 }
 
-struct Runner<'a, E> {
-    engine: E,
+struct Runner<'a> {
+    engine: Box<dyn AnyEngine>,
     effects: Effects,
     store: &'a mut Store,
     clusters: Vec<String>,
@@ -257,7 +239,7 @@ struct Runner<'a, E> {
     stream: Stream,
 }
 
-impl<E: Engine> Runner<'_, E> {
+impl Runner<'_> {
     /// Reads its documents before the first step. The second poll comes soon after the first, whatever the interval.
     fn start(&mut self, at_ms: u64) -> Result<()> {
         for now_ms in [at_ms - STARTS_BEFORE_MS, at_ms] {

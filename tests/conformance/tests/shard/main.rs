@@ -1,6 +1,5 @@
 //! A shard of a sale in a Durable Object, in workerd: many at once, and workerd dies. With the feature `wasi`.
 #![cfg(feature = "wasi")]
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod maxima;
 

@@ -8,6 +8,7 @@ use super::{CLUSTERS, LISTENERS, SETTINGS, TRUSTED_CA};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+use weir_registry::{Filter, RedisUse};
 
 const WASM_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const NATIVE_FILTER: &str =
@@ -32,19 +33,6 @@ const DEFAULT_REDIS: &str = "weir_redis";
 /// Longer than any connection takes that is made at all.
 const CONNECT_PATIENT_MS: u64 = 10_000;
 
-/// Filters that ask Redis even if their configuration does not say so.
-const ALWAYS_WITH_REDIS: [&str; 4] = [super::GATE, super::LINKS, super::FITMENT, super::ROOM];
-
-/// The filters that the library has.
-const OURS: [&str; 6] = [
-    super::GATE,
-    super::LIMITER,
-    super::LINKS,
-    super::EVENTS,
-    super::FITMENT,
-    super::ROOM,
-];
-
 /// Changes the whole of an Envoy's configuration.
 pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
     let redis = take_bridges(root)?;
@@ -60,7 +48,8 @@ pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
     }
     let mut result = Ok(());
     tree::visit(root, &mut |value| {
-        let is_ours = OURS.iter().any(|name| value["name"] == *name);
+        let name = value["name"].as_str();
+        let is_ours = name.and_then(Filter::of_envoy_name).is_some();
         let is_wasm = value["typed_config"]["@type"] == WASM_FILTER;
         if is_ours && is_wasm && result.is_ok() {
             result = convert_filter(value, &redis, library);
@@ -132,7 +121,8 @@ fn asked(filter: &str, settings: &Value) -> Vec<String> {
     });
     let further = settings["clusters"].as_object().into_iter().flatten();
     names.extend(further.filter_map(|(_, name)| name.as_str().map(str::to_owned)));
-    if names.is_empty() && ALWAYS_WITH_REDIS.contains(&filter) {
+    let is_shared = |filter: &Filter| filter.redis == RedisUse::Shared;
+    if names.is_empty() && Filter::of_envoy_name(filter).is_some_and(is_shared) {
         names.push(DEFAULT_REDIS.to_owned());
     }
     names.sort();
@@ -244,6 +234,7 @@ pub(super) fn set_redis(filter: &mut Value, port: u16) -> Result<()> {
 mod tests {
     use super::super::EnvoyConfig;
     use super::*;
+    use weir_registry::FILTERS;
 
     fn native(config: Result<EnvoyConfig>) -> Value {
         let mut tree = config.unwrap().tree;
@@ -274,6 +265,16 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("weir_redis_upstream"));
+    }
+
+    #[test]
+    fn each_shipped_filter_runs_natively() {
+        for filter in FILTERS {
+            let text = native(EnvoyConfig::alone(filter.envoy_name)).to_string();
+            let name = format!(r#""filter_name":"{}""#, filter.envoy_name);
+            assert!(text.contains(&name), "{text}");
+            assert!(!text.contains("wasm.v3"), "{text}");
+        }
     }
 
     /// The filter's settings as they are read, without what has the same value unless set.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use weir_stack::envoy::{EVENTS, FITMENT, GATE, LIMITER, LINKS, ROOM, native_filter};
+use weir_registry::Filter;
+use weir_stack::envoy::native_filter;
 use weir_stack::workspace;
 
 use crate::hosts::engine::{REDIS_CLUSTER, reads_bodies};
@@ -68,8 +69,8 @@ impl Loader {
                     REDIS_CLUSTER => format!("127.0.0.1:{redis_port}"),
                     _ => NOWHERE.to_owned(),
                 };
-                let name = native_name(module)?;
-                Ok(native_filter(name, config, address, library))
+                let filter = Filter::of_module(module).context("there is no such filter")?;
+                Ok(native_filter(filter.envoy_name, config, address, library))
             }
         }
     }
@@ -84,19 +85,6 @@ fn patient(config: &Value) -> Value {
         redis.entry("deadline_ms").or_insert(DEADLINE_MS.into());
     }
     config
-}
-
-/// What the native module calls the filter that is this module in WebAssembly.
-fn native_name(module: &str) -> Result<&'static str> {
-    Ok(match module {
-        "seckill-gate" => GATE,
-        "ratelimit" | "ratelimit-headers" => LIMITER,
-        "shortlink-redirect" => LINKS,
-        "events" => EVENTS,
-        "fitment" => FITMENT,
-        "waiting-room" => ROOM,
-        other => bail!("the native module has no filter {other}"),
-    })
 }
 
 /// Built before any Envoy is started.

@@ -1,0 +1,12 @@
+//! What an edge answers by itself, and a shard that is an object.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod edge;
+mod maxima;
+mod stock;

@@ -1,0 +1,20 @@
+//! The scripts of all domains, against their models and against a real Redis.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod challenges;
+mod fitment;
+mod history;
+mod limit;
+mod link_uniques;
+mod links;
+mod model;
+mod protocol;
+mod room;
+mod support;
+mod tally;

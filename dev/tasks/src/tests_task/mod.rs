@@ -1,0 +1,554 @@
+//! `cargo xtask test`: the first tier of tests, and with `--all` the second one, too.
+
+mod executables;
+mod tiers;
+
+use anyhow::{Context, Result};
+use executables::Executable;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
+use tiers::{AGAIN, Again, Tier};
+use weir_stack::report::Console;
+use weir_stack::tools::{self, Options};
+use weir_stack::{build, command, workspace};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Run the second tier, too: what takes more tools and more time
+    #[arg(long)]
+    all: bool,
+    /// Fail if a test passes only at its second try
+    #[arg(long)]
+    strict: bool,
+    /// Arguments for `cargo test`, like `-p weir-sale` or `-- --nocapture`
+    #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
+    rest: Vec<String>,
+}
+
+impl Arguments {
+    /// Whether whole runs have the second tier, too.
+    pub(crate) fn is_all(&self) -> bool {
+        self.all
+    }
+}
+
+/// What cargo's `test result:` lines add up to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Totals {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    /// Which ones failed.
+    failed_names: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> {
+    let envoy = options.envoy.as_deref().map(std::path::absolute);
+    let envoy = envoy.transpose()?;
+    let on_java = arguments.all.then(on_java);
+    let features = match &on_java {
+        Some(on_java) => features(on_java.is_ok()),
+        None => String::new(),
+    };
+    let run = Run {
+        envoy: envoy.as_deref(),
+        features: &features,
+    };
+    if !arguments.rest.is_empty() {
+        return run.some(&arguments.rest);
+    }
+    let Some(executables) = executables::build(run.cargo().arg("--workspace"))? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let (mut totals, mut parts) = (Totals::default(), Vec::new());
+    run.first_tier(&executables, &mut parts, &mut totals)?;
+    if arguments.all {
+        run.second_tier(&executables, &mut parts, &mut totals)?;
+    }
+    let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
+    println!();
+    match on_java {
+        Some(Err(why)) => println!("left out: tests on Apache Kafka and Cassandra ({why:#})"),
+        Some(Ok(())) => {}
+        None => println!("first tier only: cargo xtask test --all runs the second tier, too"),
+    }
+    for name in &flaky {
+        println!("passed at the second try, by itself: {name}");
+    }
+    println!("{}", totals.line());
+    Ok(match is_success(is_good, &flaky, arguments.strict) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// What all tests of one run have in common.
+struct Run<'a> {
+    envoy: Option<&'a Path>,
+    /// What is on beside what the demo has.
+    features: &'a str,
+}
+
+impl Run<'_> {
+    /// `cargo test` as a whole run does it.
+    fn cargo(&self) -> Command {
+        let mut cargo = command::cargo();
+        cargo
+            .args(["test", "--no-fail-fast"])
+            .current_dir(workspace::root());
+        if !self.features.is_empty() {
+            cargo.args(["--features", self.features]);
+        }
+        self.set(&mut cargo);
+        cargo
+    }
+
+    /// What tests read from their environment.
+    fn set(&self, command: &mut Command) {
+        command.env(build::FEATURES, self.features);
+        if let Some(envoy) = self.envoy {
+            command.env("WEIR_ENVOY", envoy);
+        }
+    }
+
+    /// One executable, or those of its tests.
+    fn command(&self, executable: &Executable, tests: Option<&[String]>) -> Command {
+        let mut command = executable.command();
+        self.set(&mut command);
+        if let Some(tests) = tests {
+            command.arg("--exact").args(tests);
+        }
+        command
+    }
+
+    fn first_tier(
+        &self,
+        executables: &[Executable],
+        parts: &mut Vec<Part>,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        for executable in executables {
+            if tiers::is_first(&executable.name) {
+                self.part(executable, None, None, parts, totals)?;
+                continue;
+            }
+            let tests = in_tier(executable, Tier::First)?;
+            self.part(executable, Some(&tests), None, parts, totals)?;
+        }
+        let mut documentation = self.cargo();
+        documentation.args(["--workspace", "--doc"]);
+        parts.push(Part::run(documentation, totals)?);
+        Ok(())
+    }
+
+    fn second_tier(
+        &self,
+        executables: &[Executable],
+        parts: &mut Vec<Part>,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        let beside = Beside::start(self.beside(executables)?)?;
+        for executable in executables {
+            if !tiers::is_first(&executable.name) {
+                let tests = in_tier(executable, Tier::Second)?;
+                self.part(executable, Some(&tests), None, parts, totals)?;
+            }
+        }
+        for again in &AGAIN {
+            let mut named = executables.iter();
+            let executable = named.find(|executable| executable.name == again.executable);
+            let executable = executable.with_context(|| format!("no {}", again.executable))?;
+            println!("\n{}:", again.title);
+            let tests = executable.tests()?.into_iter().filter(|test| {
+                let is_there = |module: &&str| test.starts_with(module);
+                again.modules.iter().any(is_there)
+            });
+            let tests: Vec<String> = tests.collect();
+            self.part(executable, Some(&tests), Some(again), parts, totals)?;
+        }
+        parts.extend(beside.end(totals)?);
+        Ok(())
+    }
+
+    /// Runs these tests of an executable, or all of them.
+    fn part(
+        &self,
+        executable: &Executable,
+        tests: Option<&[String]>,
+        again: Option<&Again>,
+        parts: &mut Vec<Part>,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        if tests.is_some_and(<[String]>::is_empty) {
+            return Ok(());
+        }
+        let on_its_ground = |mut command: Command| {
+            command.envs(again.map(|again| again.variable));
+            command
+        };
+        println!("\n{}:", executable.name);
+        let part = Part::run(on_its_ground(self.command(executable, tests)), totals)?;
+        let again = on_its_ground(self.command(executable, Some(&[])));
+        parts.push(part.with(again));
+        Ok(())
+    }
+
+    /// What runs beside the second tier: each command, and the one that tries its tests again.
+    fn beside(&self, executables: &[Executable]) -> Result<Vec<(Command, Command)>> {
+        let mut commands = Vec::new();
+        for executable in executables {
+            let is_first = tiers::is_first(&executable.name);
+            let tests = match is_first {
+                true => Vec::new(),
+                false => in_tier(executable, Tier::Beside)?,
+            };
+            if !tests.is_empty() {
+                let all = self.command(executable, Some(&tests));
+                commands.push((all, self.command(executable, Some(&[]))));
+            }
+        }
+        Ok(commands)
+    }
+
+    /// What the person asked for, in one run of cargo.
+    fn some(&self, rest: &[String]) -> Result<ExitCode> {
+        let is_everywhere = is_everywhere(rest);
+        let whole = Self {
+            features: if is_everywhere { self.features } else { "" },
+            ..*self
+        };
+        let mut command = whole.cargo();
+        if is_everywhere {
+            command.arg("--workspace");
+        }
+        let mut totals = Totals::default();
+        let is_good = pass(command.args(rest), &mut totals, &mut stdout())?;
+        println!("\n{}", totals.line());
+        Ok(match is_good {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}
+
+/// The tests of an executable in this tier.
+fn in_tier(executable: &Executable, tier: Tier) -> Result<Vec<String>> {
+    let mut tests = executable.tests()?;
+    tests.retain(|test| tiers::of(&executable.name, test) == tier);
+    Ok(tests)
+}
+
+/// A strict run does not accept a test that needed its second try.
+fn is_success(is_good: bool, flaky: &[String], is_strict: bool) -> bool {
+    is_good && (!is_strict || flaky.is_empty())
+}
+
+/// The most tests that are tried again: more of them are no accident.
+const SECOND_TRIES_MAX: usize = 6;
+
+/// What one run of cargo came to.
+struct Part {
+    is_good: bool,
+    /// Its tests that failed.
+    failed: Vec<String>,
+    /// What runs its tests again, once it is told which.
+    again: Option<Command>,
+}
+
+impl Part {
+    fn run(mut command: Command, totals: &mut Totals) -> Result<Self> {
+        let mut own = Totals::default();
+        let is_good = pass(&mut command, &mut own, &mut stdout())?;
+        Ok(Self::of(own, is_good, totals))
+    }
+
+    fn of(own: Totals, is_good: bool, totals: &mut Totals) -> Self {
+        totals.passed += own.passed;
+        totals.failed += own.failed;
+        totals.skipped += own.skipped;
+        Self {
+            is_good,
+            failed: own.failed_names,
+            again: None,
+        }
+    }
+
+    fn with(self, again: Command) -> Self {
+        Self {
+            again: Some(again),
+            ..self
+        }
+    }
+}
+
+/// Runs tests that failed once more, when nothing runs beside them. On a busy machine a real server may miss what a test waits for;
+/// who is wrong fails again. Whether all is good now, and which tests passed only so.
+fn second_tries(
+    parts: Vec<Part>,
+    totals: &mut Totals,
+    shown: &mut impl Write,
+) -> Result<(bool, Vec<String>)> {
+    let count: usize = parts.iter().map(|part| part.failed.len()).sum();
+    // A test binary that died has no names to tell.
+    let is_known = totals.failed == count as u64;
+    if !is_known || count > SECOND_TRIES_MAX {
+        return Ok((parts.iter().all(|part| part.is_good), Vec::new()));
+    }
+    let (mut is_good, mut flaky) = (true, Vec::new());
+    for part in parts.into_iter().filter(|part| !part.is_good) {
+        let Some(mut again) = part.again.filter(|_| !part.failed.is_empty()) else {
+            is_good = false;
+            continue;
+        };
+        writeln!(shown, "\nOnce more: {}", part.failed.join(", "))?;
+        again.args(&part.failed);
+        let mut second = Totals::default();
+        let is_mended = pass(&mut again, &mut second, shown)?;
+        is_good &= is_mended && second.passed == part.failed.len() as u64;
+        let failed = &second.failed_names;
+        let passed = part
+            .failed
+            .into_iter()
+            .filter(|name| !failed.contains(name));
+        flaky.extend(passed.take(usize::try_from(second.passed).unwrap_or(usize::MAX)));
+    }
+    totals.passed += flaky.len() as u64;
+    totals.failed -= flaky.len() as u64;
+    Ok((is_good, flaky))
+}
+
+/// Shows what a run of cargo prints, and counts; whether all of it was good.
+fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> Result<bool> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    if let Some(output) = child.stdout.take() {
+        pass_on(output, totals, shown)?;
+    }
+    Ok(child
+        .wait()
+        .context("cannot wait for cargo test")?
+        .success())
+}
+
+/// Tests that run while others do; what they print is kept until those have ended.
+struct Beside {
+    thread: JoinHandle<Result<Vec<(bool, Command)>>>,
+    outputs: Vec<PathBuf>,
+}
+
+impl Beside {
+    fn start(commands: Vec<(Command, Command)>) -> Result<Self> {
+        let mut outputs = Vec::new();
+        let mut all = Vec::new();
+        for (number, (mut command, again)) in commands.into_iter().enumerate() {
+            let output = workspace::out_dir().join(format!("tests-beside-{number}.log"));
+            let file = File::create(&output)
+                .with_context(|| format!("cannot write {}", output.display()))?;
+            let errors = file.try_clone().context("the file of what they print")?;
+            command.stdout(file).stderr(errors);
+            outputs.push(output);
+            all.push((command, again));
+        }
+        // One after the other: each waits for servers of its own.
+        let run = || {
+            let run = |(mut command, again): (Command, Command)| {
+                let status = command.status().context("cannot start tests")?;
+                Ok((status.success(), again))
+            };
+            all.into_iter().map(run).collect()
+        };
+        let thread = std::thread::spawn(run);
+        Ok(Self { thread, outputs })
+    }
+
+    fn end(self, totals: &mut Totals) -> Result<Vec<Part>> {
+        let ended = self.thread.join().ok().context("tests beside others")??;
+        let mut parts = Vec::new();
+        for ((is_good, again), output) in ended.into_iter().zip(self.outputs) {
+            let file =
+                File::open(&output).with_context(|| format!("cannot read {}", output.display()))?;
+            let mut own = Totals::default();
+            pass_on(file, &mut own, &mut stdout())?;
+            parts.push(Part::of(own, is_good, totals).with(again));
+        }
+        Ok(parts)
+    }
+}
+
+/// Features of the second tier's tests. The first tier has those of the demo, so that nothing is compiled twice.
+const FEATURES: &str = include_str!("../../../test-features.txt");
+
+/// Features whose tests need Java and Maven. Without them each has one test that is skipped and says so.
+const JAVA_FEATURES: &str = include_str!("../../../java-features.txt");
+
+/// What a run of both tiers turns on.
+fn features(on_java: bool) -> String {
+    let of_java = on_java.then_some(JAVA_FEATURES.trim());
+    let all: Vec<&str> = [FEATURES.trim()].into_iter().chain(of_java).collect();
+    all.join(",")
+}
+
+/// Whether servers on Java can be run here.
+fn on_java() -> Result<()> {
+    tools::Kafka::find_or_get(&mut Console)?;
+    tools::Cassandra::find_or_get(&mut Console)?;
+    Ok(())
+}
+
+/// Whether no package is named.
+fn is_everywhere(rest: &[String]) -> bool {
+    let for_cargo = rest.iter().take_while(|argument| *argument != "--");
+    let names_package = |argument: &String| {
+        let long = argument == "--package" || argument.starts_with("--package=");
+        long || (argument.starts_with("-p") && !argument.starts_with("--"))
+    };
+    !for_cargo.into_iter().any(names_package)
+}
+
+/// Prints what cargo prints, as it comes, and counts.
+fn pass_on(output: impl std::io::Read, totals: &mut Totals, shown: &mut impl Write) -> Result<()> {
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line)? > 0 {
+        shown.write_all(&line)?;
+        totals.add(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    Ok(())
+}
+
+impl Totals {
+    /// "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …", and "test a::b ... FAILED".
+    fn add(&mut self, line: &str) {
+        let failed = line.strip_prefix("test ").map(str::trim_end);
+        if let Some(name) = failed.and_then(|line| line.strip_suffix(" ... FAILED")) {
+            self.failed_names.push(name.to_owned());
+        }
+        let Some(counts) = line.trim_start().strip_prefix("test result: ") else {
+            return;
+        };
+        let count = |what: &str| {
+            let number = |part: &str| {
+                let before = part.trim().strip_suffix(what)?;
+                before
+                    .rsplit(' ')
+                    .find(|word| !word.is_empty())?
+                    .parse::<u64>()
+                    .ok()
+            };
+            counts.split(';').find_map(number).unwrap_or(0)
+        };
+        self.passed += count(" passed");
+        self.failed += count(" failed");
+        self.skipped += count(" ignored");
+    }
+
+    fn line(&self) -> String {
+        let Self {
+            passed,
+            failed,
+            skipped,
+            ..
+        } = self;
+        format!("{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_packages_are_tested_alone() {
+        let of = |words: &str| {
+            let rest: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            is_everywhere(&rest)
+        };
+        assert!(of("") && of("--test storm") && of("-- -p"));
+        assert!(!of("-p weir-sale") && !of("-pweir-sale") && !of("--package=weir-sale"));
+    }
+
+    #[test]
+    fn without_java_its_features_alone_are_off() {
+        let (without, with) = (features(false), features(true));
+        assert!(with.starts_with(&format!("{without},weir-log/")));
+        assert!(!without.contains("kafka"), "{without}");
+    }
+
+    /// A part whose tests of these names failed, and whose second run prints so much.
+    fn part(failed: &[&str], second: &str, is_good: bool) -> Part {
+        let mut again = Command::new("sh");
+        let ending = if is_good { "true" } else { "false" };
+        again.args(["-c", &format!("printf '%s\n' \"$0\"; {ending}"), second]);
+        Part {
+            is_good: failed.is_empty(),
+            failed: failed.iter().map(|name| (*name).to_owned()).collect(),
+            again: Some(again),
+        }
+    }
+
+    fn tried(parts: Vec<Part>, failed: u64) -> (bool, Vec<String>, String) {
+        let mut totals = Totals {
+            passed: 10,
+            failed,
+            ..Totals::default()
+        };
+        let (is_good, flaky) = second_tries(parts, &mut totals, &mut std::io::sink()).unwrap();
+        (is_good, flaky, totals.line())
+    }
+
+    #[test]
+    fn a_test_that_fails_has_a_second_try_and_no_third() {
+        let one = "test result: ok. 1 passed; 0 failed; 0 ignored";
+        let none = "test a ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored";
+        let line = |passed, failed| format!("{passed} passed, {failed} failed, 0 skipped");
+        let good = || part(&[], "", true);
+        let mended = tried(vec![good(), part(&["a"], one, true)], 1);
+        assert_eq!(mended, (true, vec!["a".to_owned()], line(11, 0)));
+        let wrong = tried(vec![part(&["a"], none, false), good()], 1);
+        assert_eq!(wrong, (false, vec![], line(10, 1)));
+        // Nothing ran, as if the name were another: it is no pass.
+        let lost = "test result: ok. 0 passed; 0 failed; 0 ignored";
+        assert_eq!(
+            tried(vec![part(&["a"], lost, true)], 1),
+            (false, vec![], line(10, 1))
+        );
+        // A binary that died, and more than can be chance, stay as they are.
+        assert_eq!(
+            tried(vec![part(&["a"], one, true)], 2),
+            (false, vec![], line(10, 2))
+        );
+        let many = ["a", "b", "c", "d", "e", "f", "g"];
+        assert_eq!(
+            tried(vec![part(&many, one, true)], 7),
+            (false, vec![], line(10, 7))
+        );
+    }
+
+    #[test]
+    fn second_try_fails_a_strict_run_alone() {
+        let one = "test result: ok. 1 passed; 0 failed; 0 ignored";
+        let (is_good, flaky, _) = tried(vec![part(&["a"], one, true)], 1);
+        assert!(is_success(is_good, &flaky, false));
+        assert!(!is_success(is_good, &flaky, true));
+        // Without a second try a strict run is like any other.
+        assert!(is_success(true, &[], true));
+        assert!(!is_success(false, &[], false));
+    }
+
+    #[test]
+    fn result_lines_add_up_and_others_do_not_count() {
+        let mut totals = Totals::default();
+        let output = "running 4 tests\ntest a ... ok\ntest b::c ... FAILED\n\
+            test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
+            test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 5 filtered out; finished in 1s\n";
+        output.lines().for_each(|line| totals.add(line));
+        assert_eq!(totals.line(), "13 passed, 2 failed, 1 skipped");
+        assert_eq!(totals.failed_names, ["b::c"]);
+    }
+}

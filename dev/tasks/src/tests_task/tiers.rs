@@ -1,0 +1,235 @@
+//! Which tests are in the second tier: this is the only place that decides.
+
+use weir_stack::native;
+
+/// Tests of the second tier: an executable, and modules or tests in it. `m::` is a module of that name at any depth. Everything
+/// else is in the first tier.
+const SECOND: [(&str, &[&str]); 9] = [
+    // Edges in their runtimes, and the native module.
+    (
+        "conformance",
+        &[
+            "edges_on_their_platforms_do_what_vectors_say_or_send_on",
+            "served::",
+            "shard::",
+            "the_edge_in_wasi_does_what_vectors_say_or_sends_on",
+            "the_native_module_in_envoy_does_what_vectors_say",
+            "wasi::",
+            "what_is_signed_on_one_host_counts_on_another",
+        ],
+    ),
+    ("demo_edge", &[""]),
+    // Releases on five Envoys, in containers and by the chart.
+    ("dist", &[""]),
+    // Browsers, control planes, and a Redis Cluster.
+    (
+        "e2e",
+        &[
+            "challenges::a_page_solves_what_it_is_asked",
+            "events::sdk::",
+            "kubernetes::",
+            "pages::",
+            "ratelimit::cluster::",
+            "redis_kinds::a_node_of_the_cluster_killed",
+            "redis_kinds::over_a_cluster_of_three",
+            "waiting_room::page::",
+        ],
+    ),
+    ("log", &["kafka::"]),
+    ("native", &[""]),
+    (
+        "origin",
+        &[
+            // Clients that pip gets: a generated one, and schemathesis.
+            "clients::",
+            "mysql::",
+            "origin_archive::",
+            "origin_on_cassandra::",
+            "origin_on_kafka::",
+            "silent_cluster::",
+        ],
+    ),
+    ("weir_soak", &["short::"]),
+    ("weir_stack", &["mariadb::"]),
+];
+
+/// Tests that wait for servers on Java and for processes that are killed, most of the time: they run beside the rest of the second
+/// tier.
+const BESIDE: [(&str, &[&str]); 2] = [
+    ("log", &["kafka::"]),
+    (
+        "origin",
+        &[
+            "origin_archive::",
+            "origin_on_cassandra::",
+            "origin_on_kafka::",
+        ],
+    ),
+];
+
+/// Tests that are about the ground of `AGAIN`, and run nowhere else.
+const ON_OTHER_GROUND: [(&str, &[&str]); 1] = [("origin", &["origin_on_mysql_and_cluster::"])];
+
+/// Tests that the second tier runs once more, on other ground.
+pub(super) struct Again {
+    pub(super) title: &'static str,
+    pub(super) executable: &'static str,
+    /// The variable that chooses the ground.
+    pub(super) variable: (&'static str, &'static str),
+    /// Modules at the root of the executable.
+    pub(super) modules: &'static [&'static str],
+}
+
+pub(super) const AGAIN: [Again; 2] = [
+    // What is left out has both databases already, or runs processes, whose stack has SQLite.
+    Again {
+        title: "The origin over MySQL's protocol and a Redis Cluster",
+        executable: "origin",
+        variable: ("WEIR_TEST_BACKING", "mysql-and-cluster"),
+        modules: &[
+            "access::",
+            "archive::",
+            "attempts::",
+            "auth::",
+            "clicks::",
+            "desk::",
+            "draws::",
+            "events::",
+            "fitment::",
+            "groups::",
+            "history::",
+            "link_stats::",
+            "openapi::",
+            "orders::",
+            "origin_on_mysql_and_cluster::",
+            "outbox::",
+            "payloads::",
+            "payments::",
+            "reconcile::",
+            "reservations::",
+            "risk::",
+            "rooms::",
+            "sales::",
+            "shop::",
+            "stock_changes::",
+            "switches::",
+            "tenants::",
+            "user_list::",
+            "warm::",
+        ],
+    },
+    // Beside the module's own tests and the conformance suite: sales, limits, links, waiting rooms, and what becomes of them when
+    // something fails. The rest is about what is behind the filters, and takes minutes more:
+    // `WEIR_HOST=native cargo xtask test -- --test e2e` runs all of it.
+    Again {
+        title: "End to end on the native module",
+        executable: "e2e",
+        variable: (native::HOST, "native"),
+        modules: &[
+            "disconnect::",
+            "limits::",
+            "links::",
+            "outage::",
+            "ratelimit::",
+            "storm::",
+            "waiting_room::",
+            "whole_sale::",
+        ],
+    },
+];
+
+/// When a test runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    First,
+    Second,
+    /// In the second tier, beside the rest of it.
+    Beside,
+    /// In the second tier, on the ground of `AGAIN` alone.
+    OnOtherGround,
+}
+
+/// The tier of a test.
+pub(super) fn of(executable: &str, test: &str) -> Tier {
+    if is_in(&BESIDE, executable, test) {
+        Tier::Beside
+    } else if is_in(&ON_OTHER_GROUND, executable, test) {
+        Tier::OnOtherGround
+    } else if is_in(&SECOND, executable, test) {
+        Tier::Second
+    } else {
+        Tier::First
+    }
+}
+
+/// Whether all of its tests are in the first tier.
+pub(super) fn is_first(executable: &str) -> bool {
+    SECOND.iter().all(|(name, _)| *name != executable)
+}
+
+fn is_in(table: &[(&str, &[&str])], executable: &str, test: &str) -> bool {
+    let of_executable = table.iter().filter(|(name, _)| *name == executable);
+    let mut places = of_executable.flat_map(|(_, places)| *places);
+    places.any(|place| is_at(place, test))
+}
+
+/// Whether the test is at `place`, or in a module of that name.
+fn is_at(place: &str, test: &str) -> bool {
+    test.starts_with(place) || test.contains(&format!("::{place}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_stack::workspace;
+
+    #[test]
+    fn test_is_in_one_tier_by_its_module() {
+        assert_eq!(of("origin", "store::orders::mysql::pays"), Tier::Second);
+        assert_eq!(of("origin", "store::orders::sqlite::pays"), Tier::First);
+        assert_eq!(of("origin", "not_mysql::pays"), Tier::First);
+        assert_eq!(of("origin", "origin_on_kafka::pull::a"), Tier::Beside);
+        let of_other_ground = of("origin", "origin_on_mysql_and_cluster::a");
+        assert_eq!(of_other_ground, Tier::OnOtherGround);
+        assert_eq!(of("dist", "anything"), Tier::Second);
+        assert_eq!(of("engine", "mysql::pays"), Tier::First);
+        assert!(is_first("engine") && !is_first("dist"));
+    }
+
+    #[test]
+    fn tests_beside_others_are_in_the_second_tier() {
+        for (executable, places) in BESIDE {
+            for place in places {
+                assert!(is_in(&SECOND, executable, place), "{executable} {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn tests_of_other_ground_run_there() {
+        for (executable, places) in ON_OTHER_GROUND {
+            let runs_there = |place: &&str| {
+                let of_executable = AGAIN.iter().filter(|again| again.executable == executable);
+                of_executable
+                    .flat_map(|again| again.modules)
+                    .any(|module| module == place)
+            };
+            assert!(places.iter().all(runs_there), "{executable}");
+        }
+    }
+
+    #[test]
+    fn modules_that_run_again_exist() {
+        for again in AGAIN {
+            let main = match again.executable {
+                "origin" => "origin/tests/origin/main.rs",
+                other => &format!("tests/{other}/main.rs"),
+            };
+            let text = std::fs::read_to_string(workspace::root().join(main)).unwrap();
+            for module in again.modules {
+                let line = format!("mod {};\n", module.trim_end_matches("::"));
+                assert!(text.contains(&line), "{main} has no {module}");
+            }
+        }
+    }
+}

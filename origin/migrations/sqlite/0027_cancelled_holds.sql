@@ -1,5 +1,0 @@
--- Who cancels a hold just before it expires, again and again, keeps a unit from others as one who lets it expire.
--- The tables of migrations/mysql are the same: change both.
-
--- How long orders that the user cancelled had their units, since that last counted as a hold that expired.
-ALTER TABLE buyers ADD COLUMN cancelled_hold_ms INTEGER NOT NULL DEFAULT 0;

@@ -1,0 +1,506 @@
+//! Which sales may be made.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_base::id::SaleId;
+use weir_sale::challenge::Challenge;
+use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
+
+use crate::model::price::{Price, UNIT_AMOUNT_MAX};
+use crate::payload::check_schema;
+use weir_origin_core::tenants::TenantName;
+
+/// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
+pub const TOTAL_MAX: u64 = 1_000_000_000;
+
+/// The longest title, in characters.
+pub const TITLE_LEN_MAX: usize = 200;
+
+/// The longest name of what is sold, in characters.
+pub const SKU_LEN_MAX: usize = 64;
+
+/// The last instant a window may name: the end of the year 9999. Later ones are mistakes, such as
+/// microseconds taken for milliseconds.
+pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
+
+/// The longest time to pay: 30 days. Longer ones are mistakes.
+pub const PAY_WITHIN_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// The most winners of a draw.
+pub const WINNERS_MAX: u64 = 1_000_000;
+
+/// How long before its start a sale is warmed unless it says: five minutes, in which an operator can still mend what fails.
+pub const WARM_BEFORE_MS: u64 = 5 * 60 * 1000;
+
+#[expect(clippy::unnecessary_wraps, reason = "serde wants the field's type")]
+fn warm_before_ms() -> Option<u64> {
+    Some(WARM_BEFORE_MS)
+}
+
+/// A sale to be made or changed, as the admin gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewSale {
+    /// Its name, for ever.
+    pub id: SaleId,
+    /// Over how many shards the stock is spread.
+    pub shards: u32,
+    /// All else that a request, SQL and every view have in common.
+    #[serde(flatten)]
+    pub fields: SaleFields,
+    /// Whether only a random choice of those who have reserved may buy; `None`: all of them.
+    #[serde(default)]
+    pub draw: Option<DrawRules>,
+    /// What a buyer must say with an order, in JSON Schema; `None`: a request's payload is ignored.
+    #[serde(default)]
+    pub payload_schema: Option<Value>,
+}
+
+/// What an operator sets of a sale: the same in a request, in SQL and in what is shown. A new field goes here, into
+/// `store/columns.rs` and into both schemas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaleFields {
+    /// What people call it: 1 to [`TITLE_LEN_MAX`] characters, no control characters.
+    pub title: String,
+    /// Units to sell: at most [`TOTAL_MAX`]. 0 is a sale that is sold out from the start. Of a stored sale: those of the
+    /// start, with what was topped up since, without what was withdrawn.
+    pub total: u64,
+    /// The most units one user may have: 1 to [`weir_sale::sale::USER_CAP_MAX`].
+    pub user_cap: u32,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which they are taken no more: at most [`INSTANT_MS_MAX`].
+    pub ends_at_ms: u64,
+    /// Whether only buyers with an order token may buy.
+    #[serde(default)]
+    pub token: bool,
+    /// What users must do before they get an order token; `None`: nothing.
+    #[serde(default)]
+    pub challenge: Option<Challenge>,
+    /// What the shop calls what is sold: 1 to [`SKU_LEN_MAX`] characters, no control characters; `None`: not given.
+    #[serde(default)]
+    pub sku: Option<String>,
+    /// What one unit costs; orders keep it. `None`: not given.
+    #[serde(default)]
+    pub price: Option<Price>,
+    /// Which sales it belongs together with; `None`: it stands alone.
+    #[serde(default)]
+    pub group: Option<SaleGroup>,
+    /// When users may reserve, and then only who has reserved may buy; `None`: nobody needs to.
+    #[serde(default)]
+    pub reservation: Option<Window>,
+    /// When an order takes its units, and for how long.
+    #[serde(default)]
+    pub payment: Payment,
+    /// Whether anybody may see it in the list of sales.
+    #[serde(default)]
+    pub listed: bool,
+    /// How long before its start it is warmed by itself, in milliseconds: [`WARM_BEFORE_MS`] unless given; `None`: by hand only.
+    #[serde(default = "warm_before_ms")]
+    pub warm_before_ms: Option<u64>,
+}
+
+/// Sales that belong together, such as the sizes of one shoe: a user may have only so many units of all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaleGroup {
+    /// What it is called, by the rules for sales' names: all sales that name it are in it.
+    pub id: SaleId,
+    /// The most units one user may have of its sales together, for an order in this one: 1 to [`GROUP_CAP_MAX`].
+    pub user_cap: u32,
+}
+
+/// The most units that a group may allow a user.
+pub const GROUP_CAP_MAX: u32 = 1_000_000;
+
+/// A span of time: its start is in it, its end is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// First instant, in milliseconds since the Unix epoch.
+    pub from_ms: u64,
+    /// First instant after it.
+    pub until_ms: u64,
+}
+
+/// A draw among those who have reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrawRules {
+    /// How many of them may buy: 1 to [`WINNERS_MAX`].
+    pub winners: u64,
+}
+
+/// When an order takes its units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Payment {
+    /// When it is made, and keeps them until it is paid or cancelled. Users who do not pay keep
+    /// others from buying.
+    #[default]
+    AtOrder,
+    /// When it is made; if it is not paid in time it expires, and its units are sold again.
+    Hold {
+        /// How long a user has, from the order on: 1 to [`PAY_WITHIN_MS_MAX`].
+        pay_within_ms: u64,
+    },
+    /// When it is paid. No unit lies idle, but a user may find the sale sold out when paying.
+    AtPayment,
+}
+
+/// Why a sale may not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NewSaleError {
+    /// The title is empty, too long, or has control characters.
+    #[error("title: must be 1 to {TITLE_LEN_MAX} characters, none of them a control character")]
+    Title,
+    /// More units than [`TOTAL_MAX`].
+    #[error("total: must be at most {TOTAL_MAX}")]
+    Total,
+    /// The window ends after [`INSTANT_MS_MAX`].
+    #[error(
+        "ends_at_ms: lies after the year 9999; instants are in milliseconds since the Unix epoch"
+    )]
+    TooLate,
+    /// The window of reservations is empty, ends after the sale, or after [`INSTANT_MS_MAX`].
+    #[error("reservation: until_ms must be after from_ms and not after the sale's ends_at_ms")]
+    Reservation,
+    /// The time to pay is 0 or above [`PAY_WITHIN_MS_MAX`].
+    #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
+    PayWithin,
+    /// A challenge comes before an order token, and the sale wants none.
+    #[error("challenge: needs token, as it is set to those who ask for an order token")]
+    Challenge,
+    /// The name of what is sold is empty, too long, or has control characters.
+    #[error("sku: must be 1 to {SKU_LEN_MAX} characters, none of them a control character")]
+    Sku,
+    /// The price is above [`UNIT_AMOUNT_MAX`].
+    #[error("price: unit_amount must be at most {UNIT_AMOUNT_MAX}")]
+    Price,
+    /// The cap of the group is 0 or above [`GROUP_CAP_MAX`].
+    #[error("group: user_cap must be 1 to {GROUP_CAP_MAX}")]
+    GroupCap,
+    /// The group bears the name of another tenant than the sale, or of one where the sale bears none.
+    #[error("group: must be the same tenant's as the sale: up to -- their names must agree")]
+    GroupOfOthers,
+    /// A draw without reservations that end before the sale starts, without winners or with too many.
+    #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
+    Draw,
+    /// The schema of payloads is none, or too long.
+    #[error("payload_schema: {0}")]
+    PayloadSchema(String),
+    /// The warm-up would be before the epoch.
+    #[error("warm_before_ms: must be at most {INSTANT_MS_MAX}")]
+    WarmBefore,
+    /// Gateways would refuse it.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+}
+
+impl NewSaleError {
+    /// Which field is wrong.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Title => "title",
+            Self::Total => "total",
+            Self::TooLate | Self::Catalogue(CatalogueError::Window(_)) => "ends_at_ms",
+            Self::Reservation => "reservation",
+            Self::PayWithin => "payment",
+            Self::Sku => "sku",
+            Self::Price => "price",
+            Self::GroupCap | Self::GroupOfOthers => "group",
+            Self::Draw => "draw",
+            Self::PayloadSchema(_) => "payload_schema",
+            Self::WarmBefore => "warm_before_ms",
+            Self::Challenge | Self::Catalogue(CatalogueError::Challenge(_)) => "challenge",
+            Self::Catalogue(CatalogueError::Shards(_)) => "shards",
+            Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
+            Self::Catalogue(CatalogueError::TooManySales(_) | CatalogueError::TooManyKeys(_)) => "",
+        }
+    }
+}
+
+impl NewSale {
+    /// Checks what the types cannot say.
+    ///
+    /// # Errors
+    /// All that is wrong: which field, and how.
+    pub fn check(&self) -> Result<(), Vec<NewSaleError>> {
+        // The gateways' own rules are asked there, so that they stand once.
+        let gateways = self.as_gateways_see_it();
+        let gateways = gateways.errors().map(NewSaleError::Catalogue);
+        let errors: Vec<NewSaleError> = self.own_errors().chain(gateways).collect();
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(errors),
+        }
+    }
+
+    fn own_errors(&self) -> impl Iterator<Item = NewSaleError> {
+        let has_title = is_line(&self.fields.title, TITLE_LEN_MAX);
+        let sku = self.fields.sku.as_deref();
+        let has_sku = sku.is_none_or(|sku| is_line(sku, SKU_LEN_MAX));
+        let is_priced = self
+            .fields
+            .price
+            .is_none_or(|price| price.unit_amount <= UNIT_AMOUNT_MAX);
+        let has_time_to_reserve = self.fields.reservation.is_none_or(|window| {
+            window.from_ms < window.until_ms && window.until_ms <= self.fields.ends_at_ms
+        });
+        let has_time_to_pay = match self.fields.payment {
+            Payment::Hold { pay_within_ms } => (1..=PAY_WITHIN_MS_MAX).contains(&pay_within_ms),
+            _ => true,
+        };
+        let can_draw = self.draw.is_none_or(|draw| {
+            (1..=WINNERS_MAX).contains(&draw.winners)
+                && self
+                    .fields
+                    .reservation
+                    .is_some_and(|window| window.until_ms <= self.fields.starts_at_ms)
+        });
+        let group = self.fields.group.as_ref();
+        let has_cap = group.is_none_or(|group| (1..=GROUP_CAP_MAX).contains(&group.user_cap));
+        let is_own = group.is_none_or(|group| {
+            TenantName::of(group.id.as_str()) == TenantName::of(self.id.as_str())
+        });
+        let rules = [
+            (has_cap, NewSaleError::GroupCap),
+            (is_own, NewSaleError::GroupOfOthers),
+            (can_draw, NewSaleError::Draw),
+            (
+                self.fields.token || self.fields.challenge.is_none(),
+                NewSaleError::Challenge,
+            ),
+            (has_title, NewSaleError::Title),
+            (has_sku, NewSaleError::Sku),
+            (is_priced, NewSaleError::Price),
+            (self.fields.total <= TOTAL_MAX, NewSaleError::Total),
+            (
+                self.fields.ends_at_ms <= INSTANT_MS_MAX,
+                NewSaleError::TooLate,
+            ),
+            (has_time_to_reserve, NewSaleError::Reservation),
+            (has_time_to_pay, NewSaleError::PayWithin),
+            (
+                self.fields.warm_before_ms <= Some(INSTANT_MS_MAX),
+                NewSaleError::WarmBefore,
+            ),
+        ];
+        let broken = rules.into_iter().filter(|(is_kept, _)| !is_kept);
+        let schema = self.payload_schema.as_ref().map(check_schema);
+        let schema = schema.and_then(|checked| checked.err().map(NewSaleError::PayloadSchema));
+        broken.map(|(_, error)| error).chain(schema)
+    }
+
+    fn as_gateways_see_it(&self) -> Sale {
+        Sale {
+            id: self.id.clone(),
+            starts_at_ms: self.fields.starts_at_ms,
+            ends_at_ms: self.fields.ends_at_ms,
+            shards: self.shards,
+            user_cap: self.fields.user_cap,
+            state: SaleState::Open,
+            reservation: false,
+            token: false,
+            challenge: self.fields.challenge,
+            degrade: Degrade::default(),
+            band: Band::default(),
+        }
+    }
+}
+
+fn is_line(text: &str, len_max: usize) -> bool {
+    (1..=len_max).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::price::Currency;
+
+    fn group(id: &str, user_cap: u32) -> Option<SaleGroup> {
+        let id = SaleId::new(id).unwrap();
+        Some(SaleGroup { id, user_cap })
+    }
+
+    fn price(unit_amount: u64) -> Price {
+        let currency = Currency::try_from("EUR".to_owned()).unwrap();
+        Price {
+            unit_amount,
+            currency,
+        }
+    }
+
+    fn sale() -> NewSale {
+        NewSale {
+            id: SaleId::new("demo").unwrap(),
+            shards: 64,
+            fields: SaleFields {
+                title: "Ein Ä für ein U".to_owned(),
+                total: TOTAL_MAX,
+                user_cap: 1,
+                starts_at_ms: 0,
+                ends_at_ms: INSTANT_MS_MAX,
+                token: false,
+                challenge: None,
+                sku: None,
+                price: None,
+                group: None,
+                reservation: None,
+                payment: Payment::AtOrder,
+                listed: false,
+                warm_before_ms: None,
+            },
+            draw: None,
+            payload_schema: None,
+        }
+    }
+
+    #[test]
+    fn a_sale_at_its_limits_may_be_made() {
+        assert_eq!(sale().check(), Ok(()));
+        let smallest = NewSale {
+            shards: 1,
+            fields: SaleFields {
+                title: "x".to_owned(),
+                total: 0,
+                ends_at_ms: 1,
+                ..sale().fields
+            },
+            ..sale()
+        };
+        assert_eq!(smallest.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_sale_beyond_a_limit_is_refused_by_field() {
+        let check = |change: fn(&mut NewSale), expected: &str| {
+            let mut bad = sale();
+            change(&mut bad);
+            let errors = bad.check().unwrap_err();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            let (field, error) = (errors[0].field(), errors[0].to_string());
+            assert!(error.contains(expected), "{error}");
+            assert!(error.contains(field), "{field}: {error}");
+        };
+        check(|s| s.fields.title = String::new(), "title: must be");
+        check(|s| s.fields.title = "ä".repeat(201), "title: must be");
+        check(|s| s.fields.title = "a\nb".to_owned(), "title: must be");
+        check(|s| s.fields.total += 1, "total: must be at most 1000000000");
+        check(|s| s.fields.ends_at_ms += 1, "ends_at_ms: lies after");
+        check(
+            |s| {
+                s.fields.reservation = Some(Window {
+                    from_ms: 5,
+                    until_ms: 5,
+                })
+            },
+            "reservation: until_ms must be after",
+        );
+        check(
+            |s| {
+                s.fields.reservation = Some(Window {
+                    from_ms: 5,
+                    until_ms: INSTANT_MS_MAX + 1,
+                });
+            },
+            "reservation: until_ms must be",
+        );
+        check(
+            |s| s.fields.payment = Payment::Hold { pay_within_ms: 0 },
+            "payment: pay_within_ms must be 1 to",
+        );
+        check(
+            |s| s.fields.warm_before_ms = Some(u64::MAX),
+            "warm_before_ms:",
+        );
+        check(
+            |s| s.payload_schema = Some(serde_json::json!({"type": "colour"})),
+            "payload_schema:",
+        );
+        check(
+            |s| s.draw = Some(DrawRules { winners: 1 }),
+            "draw: winners must be",
+        );
+        check(
+            |s| s.fields.sku = Some(String::new()),
+            "sku: must be 1 to 64",
+        );
+        check(|s| s.fields.sku = Some("a\tb".to_owned()), "sku: must be");
+        check(
+            |s| s.fields.price = Some(price(UNIT_AMOUNT_MAX + 1)),
+            "price: unit_amount must be at most",
+        );
+        check(
+            |s| s.fields.group = group("g", 0),
+            "group: user_cap must be",
+        );
+        check(
+            |s| s.fields.group = group("g", GROUP_CAP_MAX + 1),
+            "group: user_cap must be",
+        );
+        check(
+            |s| s.fields.group = group("acme--g", 1),
+            "group: must be the same tenant's",
+        );
+        check(
+            |s| s.fields.challenge = Some(Challenge::Captcha {}),
+            "challenge: needs token",
+        );
+        check(
+            |s| {
+                s.fields.token = true;
+                s.fields.challenge = Some(Challenge::ProofOfWork { bits: 27 });
+            },
+            "challenge.proof_of_work.bits must be 8 to 26",
+        );
+        check(|s| s.shards = 0, "shards must be 1 to 64");
+        check(|s| s.shards = 65, "shards must be 1 to 64");
+        check(|s| s.fields.user_cap = 0, "user_cap must be 1 to 1000");
+        check(
+            |s| s.fields.starts_at_ms = s.fields.ends_at_ms,
+            "must be after starts_at_ms",
+        );
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let bad = NewSale {
+            shards: 0,
+            fields: SaleFields {
+                title: String::new(),
+                total: TOTAL_MAX + 1,
+                user_cap: 0,
+                payment: Payment::Hold { pay_within_ms: 0 },
+                starts_at_ms: INSTANT_MS_MAX,
+                warm_before_ms: Some(u64::MAX),
+                ..sale().fields
+            },
+            ..sale()
+        };
+        let errors = bad.check().unwrap_err();
+        let fields: Vec<&str> = errors.iter().map(NewSaleError::field).collect();
+        let expected = "title total payment warm_before_ms shards user_cap ends_at_ms";
+        assert_eq!(fields.join(" "), expected);
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_plain_sale_and_ways_to_pay_are_words() {
+        let json = |extra: &str| {
+            let text = format!(
+                r#"{{"id":"s","title":"S","total":1,"shards":1,"user_cap":1,"starts_at_ms":1,"ends_at_ms":2{extra}}}"#
+            );
+            serde_json::from_str::<NewSale>(&text)
+        };
+        let plain = json("").unwrap();
+        assert_eq!(
+            (plain.fields.payment, plain.fields.reservation),
+            (Payment::AtOrder, None)
+        );
+        let hold = json(r#","payment":{"hold":{"pay_within_ms":9}}"#).unwrap();
+        assert_eq!(hold.fields.payment, Payment::Hold { pay_within_ms: 9 });
+        let paid = json(r#","payment":"at_payment","reservation":{"from_ms":0,"until_ms":2}"#);
+        assert_eq!(paid.unwrap().fields.payment, Payment::AtPayment);
+        assert!(json(r#","payment":"later""#).is_err());
+    }
+}

@@ -1,0 +1,21 @@
+//! The server itself, as tests of the cold store rely on it.
+
+use tokio::net::TcpStream;
+use weir_stack::cassandra::CassandraServer;
+use weir_stack::report::Silent;
+use weir_stack::tools::Cassandra;
+
+#[tokio::test]
+async fn it_starts_is_killed_and_starts_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let tool = Cassandra::find_or_get(&mut Silent).unwrap();
+    let log = temp.path().join("cassandra.log");
+    let mut server = CassandraServer::start(&tool, temp.path(), &log)
+        .await
+        .unwrap();
+    let address = server.address();
+    server.process().kill();
+    assert!(TcpStream::connect(&address).await.is_err());
+    server.start_again().await.unwrap();
+    assert!(TcpStream::connect(&address).await.is_ok());
+}

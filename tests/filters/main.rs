@@ -1,0 +1,24 @@
+//! Each filter as WebAssembly in `host-test`. The tests are beside the filters; here they are one executable, as each that has a
+//! compiler of WebAssembly in it takes 60 MB and seconds to link.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+#[path = "../../filters/events/tests/filter/main.rs"]
+mod events;
+#[path = "../../filters/fitment/tests/filter/main.rs"]
+mod fitment;
+#[path = "../../filters/ratelimit/tests/filter/main.rs"]
+mod ratelimit;
+#[path = "../../filters/redis-bridge/tests/bridge.rs"]
+mod redis_bridge;
+#[path = "../../filters/seckill-gate/tests/filter/main.rs"]
+mod seckill_gate;
+#[path = "../../filters/shortlink-redirect/tests/filter/main.rs"]
+mod shortlink_redirect;
+#[path = "../../filters/waiting-room/tests/filter/main.rs"]
+mod waiting_room;
