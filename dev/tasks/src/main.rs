@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weir_stack::edge::{self, Build};
 use weir_stack::report::{Console, Reporter};
-use weir_stack::tools::{Chromium, MariaDb, Options, Tools, WasmToolchain};
+use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_tasks::{demo, up};
 
@@ -121,8 +121,6 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Test(arguments) => {
             Tools::find_or_get(&options, &mut Console)?;
             if arguments.is_all() {
-                // Tests cannot ask whether these may be installed.
-                MariaDb::find_or_get(&mut Console)?;
                 chromium();
             }
             build_wasm()?;

@@ -3,7 +3,7 @@
 mod executables;
 mod tiers;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use executables::Executable;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write, stdout};
@@ -53,6 +53,10 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
         Some(on_java) => features(on_java.is_ok()),
         None => String::new(),
     };
+    // Tests cannot ask whether it may be installed.
+    let mariadb = arguments
+        .all
+        .then(|| tools::MariaDb::find_or_get(&mut Console));
     let run = Run {
         envoy: envoy.as_deref(),
         features: &features,
@@ -63,13 +67,19 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     let Some(executables) = executables::build(run.cargo().arg("--workspace"))? else {
         return Ok(ExitCode::FAILURE);
     };
+    if arguments.all {
+        check_places(&executables)?;
+    }
     let (mut totals, mut parts) = (Totals::default(), Vec::new());
     run.first_tier(&executables, &mut parts, &mut totals)?;
-    if arguments.all {
-        run.second_tier(&executables, &mut parts, &mut totals)?;
+    if let Some(mariadb) = &mariadb {
+        run.second_tier(&executables, mariadb.is_ok(), &mut parts, &mut totals)?;
     }
     let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
     println!();
+    if let Some(Err(why)) = mariadb {
+        println!("left out: tests on MariaDB ({why:#})");
+    }
     match on_java {
         Some(Err(why)) => println!("left out: tests on Apache Kafka and Cassandra ({why:#})"),
         Some(Ok(())) => {}
@@ -147,17 +157,26 @@ impl Run<'_> {
     fn second_tier(
         &self,
         executables: &[Executable],
+        has_mariadb: bool,
         parts: &mut Vec<Part>,
         totals: &mut Totals,
     ) -> Result<()> {
         let beside = Beside::start(self.beside(executables)?)?;
         for executable in executables {
             if !tiers::is_first(&executable.name) {
-                let tests = in_tier(executable, Tier::Second)?;
+                let mut tests = in_tier(executable, Tier::Second)?;
+                if !has_mariadb {
+                    let all = tests.len();
+                    tests.retain(|test| !tiers::is_on_mariadb(&executable.name, test));
+                    totals.skipped += (all - tests.len()) as u64;
+                }
                 self.part(executable, Some(&tests), None, parts, totals)?;
             }
         }
         for again in &AGAIN {
+            if again.needs_mariadb && !has_mariadb {
+                continue;
+            }
             let mut named = executables.iter();
             let executable = named.find(|executable| executable.name == again.executable);
             let executable = executable.with_context(|| format!("no {}", again.executable))?;
@@ -232,6 +251,25 @@ impl Run<'_> {
             false => ExitCode::FAILURE,
         })
     }
+}
+
+/// Refuses tables of tiers that name tests which do not exist: a module that is renamed would change its tier unnoticed.
+fn check_places(executables: &[Executable]) -> Result<()> {
+    let mut tests = Vec::new();
+    for executable in executables {
+        let name = &executable.name;
+        if !tiers::is_first(name) {
+            let own = executable.tests()?.into_iter();
+            tests.extend(own.map(|test| (name.clone(), test)));
+        }
+    }
+    let lost = tiers::unmatched(&tests);
+    ensure!(
+        lost.is_empty(),
+        "dev/tasks/src/tests_task/tiers.rs names tests that do not exist: {}",
+        lost.join(", ")
+    );
+    Ok(())
 }
 
 /// The tests of an executable in this tier.

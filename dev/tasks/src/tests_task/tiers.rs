@@ -4,7 +4,7 @@ use weir_stack::native;
 
 /// Tests of the second tier: an executable, and modules or tests in it. `m::` is a module of that name at any depth. Everything
 /// else is in the first tier.
-const SECOND: [(&str, &[&str]); 9] = [
+const SECOND: [(&str, &[&str]); 10] = [
     // Edges in their runtimes, and the native module.
     (
         "conformance",
@@ -42,6 +42,8 @@ const SECOND: [(&str, &[&str]); 9] = [
         &[
             // Clients that pip gets: a generated one, and schemathesis.
             "clients::",
+            "events::pull_table::",
+            "links::numbers::eight_origins_never_get_one_number_twice_on_mysql",
             "mysql::",
             "origin_archive::",
             "origin_on_cassandra::",
@@ -51,6 +53,7 @@ const SECOND: [(&str, &[&str]); 9] = [
     ),
     ("weir_soak", &["short::"]),
     ("weir_stack", &["mariadb::"]),
+    ("weir_tests", &["browser::"]),
 ];
 
 /// Tests that wait for servers on Java and for processes that are killed, most of the time: they run beside the rest of the second
@@ -67,6 +70,19 @@ const BESIDE: [(&str, &[&str]); 2] = [
     ),
 ];
 
+/// Tests of the second tier that start a MariaDB.
+const ON_MARIADB: [(&str, &[&str]); 2] = [
+    (
+        "origin",
+        &[
+            "events::pull_table::",
+            "links::numbers::eight_origins_never_get_one_number_twice_on_mysql",
+            "mysql::",
+        ],
+    ),
+    ("weir_stack", &["mariadb::"]),
+];
+
 /// Tests that are about the ground of `AGAIN`, and run nowhere else.
 const ON_OTHER_GROUND: [(&str, &[&str]); 1] = [("origin", &["origin_on_mysql_and_cluster::"])];
 
@@ -76,6 +92,8 @@ pub(super) struct Again {
     pub(super) executable: &'static str,
     /// The variable that chooses the ground.
     pub(super) variable: (&'static str, &'static str),
+    /// Whether the ground has MariaDB.
+    pub(super) needs_mariadb: bool,
     /// Modules at the root of the executable.
     pub(super) modules: &'static [&'static str],
 }
@@ -86,6 +104,7 @@ pub(super) const AGAIN: [Again; 2] = [
         title: "The origin over MySQL's protocol and a Redis Cluster",
         executable: "origin",
         variable: ("WEIR_TEST_BACKING", "mysql-and-cluster"),
+        needs_mariadb: true,
         modules: &[
             "access::",
             "archive::",
@@ -125,6 +144,7 @@ pub(super) const AGAIN: [Again; 2] = [
         title: "End to end on the native module",
         executable: "e2e",
         variable: (native::HOST, "native"),
+        needs_mariadb: false,
         modules: &[
             "disconnect::",
             "limits::",
@@ -162,6 +182,11 @@ pub(super) fn of(executable: &str, test: &str) -> Tier {
     }
 }
 
+/// Whether the test starts a MariaDB.
+pub(super) fn is_on_mariadb(executable: &str, test: &str) -> bool {
+    is_in(&ON_MARIADB, executable, test)
+}
+
 /// Whether all of its tests are in the first tier.
 pub(super) fn is_first(executable: &str) -> bool {
     SECOND.iter().all(|(name, _)| *name != executable)
@@ -173,6 +198,20 @@ fn is_in(table: &[(&str, &[&str])], executable: &str, test: &str) -> bool {
     places.any(|place| is_at(place, test))
 }
 
+/// The places in these tables that none of the tests is at: `(executable, test)`.
+pub(super) fn unmatched(tests: &[(String, String)]) -> Vec<String> {
+    let again = AGAIN.iter().map(|again| (again.executable, again.modules));
+    let tables = SECOND.into_iter().chain(ON_OTHER_GROUND).chain(again);
+    let places = tables.flat_map(|(name, places)| places.iter().map(move |place| (name, *place)));
+    let is_unmatched = |(name, place): &(&str, &str)| {
+        let is_there = |(of, test): &(String, String)| of == name && is_at(place, test);
+        !tests.iter().any(is_there)
+    };
+    let lost = places.filter(is_unmatched);
+    lost.map(|(name, place)| format!("{name} {place}"))
+        .collect()
+}
+
 /// Whether the test is at `place`, or in a module of that name.
 fn is_at(place: &str, test: &str) -> bool {
     test.starts_with(place) || test.contains(&format!("::{place}"))
@@ -181,7 +220,6 @@ fn is_at(place: &str, test: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_stack::workspace;
 
     #[test]
     fn test_is_in_one_tier_by_its_module() {
@@ -197,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn tests_beside_others_are_in_the_second_tier() {
-        for (executable, places) in BESIDE {
+    fn other_tables_name_tests_of_the_second_tier() {
+        for (executable, places) in BESIDE.into_iter().chain(ON_MARIADB) {
             for place in places {
                 assert!(is_in(&SECOND, executable, place), "{executable} {place}");
             }
@@ -219,17 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_run_again_exist() {
-        for again in AGAIN {
-            let main = match again.executable {
-                "origin" => "origin/tests/origin/main.rs",
-                other => &format!("tests/{other}/main.rs"),
-            };
-            let text = std::fs::read_to_string(workspace::root().join(main)).unwrap();
-            for module in again.modules {
-                let line = format!("mod {};\n", module.trim_end_matches("::"));
-                assert!(text.contains(&line), "{main} has no {module}");
-            }
-        }
+    fn places_without_a_test_are_named() {
+        let mut names = vec![("dist".to_owned(), "any".to_owned())];
+        let lost = unmatched(&names);
+        assert!(lost.contains(&"origin clients::".to_owned()), "{lost:?}");
+        assert!(lost.contains(&"e2e storm::".to_owned()), "{lost:?}");
+        assert!(!lost.contains(&"dist ".to_owned()), "{lost:?}");
+        names.push(("origin".to_owned(), "clients::generated".to_owned()));
+        names.push(("e2e".to_owned(), "storm::a".to_owned()));
+        assert_eq!(unmatched(&names).len(), lost.len() - 2);
     }
 }

@@ -5,7 +5,8 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::{Fault, Problem, shape};
@@ -62,6 +63,21 @@ pub fn read_json_of<T: DeserializeOwned>(body: &[u8], schema: &str) -> Result<T,
 pub fn read_value_of<T: DeserializeOwned>(value: &Value, schema: &str) -> Result<T, Problem> {
     let read = serde_path_to_error::deserialize(value);
     read.map_err(|error| invalid_body(&error, shape::faults_of(schema, value)))
+}
+
+/// Members that a body shares with other types: `#[serde(flatten, deserialize_with = "shared_members")]`. A plain `flatten` forgets
+/// which member a mistake is about. The type refuses unknown members in place of the body.
+///
+/// # Errors
+/// When they cannot be read: with the path of the member at fault.
+pub fn shared_members<'de, D, T>(members: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let members = serde_json::Map::deserialize(members)?;
+    let read = serde_path_to_error::deserialize(Value::Object(members));
+    read.map_err(|error| D::Error::custom(describe(&error)))
 }
 
 fn read_json<T: DeserializeOwned>(

@@ -37,7 +37,7 @@ pub use edge::document_ms;
 pub use edge::{Edges, with_stamp};
 pub use health::Silences;
 pub use health::{Health, Loop, Part, alive, probes, starting};
-pub use input::{JsonBody, ReadQuery, page_len, read_json_of, read_value_of};
+pub use input::{JsonBody, ReadQuery, page_len, read_json_of, read_value_of, shared_members};
 pub use live::Live;
 pub use problem::{Fault, Problem, RETRY_AFTER_S, Remedy};
 

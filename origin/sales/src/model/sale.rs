@@ -8,6 +8,7 @@ use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
 use crate::model::price::{Price, UNIT_AMOUNT_MAX};
 use crate::payload::check_schema;
+use weir_origin_core::http::shared_members;
 use weir_origin_core::tenants::TenantName;
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
@@ -39,14 +40,13 @@ fn warm_before_ms() -> Option<u64> {
 
 /// A sale to be made or changed, as the admin gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct NewSale {
     /// Its name, for ever.
     pub id: SaleId,
     /// Over how many shards the stock is spread.
     pub shards: u32,
     /// All else that a request, SQL and every view have in common.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "shared_members")]
     pub fields: SaleFields,
     /// Whether only a random choice of those who have reserved may buy; `None`: all of them.
     #[serde(default)]
@@ -59,6 +59,7 @@ pub struct NewSale {
 /// What an operator sets of a sale: the same in a request, in SQL and in what is shown. A new field goes here, into
 /// `store/columns.rs` and into both schemas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SaleFields {
     /// What people call it: 1 to [`TITLE_LEN_MAX`] characters, no control characters.
     pub title: String,
