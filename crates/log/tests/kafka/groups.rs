@@ -95,12 +95,12 @@ async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothin
 /// This test again, as the consumer `name`. It ends when its standard input does.
 fn start(servers: &str, file: &Path, name: &str) -> Child {
     let values = [servers, file.to_str().unwrap(), name];
+    let (_executable, module) = module_path!().split_once("::").unwrap();
+    let test = format!(
+        "{module}::consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing"
+    );
     Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "groups::consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing",
-        ])
-        .args(["--nocapture"])
+        .args(["--exact", &test, "--nocapture"])
         .envs(CONSUMER.into_iter().zip(values))
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
