@@ -48,9 +48,9 @@ pub(super) async fn list(
     within: Within,
 ) -> Result<Json<BTreeMap<&'static str, LinkBacklog>>, Problem> {
     within.check_all()?;
-    let queue = links.store().outbox();
-    let backlogs = queue.backlogs(&NameRange::default(), LinkBacklog::new);
-    Ok(Json(backlogs.await?))
+    let (queue, all) = (links.store().outbox(), NameRange::default());
+    let backlogs = queue.backlogs(&all, LinkBacklog::new).await?;
+    Ok(Json(backlogs))
 }
 
 /// `POST /link-deliveries/retry`: what waits for another try has its turn now.

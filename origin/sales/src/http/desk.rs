@@ -337,9 +337,9 @@ pub(super) async fn deliveries(
     State(sales): State<Sales>,
     caller: Caller,
 ) -> Result<Json<BTreeMap<&'static str, OrderBacklog>>, Problem> {
-    let queue = sales.store.outbox();
-    let backlogs = queue.backlogs(&caller.names(), OrderBacklog::new);
-    Ok(Json(backlogs.await?))
+    let (queue, orders) = (sales.store.outbox(), caller.names());
+    let backlogs = queue.backlogs(&orders, OrderBacklog::new).await?;
+    Ok(Json(backlogs))
 }
 
 /// `POST /order-deliveries/retry`: what waits for another try has its turn now.
@@ -350,4 +350,9 @@ pub(super) async fn retry(
     let queue = sales.store.outbox();
     let orders = queue.retry_all(&caller.names(), now_ms()).await?;
     Ok(Json(json!({ "orders": orders })))
+}
+
+fn unknown_order() -> Problem {
+    let detail = "there is no such order";
+    Problem::not_found("unknown_order", "Unknown order", detail)
 }
