@@ -198,7 +198,7 @@ impl Lines<'_> {
         for Series { system, points } in self.series.iter().rev() {
             let colour = SYSTEMS[system.colour()].0;
             let width = if *system == System::Weir { 3 } else { 2 };
-            let medians = points
+            let mut medians = points
                 .iter()
                 .map(|(connections, all)| (place(*connections), self.height(all.median)));
             let line = LineSeries::new(medians.clone(), colour.filled().stroke_width(width));
@@ -207,7 +207,7 @@ impl Lines<'_> {
                 let [min, median, max] = [all.min, all.median, all.max].map(|v| self.height(v));
                 ErrorBar::new_vertical(place(*connections), min, median, max, colour.mix(0.55), 0)
             }))?;
-            let end = medians.last();
+            let end = medians.next_back();
             ends.extend(end.map(|end| (chart.backend_coord(&end).1, *system)));
         }
         draw_names(root, ends)
