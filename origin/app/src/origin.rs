@@ -29,6 +29,7 @@ use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
+use crate::openapi;
 use crate::outbox::{OutboxTimes, Sink, SinkName};
 use crate::redis::{Redis, policy};
 use crate::rooms::{self, Rooms};
@@ -423,6 +424,7 @@ impl Origin {
             parts: self.parts(),
             disks: self.disks.clone(),
             loops: vec![reconciler(&self.sales, self.silence_max)],
+            document: openapi::text(),
         };
         let door = self.access.with_token(token);
         let routes = self
@@ -452,8 +454,6 @@ impl Origin {
         let events = events::http::admin(self.events.clone());
         let history = history::http::admin(self.history.clone());
         let fitment = fitment::http::admin(self.fitment.clone());
-        let rooms = rooms::http::admin(self.rooms.clone());
-        let limits = limits::http::admin(self.redis.clone());
         let guard = |area| Guard::of(area).tenants(RULES);
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         let of_links = guard(Area::Links).behind(&["/links"]).narrow(NARROW);
@@ -466,8 +466,8 @@ impl Origin {
             .merge(door.guard(events, of_events))
             .merge(door.guard(history, guard(Area::History)))
             .merge(door.guard(fitment, of_fitment))
-            .merge(door.guard(rooms, guard(Area::Rooms)))
-            .merge(door.guard(limits, guard(Area::Limits)))
+            .merge(door.mount(rooms::http::admin(), self.rooms.clone()))
+            .merge(door.mount(limits::http::admin(), self.redis.clone()))
     }
 
     /// What `/readyz` tells of beside SQL and Redis. A log of events that is full makes nobody turn sales away.
