@@ -60,7 +60,7 @@ pub const RULES: TenantRules = &[
     ("GET", "/access/audit", Heeds),
     ("GET", "/tenants", Platform),
     ("GET PUT DELETE", "/tenants/{id}", Platform),
-    // One for all: events and their types, customers, history, products, fitment.
+    // One for all: events and their types, customers, history, products.
     ("POST", "/events", Platform),
     ("GET", "/events/types", Platform),
     ("GET PUT DELETE", "/events/types/{name}", Platform),
@@ -88,15 +88,4 @@ pub const RULES: TenantRules = &[
     ("DELETE", "/history/{sku}", Platform),
     ("PUT", "/products", Platform),
     ("GET PUT DELETE", "/products/{sku}", Platform),
-    ("POST", "/fitment/check", Platform),
-    ("GET", "/fitment/skus", Platform),
-    ("GET", "/fitment/vehicles", Platform),
-    ("GET PUT DELETE", "/fitment/vehicles/{vehicle}", Platform),
-    ("GET PUT DELETE", "/fitment/products/{sku}", Platform),
-    ("PUT DELETE", "/fitment/relations/{sku}/{vehicle}", Platform),
-    ("GET POST", "/fitment/imports", Platform),
-    ("GET DELETE", "/fitment/imports/{id}", Platform),
-    ("GET", "/fitment/imports/{id}/errors", Platform),
-    ("GET POST", "/fitment/rebuild", Platform),
-    ("POST", "/fitment/verify", Platform),
 ];

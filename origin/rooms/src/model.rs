@@ -6,13 +6,13 @@ use utoipa::openapi::Object;
 use weir_origin_core::api::words;
 use weir_room::{Mode, Setting};
 
-/// A waiting room's setting. A request replaces all of it: a member that is left out has its default.
-//
-// The same in a request, in SQL and in what is shown.
+/// A waiting room's setting: the same in a request, in SQL and in an answer. A request replaces all of it: a member that is left out
+/// has its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRoom)]
 pub struct RoomFields {
+    /// What the room does.
     #[schema(schema_with = modes)]
     pub mode: Mode,
     /// Entries per minute over all gateways; 0: no limit.

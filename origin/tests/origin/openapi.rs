@@ -79,6 +79,8 @@ fn every_route_is_documented() {
     let paths: Vec<&str> = routes
         .iter()
         .flat_map(|text| text.split(".route(").skip(1))
+        // Those that describe themselves.
+        .filter(|rest| !rest.trim_start().starts_with("routes!"))
         .filter_map(|rest| rest.split('"').nth(1))
         // Those that are spelt with the constants that gateways share.
         .map(|path| match path {

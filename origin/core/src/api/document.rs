@@ -7,6 +7,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
 use super::RouteRules;
+use super::schemas::{self, Schemas};
 use crate::access::tenancy::TenantRule;
 use crate::http::Refusal;
 
@@ -23,7 +24,7 @@ pub struct OperationKey {
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     operations: BTreeMap<OperationKey, Value>,
-    schemas: BTreeMap<String, Value>,
+    schemas: Schemas,
     codes: BTreeMap<&'static str, &'static str>,
     rules: BTreeMap<OperationKey, TenantRule>,
 }
@@ -48,6 +49,12 @@ impl Document {
             let summary = operation["summary"].as_str().unwrap_or_default();
             operation["description"] = format!("{}.", summary.trim_end_matches('.')).into();
         }
+        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+            // A schema by `schema_with` keeps its description for itself.
+            if parameter["description"].is_null() {
+                parameter["description"] = parameter["schema"]["description"].take();
+            }
+        }
         operation["tags"] = json!(["admin"]);
         operation["security"] = json!([{ "admin": [] }]);
         for (status, of_status) in by_status(refusals) {
@@ -59,6 +66,10 @@ impl Document {
             .extend(codes.map(|refusal| (refusal.code, refusal.meaning)));
         self.rules.insert(key.clone(), rules.tenants);
         self.operations.insert(key, operation);
+    }
+
+    pub(super) fn add_rule(&mut self, key: OperationKey, rules: RouteRules) {
+        self.rules.insert(key, rules.tenants);
     }
 
     /// Adds another part.
@@ -92,8 +103,24 @@ impl Document {
         for (key, operation) in &self.operations {
             whole["paths"][&key.path][&key.method] = operation.clone();
         }
-        for (name, schema) in &self.schemas {
-            whole["components"]["schemas"][name] = schema.clone();
+        let mut derived = self.schemas.clone();
+        schemas::normalize_all(&mut derived);
+        let all = &mut whole["components"]["schemas"];
+        for (name, schema) in &derived {
+            all[name] = schema.clone();
+        }
+        let bodies = self.operations.values().map(|each| &each["requestBody"]);
+        let of_requests = schemas::reachable(bodies, all);
+        let paths = &whole["paths"];
+        let used = schemas::reachable([paths], &whole["components"]["schemas"]);
+        let all = &mut whole["components"]["schemas"];
+        for name in derived.keys() {
+            if !used.contains(name) {
+                // A flattened struct that is part of others now.
+                all.as_object_mut().and_then(|all| all.remove(name));
+            } else if !of_requests.contains(name) {
+                schemas::require_defaults(&mut all[name]);
+            }
         }
         for (code, meaning) in &self.codes {
             whole["info"]["x-error-codes"][code] = (*meaning).into();

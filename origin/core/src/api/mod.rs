@@ -10,11 +10,13 @@
 //! are added: the port, the security, and the refusals that layers give.
 
 mod document;
+pub(crate) mod schemas;
 
 use std::collections::HashMap;
 
 use axum::Router;
 use axum::http::Method;
+use axum::routing::MethodRouter;
 use serde_json::Value;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -31,7 +33,7 @@ pub use document::{Document, OperationKey};
 pub fn words<const N: usize>(description: &str, words: [&'static str; N]) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
-        .description(Some(description))
+        .description((!description.is_empty()).then_some(description))
         .enum_values(Some(words))
         .build()
 }
@@ -178,6 +180,26 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
             }
             self.router = self.router.route(&path, handler.clone());
         }
+        self
+    }
+
+    /// The same with handlers of one path that `origin/openapi.json` describes.
+    #[must_use]
+    pub fn route_described_by_hand(
+        mut self,
+        path: &str,
+        methods: &[Method],
+        handlers: MethodRouter<S>,
+        rules: RouteRules,
+    ) -> Self {
+        for method in methods {
+            let key = (method.clone(), path.to_owned());
+            self.rules.insert(key, rules);
+            let method = method.as_str().to_lowercase();
+            let path = path.to_owned();
+            self.document.add_rule(OperationKey { path, method }, rules);
+        }
+        self.router = self.router.route(path, handlers);
         self
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::problem::Fault;
+use crate::api::schemas::{self, Schemas};
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../openapi.json")).unwrap_or_default()
@@ -41,10 +42,14 @@ pub(super) fn faults_of(schema: &str, body: &Value) -> Vec<Fault> {
 pub(super) fn faults_in<T: ToSchema>(body: &Value) -> Vec<Fault> {
     let mut parts = Vec::new();
     T::schemas(&mut parts);
+    let parts = parts.into_iter();
+    let mut parts: Schemas = parts
+        .map(|(name, part)| (name, serde_json::to_value(part).unwrap_or_default()))
+        .collect();
     let mut schema = serde_json::to_value(T::schema()).unwrap_or_default();
-    for (name, part) in parts {
-        schema["components"]["schemas"][name] = serde_json::to_value(part).unwrap_or_default();
-    }
+    schemas::normalize(&mut schema, &parts);
+    schemas::normalize_all(&mut parts);
+    schema["components"]["schemas"] = json!(parts);
     jsonschema::validator_for(&schema)
         .map_or_else(|_| Vec::new(), |known| faults_with(&known, body))
 }
