@@ -157,6 +157,9 @@ mod tests {
         let schema = normalized(json!({ "properties": { "m": { "oneOf": choices } } }));
         let member = &schema["properties"]["m"];
         assert_eq!(member["description"], "d");
-        assert_eq!(member["oneOf"][1], json!({ "$ref": "#/components/schemas/Inner" }));
+        assert_eq!(
+            member["oneOf"][1],
+            json!({ "$ref": "#/components/schemas/Inner" })
+        );
     }
 }

@@ -128,15 +128,18 @@ pub(super) const IMPORT_ENDED: Refusal =
     Refusal::conflict("import_ended", "Ended", "The import has ended");
 
 fn kinds() -> Object {
-    words("", ["vehicles", "products", "relations"])
+    words("What is in it.", ["vehicles", "products", "relations"])
 }
 
 fn formats() -> Object {
-    words("", ["csv", "aces"])
+    words("How it is written.", ["csv", "aces"])
 }
 
 fn modes() -> Object {
-    words("", ["merge", "replace"])
+    words(
+        "Whether relations that SKUs of the file have are kept or replaced.",
+        ["merge", "replace"],
+    )
 }
 
 /// Import a file, which is the body
