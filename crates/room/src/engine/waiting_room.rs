@@ -41,24 +41,15 @@ pub struct WaitingRoom<D> {
     visitors: u64,
     pump: Pump<ByRoom>,
     waiting: BTreeMap<StreamId, Visit>,
-    /// Requests that passed, and the pass that goes with the response.
-    entered: BTreeMap<StreamId, Entered>,
+    /// Requests that passed, with the pass that the response carries.
+    entered: BTreeMap<StreamId, Visit>,
     is_serving: bool,
     metrics: Metrics,
 }
 
-/// A request that waits for Redis.
+/// A request and its visitor's pass.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
-    room: usize,
-    pass: Pass,
-    form: Form,
-    is_secure: bool,
-}
-
-/// What goes with the response to a request that passed.
-#[derive(Debug)]
-struct Entered {
     room: usize,
     pass: Pass,
     form: Form,
@@ -308,21 +299,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
 
     /// Lets a request pass whose visitor gets a new pass with the response.
     fn enter(&mut self, stream: StreamId, visit: Visit, effects: &mut Effects) {
-        let Visit {
-            room,
-            pass,
-            form,
-            is_secure,
-        } = visit;
-        self.entered.insert(
-            stream,
-            Entered {
-                room,
-                pass,
-                form,
-                is_secure,
-            },
-        );
+        self.entered.insert(stream, visit);
         effects.go_on(stream);
     }
 

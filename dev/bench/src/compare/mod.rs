@@ -268,16 +268,16 @@ fn write_page(report: &Report, home: &Path) -> Result<()> {
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
     };
     write(home.join("RESULTS.md"), markdown::page(report))?;
-    for (name, svg) in all_plots(report) {
+    for (name, svg) in all_plots(report)? {
         write(plots.join(format!("{name}.svg")), svg)?;
     }
     Ok(())
 }
 
-fn all_plots(report: &Report) -> Vec<(String, String)> {
+fn all_plots(report: &Report) -> Result<Vec<(String, String)>> {
     let groups = markdown::cost_groups(report);
     let subtitle = "128 connections; solid: the gateway, pale: Redis";
-    let mut plots: Vec<_> = plot::costs(subtitle, &groups)
+    let mut plots: Vec<_> = plot::costs(subtitle, &groups)?
         .map(|svg| ("cost".to_owned(), svg))
         .into_iter()
         .collect();
@@ -285,12 +285,12 @@ fn all_plots(report: &Report) -> Vec<(String, String)> {
         let Some(measured) = report.scenarios.get(scenario.name) else {
             continue;
         };
-        let throughput = lines(scenario, measured, false, |round| round.rate).svg();
+        let throughput = lines(scenario, measured, false, |round| round.rate).svg()?;
         plots.extend(throughput.map(|svg| (format!("{}-throughput", scenario.name), svg)));
-        let p99 = lines(scenario, measured, true, |round| round.p99_ms).svg();
+        let p99 = lines(scenario, measured, true, |round| round.p99_ms).svg()?;
         plots.extend(p99.map(|svg| (format!("{}-p99", scenario.name), svg)));
     }
-    plots
+    Ok(plots)
 }
 
 /// p99 of the open loop where there is a line of it: in a closed loop it only tells the queue's length.

@@ -1,20 +1,35 @@
-//! Requests of the origin's own, over HTTPS or HTTP: one connection each.
+//! HTTP and HTTPS requests to services that the origin calls, on pooled connections.
+//!
+//! **A request is sent at most once.** A service may close a pooled connection while a request is on its way to it.
+//! Nobody knows then whether the service has acted on it, so [`HttpClient::send`] returns an error, for every method.
+//! Only if no byte was written, the pool takes another connection. Retries are the caller's decision: a webhook comes
+//! again with the same `webhook-id`, a command to a shard has an id in its path, a risk check is counted as a try.
+//!
+//! Such errors are rare: the pool notices closed connections while they are idle, and drops idle ones after
+//! [`IDLE_MAX`], before most servers close them (Node.js and uvicorn: 5 s).
+//!
+//! The client follows no redirects and uses no proxy.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsConnector;
+
+/// How long a connection is kept without a request.
+pub const IDLE_MAX: Duration = Duration::from_secs(4);
+
+/// How many connections without a request are kept.
+const IDLE_CONNECTIONS_MAX: usize = 32;
 
 /// Why a service cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -39,48 +54,40 @@ pub struct ExchangeError(pub String);
 #[derive(Debug)]
 pub struct HttpClient {
     url: Uri,
-    address: String,
-    tls: Option<Tls>,
+    host: HeaderValue,
+    pool: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-/// How the service is reached over TLS.
-struct Tls {
-    connector: TlsConnector,
-    name: ServerName<'static>,
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tls({:?})", self.name)
+/// Trusts the authorities in this file, or the system's.
+fn trusting(ca: Option<&Path>) -> Result<ClientConfig, ClientError> {
+    let unread = |error: &dyn std::fmt::Display| ClientError::Authorities(error.to_string());
+    let certificates = match ca {
+        Some(path) => CertificateDer::pem_file_iter(path)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| unread(&error))?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    let mut authorities = RootCertStore::empty();
+    authorities.add_parsable_certificates(certificates);
+    if authorities.is_empty() {
+        return Err(unread(&"there are none"));
     }
+    Ok(builder()?
+        .with_root_certificates(authorities)
+        .with_no_client_auth())
 }
 
-impl Tls {
-    /// Trusts the authorities in this file, or the system's.
-    fn new(host: &str, ca: Option<&Path>) -> Result<Self, ClientError> {
-        let unread = |error: &dyn std::fmt::Display| ClientError::Authorities(error.to_string());
-        let certificates = match ca {
-            Some(path) => CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|error| unread(&error))?,
-            None => rustls_native_certs::load_native_certs().certs,
-        };
-        let mut authorities = RootCertStore::empty();
-        authorities.add_parsable_certificates(certificates);
-        if authorities.is_empty() {
-            return Err(unread(&"there are none"));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(authorities)
-            .with_no_client_auth();
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| ClientError::Url)?;
-        Ok(Self {
-            connector: TlsConnector::from(Arc::new(config)),
-            name,
-        })
-    }
+/// For URLs of `http`, which need no authorities.
+fn trusting_nobody() -> Result<ClientConfig, ClientError> {
+    let none = RootCertStore::empty();
+    Ok(builder()?
+        .with_root_certificates(none)
+        .with_no_client_auth())
+}
+
+fn builder() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
 }
 
 impl HttpClient {
@@ -90,18 +97,36 @@ impl HttpClient {
     /// When the URL is of another form, or the authorities cannot be read.
     pub fn new(url: &str, ca: Option<&Path>) -> Result<Self, ClientError> {
         let url: Uri = url.parse().map_err(|_| ClientError::Url)?;
-        let host = url.host().ok_or(ClientError::Url)?.to_owned();
+        let host = url.host().ok_or(ClientError::Url)?;
         let (tls, port) = match url.scheme_str() {
             Some("https") => {
                 // An IPv6 address stands in brackets in a URL, and without them in a certificate.
                 let name = host.trim_start_matches('[').trim_end_matches(']');
-                (Some(Tls::new(name, ca)?), 443)
+                ServerName::try_from(name).map_err(|_| ClientError::Url)?;
+                (trusting(ca)?, 443)
             }
-            Some("http") => (None, 80),
+            Some("http") => (trusting_nobody()?, 80),
             _ => return Err(ClientError::Url),
         };
-        let address = format!("{host}:{}", url.port_u16().unwrap_or(port));
-        Ok(Self { url, address, tls })
+        let host = format!("{host}:{}", url.port_u16().unwrap_or(port));
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let pool = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE_MAX)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        Ok(Self {
+            host: HeaderValue::try_from(host).map_err(|_| ClientError::Url)?,
+            url,
+            pool,
+        })
     }
 
     /// The path and the query of its URL.
@@ -143,30 +168,29 @@ impl HttpClient {
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<OpenAnswer, ExchangeError> {
-        let mut request = Request::builder().method(method).uri(path);
-        request = request.header(header::HOST, &self.address);
+        let mut parts = self.url.clone().into_parts();
+        parts.path_and_query = Some(path.parse().map_err(broken)?);
+        let url = Uri::from_parts(parts).map_err(broken)?;
+        let mut request = Request::builder().method(method).uri(url);
+        request = request.header(header::HOST, &self.host);
         for (name, value) in headers {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body)).map_err(broken)?;
-        let stream = TcpStream::connect(&self.address).await.map_err(broken)?;
-        match &self.tls {
-            None => exchange(stream, request).await,
-            Some(tls) => {
-                let stream = tls.connector.connect(tls.name.clone(), stream);
-                exchange(stream.await.map_err(broken)?, request).await
-            }
-        }
+        let response = self.pool.request(request).await.map_err(broken)?;
+        Ok(OpenAnswer {
+            status: response.status(),
+            body: response.into_body(),
+        })
     }
 }
 
-/// An answer whose body is still to be read. Its connection ends with it.
+/// An answer whose body is still to be read. Its connection ends with it, unless the body was read whole.
 #[derive(Debug)]
 pub struct OpenAnswer {
     /// Its status.
     pub status: StatusCode,
     body: Incoming,
-    _driver: Driver,
 }
 
 impl OpenAnswer {
@@ -184,33 +208,16 @@ impl OpenAnswer {
     }
 }
 
-/// What moves a connection's bytes. Ends with whoever holds it.
-#[derive(Debug)]
-struct Driver(JoinHandle<hyper::Result<()>>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<OpenAnswer, ExchangeError> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(broken)?;
-    // Its failure shows as the request's.
-    let driver = Driver(tokio::spawn(connection));
-    let response = sender.send_request(request).await.map_err(broken)?;
-    Ok(OpenAnswer {
-        status: response.status(),
-        body: response.into_body(),
-        _driver: driver,
-    })
-}
-
+/// With its causes: the outermost error only says at which step it failed.
 fn broken(error: impl std::error::Error) -> ExchangeError {
-    ExchangeError(error.to_string())
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    ExchangeError(text)
 }
+
+#[cfg(test)]
+mod tests;

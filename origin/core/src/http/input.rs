@@ -1,5 +1,7 @@
 //! What requests carry, read into types, with a problem for what cannot be.
 
+use std::fmt::Display;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
@@ -45,9 +47,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
 ///
 /// # Errors
 /// When it is not 1 to `max`.
-pub fn page_len(limit: Option<usize>, max: usize) -> Result<Option<usize>, Problem> {
+pub fn page_len<N>(limit: Option<N>, max: N) -> Result<Option<N>, Problem>
+where
+    N: Copy + Display + From<u8> + PartialOrd,
+{
     match limit {
-        Some(limit) if !(1..=max).contains(&limit) => {
+        Some(limit) if !(N::from(1)..=max).contains(&limit) => {
             Err(Problem::invalid_query(format!("limit: must be 1 to {max}")))
         }
         limit => Ok(limit),

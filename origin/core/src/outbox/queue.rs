@@ -4,6 +4,9 @@
 //! For each receiver a subject has one row while something of it waits: so its changes are sent one after another, by whoever
 //! has leased that row.
 
+use std::collections::BTreeMap;
+
+use serde::Serialize;
 use sqlx::Error;
 
 use super::{Change, NewChange, SinkName, Sinks};
@@ -15,6 +18,9 @@ const PRUNE_TOGETHER: usize = 100;
 
 /// How often a number is looked for while others take them, in one transaction.
 const NUMBER_TRIES_MAX: u32 = 8;
+
+/// The most waiting subjects of one receiver in [`Queue::backlogs`].
+const WAITING_MAX: usize = 200;
 
 /// The longest text of an error that is kept, in bytes.
 const ERROR_LEN_MAX: usize = 200;
@@ -109,23 +115,27 @@ pub struct Sent {
     pub due_at_ms: u64,
 }
 
-/// A subject of which a receiver does not have every change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A subject of which a receiver does not have every change. Domains add its name when they show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiting {
     /// The subject.
+    #[serde(skip)]
     pub subject: String,
     /// The first change that is missing, and the last one.
+    #[serde(rename = "next_sequence")]
     pub next_seq: u64,
     /// See there.
+    #[serde(rename = "last_sequence")]
     pub last_seq: u64,
     /// Since when, in milliseconds since the Unix epoch.
     pub since_ms: u64,
     /// When it is tried again.
+    #[serde(rename = "tried_again_at_ms")]
     pub due_at_ms: u64,
     /// How often it has failed.
     pub tries: u32,
-    /// Why, the last time.
-    pub last_error: String,
+    /// The error of the last try; `None` before the first failure.
+    pub last_error: Option<String>,
 }
 
 /// How much waits for a receiver.
@@ -261,6 +271,30 @@ impl Queue {
             subjects: row.number("waiting")?,
             oldest_ms: row.maybe("oldest_ms")?,
         })
+    }
+
+    /// The backlog of each receiver, with the subjects that have waited longest, as `view` shows them.
+    pub async fn backlogs<T>(
+        &self,
+        names: &NameRange,
+        view: impl Fn(Backlog, Vec<Waiting>) -> T,
+    ) -> Result<BTreeMap<&'static str, T>, SqlError> {
+        let mut receivers = BTreeMap::new();
+        for sink in SinkName::ALL {
+            let backlog = self.backlog(sink, names).await?;
+            let waiting = self.waiting(sink, names, WAITING_MAX).await?;
+            receivers.insert(sink.word(), view(backlog, waiting));
+        }
+        Ok(receivers)
+    }
+
+    /// As [`Queue::retry`], for every receiver.
+    pub async fn retry_all(&self, names: &NameRange, now_ms: u64) -> Result<u64, SqlError> {
+        let mut retried = 0;
+        for sink in SinkName::ALL {
+            retried += self.retry(sink, names, now_ms).await?;
+        }
+        Ok(retried)
     }
 
     /// At most `limit` subjects of these names that wait for a receiver, those that have waited longest first.
@@ -480,7 +514,7 @@ fn waiting(row: &Row) -> Result<Waiting, Error> {
         since_ms: row.number("since_ms")?,
         due_at_ms: row.number("due_at_ms")?,
         tries: row.number("tries")?,
-        last_error: row.text("last_error")?,
+        last_error: Some(row.text("last_error")?).filter(|error| !error.is_empty()),
     })
 }
 

@@ -154,10 +154,5 @@ fn too_large(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
 
 /// How many entries a page has: 100 unless the query says otherwise.
 fn page_len(limit: Option<u32>) -> Result<u32, Problem> {
-    const MAX: u32 = 1_000;
-    match limit {
-        None => Ok(100),
-        Some(limit) if (1..=MAX).contains(&limit) => Ok(limit),
-        Some(_) => Err(Problem::invalid_query(format!("limit: must be 1 to {MAX}"))),
-    }
+    Ok(weir_origin_core::http::page_len(limit, 1_000)?.unwrap_or(100))
 }

@@ -1,5 +1,7 @@
 //! Orders as operators see and handle them: found, exported, cancelled, refunded; and who is told of their changes.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -23,7 +25,7 @@ use crate::store::{
 use weir_origin_core::access::Caller;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{JsonBody, Problem, ReadQuery};
-use weir_origin_core::outbox::{SinkName, Waiting};
+use weir_origin_core::outbox::{Backlog, Waiting};
 
 /// The orders of a page, unless the query says so, and at most.
 const LIMIT_DEFAULT: usize = 50;
@@ -32,8 +34,8 @@ const LIMIT_MAX: usize = 500;
 /// The most orders that are handled by one request: within the time that it may take.
 const ACTIONS_MAX: usize = 200;
 
-/// The most changes of an order, and the most waiting orders, in one answer.
-const LIST_LEN_MAX: usize = 200;
+/// The most changes of an order in one answer.
+const CHANGES_MAX: usize = 200;
 
 /// An order, as operators see it.
 #[derive(Debug, Serialize)]
@@ -188,7 +190,7 @@ pub(super) async fn changes(
     State(sales): State<Sales>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let changes = sales.store.outbox().changes(&id, 1, LIST_LEN_MAX).await?;
+    let changes = sales.store.outbox().changes(&id, 1, CHANGES_MAX).await?;
     if changes.is_empty() && sales.store.find_order(&id).await?.is_none() {
         return Err(unknown_order());
     }
@@ -301,28 +303,31 @@ fn not_known(order: &str, error: &ActError) -> Verdict {
     Verdict::TryAgain
 }
 
-/// An order that waits, as operators see it.
+/// What one receiver does not have yet.
 #[derive(Debug, Serialize)]
-struct WaitingView {
-    order: String,
-    next_sequence: u64,
-    last_sequence: u64,
-    since_ms: u64,
-    tried_again_at_ms: u64,
-    tries: u32,
-    last_error: Option<String>,
+pub(super) struct OrderBacklog {
+    orders: u64,
+    oldest_since_ms: Option<u64>,
+    waiting: Vec<WaitingOrder>,
 }
 
-impl From<Waiting> for WaitingView {
-    fn from(waiting: Waiting) -> Self {
+#[derive(Debug, Serialize)]
+struct WaitingOrder {
+    order: String,
+    #[serde(flatten)]
+    waiting: Waiting,
+}
+
+impl OrderBacklog {
+    fn new(backlog: Backlog, waiting: Vec<Waiting>) -> Self {
+        let order = |waiting: Waiting| WaitingOrder {
+            order: waiting.subject.clone(),
+            waiting,
+        };
         Self {
-            order: waiting.subject,
-            next_sequence: waiting.next_seq,
-            last_sequence: waiting.last_seq,
-            since_ms: waiting.since_ms,
-            tried_again_at_ms: waiting.due_at_ms,
-            tries: waiting.tries,
-            last_error: Some(waiting.last_error).filter(|error| !error.is_empty()),
+            orders: backlog.subjects,
+            oldest_since_ms: backlog.oldest_ms,
+            waiting: waiting.into_iter().map(order).collect(),
         }
     }
 }
@@ -331,19 +336,10 @@ impl From<Waiting> for WaitingView {
 pub(super) async fn deliveries(
     State(sales): State<Sales>,
     caller: Caller,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<BTreeMap<&'static str, OrderBacklog>>, Problem> {
     let (queue, orders) = (sales.store.outbox(), caller.names());
-    let mut receivers = serde_json::Map::new();
-    for name in SinkName::ALL {
-        let backlog = queue.backlog(name, &orders).await?;
-        let waiting = queue.waiting(name, &orders, LIST_LEN_MAX).await?;
-        let waiting: Vec<WaitingView> = waiting.into_iter().map(Into::into).collect();
-        let view = json!({
-            "orders": backlog.subjects, "oldest_since_ms": backlog.oldest_ms, "waiting": waiting,
-        });
-        receivers.insert(name.word().to_owned(), view);
-    }
-    Ok(Json(Value::Object(receivers)))
+    let backlogs = queue.backlogs(&orders, OrderBacklog::new).await?;
+    Ok(Json(backlogs))
 }
 
 /// `POST /order-deliveries/retry`: what waits for another try has its turn now.
@@ -351,11 +347,8 @@ pub(super) async fn retry(
     State(sales): State<Sales>,
     caller: Caller,
 ) -> Result<Json<Value>, Problem> {
-    let (queue, names, mut orders) = (sales.store.outbox(), caller.names(), 0);
-    for sink in SinkName::ALL {
-        let retried = queue.retry(sink, &names, now_ms());
-        orders += retried.await?;
-    }
+    let queue = sales.store.outbox();
+    let orders = queue.retry_all(&caller.names(), now_ms()).await?;
     Ok(Json(json!({ "orders": orders })))
 }
 

@@ -112,8 +112,12 @@ const INSERT_SETTING: &str = "INSERT INTO settings (value, name) VALUES (?, ?)";
 impl SaleStore {
     /// Makes a sale, open, with all its units remaining. False if there is one of that id.
     pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, CreateError> {
-        let made = retried(|| create_once(&self.db, new, now_ms)).await;
-        Ok(made.map_err(SqlError::from)??)
+        match retried(|| create_once(&self.db, new, now_ms)).await {
+            Ok(Created::New) => Ok(true),
+            Ok(Created::Exists) => Ok(false),
+            Ok(Created::OverLimit(over)) => Err(over.into()),
+            Err(error) => Err(SqlError::from(error).into()),
+        }
     }
 
     /// Changes the sale of that id, before it starts, to what `sale` says; its state stays.
@@ -359,11 +363,16 @@ async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
     Ok(version)
 }
 
-async fn create_once(
-    db: &Database,
-    new: &NewSale,
-    now_ms: u64,
-) -> Result<Result<bool, Over>, Error> {
+/// The outcome of one attempt to create a sale.
+enum Created {
+    New,
+    /// A sale of that ID exists already.
+    Exists,
+    /// Its tenant would exceed a limit.
+    OverLimit(Over),
+}
+
+async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Created, Error> {
     let mut tx = db.begin().await?;
     let tenant = held_by(&mut tx, new.id.as_str()).await?;
     let insert = new.fields.bind(sql(&INSERT_SALE)).text(new.id.as_str());
@@ -372,13 +381,13 @@ async fn create_once(
     let insert = insert.number(now_ms);
     if !tx.insert(insert).await? {
         tx.rollback().await?;
-        return Ok(Ok(false));
+        return Ok(Created::Exists);
     }
     if let Some(over) =
         tenants::over(&mut tx, tenant.as_ref(), &new.id, new.fields.total, true).await?
     {
         tx.rollback().await?;
-        return Ok(Err(over));
+        return Ok(Created::OverLimit(over));
     }
     let stock = sql(INSERT_STOCK)
         .text(new.id.as_str())
@@ -387,7 +396,7 @@ async fn create_once(
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
-    Ok(Ok(true))
+    Ok(Created::New)
 }
 
 async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Updated, Error> {
