@@ -88,9 +88,7 @@ impl Editor {
         for _ in 0..ATTEMPTS {
             let before = self.found_with(id, version).await?;
             let now_ms = (self.clock)();
-            let applied = request
-                .clone()
-                .apply(&before.link, &known.domains, domain, now_ms)?;
+            let applied = request.apply(&before, &known.domains, domain, now_ms)?;
             let Applied { mut link, tags } = applied;
             link.guard = guard.clone().unwrap_or(link.guard);
             check_guarded(&link)?;
@@ -99,7 +97,7 @@ impl Editor {
             let change = Change {
                 before: &before,
                 link: &link,
-                tags: tags.as_ref().unwrap_or(&before.tags),
+                tags: &tags,
                 action,
                 now_ms,
             };

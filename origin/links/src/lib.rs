@@ -3,7 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes, and the page of links |
-//! | [`request`], [`view`], [`utm`] | links as the API takes and shows them; where visitors come from, in a target |
+//! | [`fields`], [`request`], [`view`], [`utm`] | the fields of a link; requests and answers of the API; the source of visitors in a target |
 //! | [`numbers`] | keeps numbers of generated codes ready |
 //! | [`create`] | new links: one write to Redis, one to the log |
 //! | [`password`] | links that only who knows a password may follow |
@@ -43,6 +43,7 @@ pub mod create;
 pub mod cross;
 pub mod domains;
 pub mod edit;
+pub mod fields;
 pub mod find;
 pub mod geo;
 pub mod heavy;

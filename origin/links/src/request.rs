@@ -2,18 +2,23 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 use weir_link::agent::Language;
 use weir_link::code::{Code, Length};
 use weir_link::domain::{Domain, Domains, LIFE_DAYS_MAX};
 use weir_link::preview::{PREVIEW_LEN_MAX, Preview};
 use weir_link::record::{
-    App, Country, Link, PARAMETER_LEN_MAX, PARAMETERS_MAX, Parameter, Platform, RECORD_LEN_MAX,
-    RedirectStatus, Rule,
+    App, Country, Link, PARAMETER_LEN_MAX, PARAMETERS_MAX, Parameter, RECORD_LEN_MAX, Rule,
 };
 use weir_link::target::{Target, TargetError, check, check_page};
+use weir_origin_core::http::shared_members;
 
+use super::fields::{
+    AppRequest, END_IN_REQUESTS, LinkFields, ParameterRequest, PreviewRequest, RuleRequest,
+};
 use super::password::Password;
+use super::store::StoredLink;
 use super::utm::{UTM_LEN_MAX, Utm};
 
 /// The most tags of a link.
@@ -32,95 +37,40 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A new link, as it is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LinkRequest {
-    /// Where it leads.
-    pub target: String,
-    /// What says in its query where visitors come from.
+    /// Parameters for the target's query that name the source of its visitors.
     pub utm: Option<Utm>,
-    /// Under which domain: the first unless set.
+    /// Its domain: the first one unless set.
     pub domain: Option<String>,
     /// How many digits its code has: the domain's default unless set.
     pub length: Option<Length>,
     /// Its code, chosen.
     pub code: Option<String>,
-    /// Its life in days; 0: for ever.
+    /// Its life in days; 0: without an end.
     pub life_days: Option<u32>,
-    /// Its life in milliseconds; 0: for ever.
-    pub life_ms: Option<u64>,
-    /// How many clicks it has.
-    pub max_clicks: Option<u64>,
-    /// The language of what is there; none: nobody has said.
-    pub language: Option<String>,
-    /// The status of its redirects.
-    pub status: Option<RedirectStatus>,
-    /// Whether the query string is passed on.
-    pub pass_query: Option<bool>,
-    /// When it ends whatever is clicked.
-    pub expires_at_ms: Option<u64>,
-    /// Apps that it wakes.
-    #[serde(default)]
-    pub apps: Vec<AppRequest>,
-    /// Other targets for some clients.
-    #[serde(default)]
-    pub rules: Vec<RuleRequest>,
-    /// Where those go who come after its end.
-    pub ended_target: Option<String>,
-    /// What programs that preview links are shown.
-    pub preview: Option<PreviewRequest>,
-    /// What whoever follows it must know.
+    /// The password that visitors must know.
     pub password: Option<Password>,
-    /// Whether orders are counted that come of its clicks.
-    pub conversion: Option<bool>,
-    /// For people, to find it again.
-    #[serde(default)]
-    pub tags: Vec<String>,
+    /// All other fields.
+    #[serde(flatten, deserialize_with = "shared_members")]
+    pub fields: LinkFields,
 }
 
-/// An edit of a link: what is not named stays.
+/// An edit of a link. A field that it does not name stays as it is.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct EditRequest {
-    /// Where it leads.
-    pub target: Option<String>,
-    /// What says in its target's query where visitors come from; what is not named stays.
+    /// Parameters for the target's query that name the source of its visitors.
     pub utm: Option<Utm>,
-    /// The language of what is there; null: nobody says.
-    #[serde(deserialize_with = "given")]
-    pub language: Option<Option<String>>,
-    /// The status of its redirects.
-    pub status: Option<RedirectStatus>,
-    /// Whether the query string is passed on.
-    pub pass_query: Option<bool>,
-    /// Its life in days; 0: for ever.
+    /// Its life in days; 0: without an end.
     pub life_days: Option<u32>,
-    /// Its life in milliseconds; 0: for ever.
-    pub life_ms: Option<u64>,
-    /// How many clicks it has; null: as many as come.
-    #[serde(deserialize_with = "given")]
-    pub max_clicks: Option<Option<u64>>,
-    /// When it ends whatever is clicked; null: never.
-    #[serde(deserialize_with = "given")]
-    pub expires_at_ms: Option<Option<u64>>,
-    /// Apps that it wakes.
-    pub apps: Option<Vec<AppRequest>>,
-    /// Other targets for some clients.
-    pub rules: Option<Vec<RuleRequest>>,
-    /// Where those go who come after its end; null: to its domain's page.
-    #[serde(deserialize_with = "given")]
-    pub ended_target: Option<Option<String>>,
-    /// What programs that preview links are shown; null: the redirect.
-    #[serde(deserialize_with = "given")]
-    pub preview: Option<Option<PreviewRequest>>,
-    /// What whoever follows it must know; null: nothing.
+    /// The password that visitors must know; null: none.
     #[serde(deserialize_with = "given")]
     pub password: Option<Option<Password>>,
-    /// Whether orders are counted that come of its clicks.
-    pub conversion: Option<bool>,
-    /// For people, to find it again.
-    pub tags: Option<Vec<String>>,
     /// Whether it is out of use for now.
     pub disabled: Option<bool>,
+    /// The fields of [`LinkFields`] that it names.
+    #[serde(flatten, deserialize_with = "named")]
+    pub fields: Map<String, Value>,
 }
 
 /// Tells null from a field that is not there.
@@ -130,65 +80,12 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::<T>::deserialize(from).map(Some)
 }
 
-/// An app, as it is asked for and shown.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AppRequest {
-    /// On which clients.
-    pub platform: Platform,
-    /// By an app scheme of the domain's, or a universal link.
-    pub url: String,
-    /// Where those go who do not have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<String>,
-}
-
-/// A rule, as it is asked for and shown.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RuleRequest {
-    /// On which clients; none: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub platforms: Vec<Platform>,
-    /// That prefer which languages; none: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub languages: Vec<String>,
-    /// In which countries, by two letters; none: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub countries: Vec<String>,
-    /// With which parameters in the query string, all of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub query: Vec<ParameterRequest>,
-    /// So many of a hundred visitors who fit; none: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub percent: Option<u8>,
-    /// Where they go.
-    pub target: String,
-}
-
-/// A parameter of a query string, as it is asked for and shown.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParameterRequest {
-    /// Its name.
-    pub name: String,
-    /// Its value; none: any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-}
-
-/// A preview, as it is asked for and shown.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PreviewRequest {
-    /// The title.
-    pub title: String,
-    /// A sentence or two.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// The address of a picture.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<String>,
+/// Drops null where a link always has a value: such a field counts as not named.
+fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Error> {
+    let mut fields = Map::deserialize(from)?;
+    let plain = LinkFields::plain().merged(&Map::new());
+    fields.retain(|name, value| !value.is_null() || plain.get(name).is_none_or(Value::is_null));
+    Ok(fields)
 }
 
 /// Why a request is refused: the field, a word for programs, and a sentence.
@@ -223,8 +120,8 @@ pub struct Draft<'a> {
 pub struct Applied {
     /// As it is to be, with the version that it had.
     pub link: Link,
-    /// Its tags, if they change.
-    pub tags: Option<Vec<String>>,
+    /// The tags that it is to have.
+    pub tags: Vec<String>,
 }
 
 /// How a link gets its code.
@@ -264,28 +161,18 @@ impl LinkRequest {
                 ..refused("domain", "is none of the configured ones")
             })?,
         };
+        let mut link = Link::to("");
+        link.status = domain.status;
+        link.pass_query = domain.pass_query;
+        link.life_ms = domain.life_ms();
         let site = Site { domains, domain };
-        let target = with_utm(&self.target, self.utm.as_ref())?;
-        let target = site.target("target", &target)?;
-        let life_ms = life(self.life_days, self.life_ms)?.unwrap_or(domain.life_ms());
-        let mut link = Link::to(target.url);
-        link.language = self.language.map_or(Ok(String::new()), language)?;
-        link.status = self.status.unwrap_or(domain.status);
-        link.pass_query = self.pass_query.unwrap_or(domain.pass_query);
-        link.is_tracked = self.conversion.unwrap_or(false);
-        link.life_ms = life_ms;
-        link.max_clicks = self.max_clicks.map_or(Ok(0), max_clicks)?;
-        link.expires_at_ms = self.expires_at_ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
-        link.apps = site.apps(self.apps)?;
-        link.rules = site.rules(self.rules)?;
-        link.ended_target = self
-            .ended_target
-            .map_or(Ok(String::new()), |text| site.ended(&text))?;
-        link.preview = self
-            .preview
-            .map(|preview| site.preview(preview))
-            .transpose()?;
-        check_size(&link)?;
+        let given = Given {
+            utm: self.utm.as_ref(),
+            life_days: self.life_days,
+            names: None,
+            now_ms,
+        };
+        let tags = site.set(&mut link, self.fields, given)?;
         if self.password.is_some() && link.max_clicks > 0 {
             return Err(counts_and_guards());
         }
@@ -294,22 +181,26 @@ impl LinkRequest {
             name: name(self.code, self.length, domain)?,
             link,
             password: self.password,
-            tags: tags(self.tags)?,
+            tags,
         })
     }
 }
 
 impl EditRequest {
+    /// Whether it names this field of [`LinkFields`].
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.contains_key(name)
+    }
+
+    /// Its fields in a link that is plain otherwise, to check their types without the link.
+    pub fn sample(&self) -> Value {
+        LinkFields::plain().merged(&self.fields)
+    }
+
     /// Whether it puts the link out of use, or into it, and nothing else.
     pub fn is_switch_only(&self) -> bool {
-        let says = self.target.is_some() || self.utm.is_some() || self.language.is_some();
-        let says = says || self.status.is_some() || self.pass_query.is_some();
-        let ends =
-            self.life_days.is_some() || self.life_ms.is_some() || self.expires_at_ms.is_some();
-        let parts = self.apps.is_some() || self.rules.is_some() || self.tags.is_some();
-        let parts = parts || self.ended_target.is_some() || self.preview.is_some();
-        let parts = parts || self.password.is_some() || self.conversion.is_some();
-        self.disabled.is_some() && !(says || ends || parts || self.max_clicks.is_some())
+        let others = self.utm.is_some() || self.life_days.is_some() || self.password.is_some();
+        self.disabled.is_some() && !others && self.fields.is_empty()
     }
 
     /// What it makes of `link`.
@@ -317,49 +208,35 @@ impl EditRequest {
     /// # Errors
     /// Says which field is wrong.
     pub fn apply(
-        self,
-        link: &Link,
+        &self,
+        before: &StoredLink,
         domains: &Domains,
         domain: &Domain,
         now_ms: u64,
     ) -> Result<Applied, Refused> {
-        let site = Site { domains, domain };
-        let mut link = link.clone();
-        if self.target.is_some() || self.utm.is_some() {
-            let target = self.target.as_deref().unwrap_or(&link.target);
-            let target = with_utm(target, self.utm.as_ref())?;
-            link.target = site.target("target", &target)?.url;
-        }
-        if let Some(tag) = self.language {
-            link.language = tag.map_or(Ok(String::new()), language)?;
-        }
-        link.status = self.status.unwrap_or(link.status);
-        link.pass_query = self.pass_query.unwrap_or(link.pass_query);
-        link.is_tracked = self.conversion.unwrap_or(link.is_tracked);
-        link.life_ms = life(self.life_days, self.life_ms)?.unwrap_or(link.life_ms);
-        if let Some(clicks) = self.max_clicks {
-            link.max_clicks = clicks.map_or(Ok(0), max_clicks)?;
-        }
-        if let Some(ms) = self.expires_at_ms {
-            link.expires_at_ms = ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
-        }
-        if let Some(apps) = self.apps {
-            link.apps = site.apps(apps)?;
-        }
-        if let Some(rules) = self.rules {
-            link.rules = site.rules(rules)?;
-        }
-        if let Some(target) = self.ended_target {
-            link.ended_target = target.map_or(Ok(String::new()), |text| site.ended(&text))?;
-        }
-        if let Some(preview) = self.preview {
-            link.preview = preview.map(|preview| site.preview(preview)).transpose()?;
-        }
+        let mut link = before.link.clone();
+        let fields = LinkFields::new(link.clone(), before.tags.clone());
+        let fields = serde_json::from_value(fields.merged(&self.fields));
+        let fields = fields.map_err(|error| refused("the link", error.to_string()))?;
+        let given = Given {
+            utm: self.utm.as_ref(),
+            life_days: self.life_days,
+            names: Some(&self.fields),
+            now_ms,
+        };
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
-        check_size(&link)?;
-        let tags = self.tags.map(tags).transpose()?;
+        let tags = Site { domains, domain }.set(&mut link, fields, given)?;
         Ok(Applied { link, tags })
     }
+}
+
+/// What a request says besides the values of the fields.
+struct Given<'a> {
+    utm: Option<&'a Utm>,
+    life_days: Option<u32>,
+    /// The fields that it names; `None`: all. Only these are checked, as an edit may leave what would be refused today.
+    names: Option<&'a Map<String, Value>>,
+    now_ms: u64,
 }
 
 /// Refuses a link that has both a password and a maximum of clicks.
@@ -385,6 +262,54 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
+    /// Sets the fields that are given, and returns the tags.
+    fn set(
+        &self,
+        link: &mut Link,
+        fields: LinkFields,
+        given: Given<'_>,
+    ) -> Result<Vec<String>, Refused> {
+        let has = |name: &str| given.names.is_none_or(|names| names.contains_key(name));
+        if has("target") || given.utm.is_some() {
+            let target = with_utm(&fields.target, given.utm)?;
+            link.target = self.target("target", &target)?.url;
+        }
+        let life_ms = fields.life_ms.filter(|_| has("life_ms"));
+        link.life_ms = life(given.life_days, life_ms)?.unwrap_or(link.life_ms);
+        if has("language") {
+            link.language = fields.language.map_or(Ok(String::new()), language)?;
+        }
+        link.status = fields.status.unwrap_or(link.status);
+        link.pass_query = fields.pass_query.unwrap_or(link.pass_query);
+        link.is_tracked = fields.conversion.unwrap_or(link.is_tracked);
+        if has("max_clicks") {
+            link.max_clicks = fields.max_clicks.map_or(Ok(0), max_clicks)?;
+        }
+        if has(END_IN_REQUESTS) {
+            let end = fields.ends_at_ms.map(|ms| end(ms, given.now_ms));
+            link.expires_at_ms = end.transpose()?.unwrap_or(0);
+        }
+        if has("apps") {
+            link.apps = self.apps(fields.apps)?;
+        }
+        if has("rules") {
+            link.rules = self.rules(fields.rules)?;
+        }
+        if has("ended_target") {
+            let page = fields.ended_target.map(|text| self.ended(&text));
+            link.ended_target = page.transpose()?.unwrap_or_default();
+        }
+        if has("preview") {
+            let preview = fields.preview.map(|preview| self.preview(preview));
+            link.preview = preview.transpose()?;
+        }
+        check_size(link)?;
+        match has("tags") {
+            true => tags(fields.tags),
+            false => Ok(fields.tags),
+        }
+    }
+
     fn target(&self, field: impl Into<Cow<'static, str>>, text: &str) -> Result<Target, Refused> {
         check(text, self.domains, self.domain).map_err(|error| bad_target(field, &error))
     }

@@ -3,11 +3,10 @@
 use serde::Serialize;
 use weir_link::code::{Code, DomainId};
 use weir_link::domain::{Domain, Domains};
-use weir_link::preview::Preview;
-use weir_link::record::{Link, RedirectStatus};
+use weir_link::record::Link;
 use weir_link::target::{Flag, flag_of};
 
-use super::request::{AppRequest, ParameterRequest, PreviewRequest, RuleRequest};
+use super::fields::LinkFields;
 use super::state::{Standing, State};
 use super::store::{Action, Past, StoredLink};
 
@@ -20,11 +19,9 @@ pub struct LinkView {
     pub code: Code,
     /// What people click.
     pub url: String,
-    /// What it says.
+    /// Its last version.
     #[serde(flatten)]
-    pub says: Says,
-    /// For people, to find it again.
-    pub tags: Vec<String>,
+    pub latest: LinkVersion,
     /// How often it was clicked, as far as that was counted.
     pub clicks: u64,
     /// When it was made, in milliseconds since the Unix epoch.
@@ -42,39 +39,18 @@ pub struct LinkView {
     pub flag: Option<Flag>,
 }
 
-/// What a link says.
+/// A version of a link.
 #[derive(Clone, Debug, Serialize)]
-pub struct Says {
+pub struct LinkVersion {
     /// 1, and one more with every edit.
     pub version: u32,
-    /// Where it leads.
-    pub target: String,
-    /// The language of what is there; null: nobody has said.
-    pub language: Option<String>,
-    /// The status of its redirects.
-    pub status: RedirectStatus,
-    /// Whether the query string is passed on.
-    pub pass_query: bool,
     /// Whether it is out of use for now.
     pub disabled: bool,
-    /// How long it lives after its last click, in milliseconds; 0: for ever.
-    pub life_ms: u64,
-    /// How many clicks it has; null: as many as come.
-    pub max_clicks: Option<u64>,
-    /// When it ends whatever is clicked; null: never.
-    pub ends_at_ms: Option<u64>,
-    /// Apps that it wakes.
-    pub apps: Vec<AppRequest>,
-    /// Other targets for some clients.
-    pub rules: Vec<RuleRequest>,
     /// Whether a password is asked for.
     pub protected: bool,
-    /// Whether orders are counted that come of its clicks.
-    pub conversion: bool,
-    /// Where those go who come after its end; null: to its domain's page.
-    pub ended_target: Option<String>,
-    /// What programs that preview links are shown; null: the redirect.
-    pub preview: Option<PreviewRequest>,
+    /// What people have set.
+    #[serde(flatten)]
+    pub fields: LinkFields,
 }
 
 /// A link as it was from some instant on.
@@ -83,51 +59,17 @@ pub struct PastView {
     what: Action,
     at_ms: u64,
     #[serde(flatten)]
-    says: Says,
-    tags: Vec<String>,
+    version: LinkVersion,
 }
 
-impl From<Link> for Says {
-    fn from(link: Link) -> Self {
-        let app = |app: weir_link::record::App| AppRequest {
-            platform: app.platform,
-            url: app.url,
-            fallback: app.fallback,
-        };
-        let parameter = |part: weir_link::record::Parameter| ParameterRequest {
-            name: part.name,
-            value: part.value,
-        };
-        let preview = |preview: Preview| PreviewRequest {
-            title: preview.title,
-            text: Some(preview.text).filter(|text| !text.is_empty()),
-            image: Some(preview.image).filter(|image| !image.is_empty()),
-        };
-        let rule = |rule: weir_link::record::Rule| RuleRequest {
-            platforms: rule.platforms,
-            languages: rule.languages,
-            countries: rule.countries.into_iter().map(String::from).collect(),
-            query: rule.query.into_iter().map(parameter).collect(),
-            percent: (rule.percent > 0).then_some(rule.percent),
-            target: rule.target,
-        };
-        let unless_zero = |number: u64| (number > 0).then_some(number);
+impl LinkVersion {
+    /// This version of a link, with its tags.
+    pub fn new(link: Link, tags: Vec<String>) -> Self {
         Self {
             version: link.version,
-            target: link.target,
-            language: Some(link.language).filter(|language| !language.is_empty()),
-            status: link.status,
-            pass_query: link.pass_query,
             disabled: link.is_disabled,
-            life_ms: link.life_ms,
-            max_clicks: unless_zero(link.max_clicks),
-            ends_at_ms: unless_zero(link.expires_at_ms),
-            apps: link.apps.into_iter().map(app).collect(),
-            rules: link.rules.into_iter().map(rule).collect(),
             protected: link.guard.is_some(),
-            conversion: link.is_tracked,
-            ended_target: Some(link.ended_target).filter(|target| !target.is_empty()),
-            preview: link.preview.map(preview),
+            fields: LinkFields::new(link, tags),
         }
     }
 }
@@ -147,8 +89,7 @@ impl LinkView {
             url: url.unwrap_or_default(),
             domain: stored.id.domain,
             code: stored.id.code,
-            says: stored.link.into(),
-            tags: stored.tags,
+            latest: LinkVersion::new(stored.link, stored.tags),
             clicks: stored.clicks,
             created_at_ms: stored.created_at_ms,
             changed_at_ms: stored.changed_at_ms,
@@ -165,8 +106,7 @@ impl From<Past> for PastView {
         Self {
             what: past.action,
             at_ms: past.at_ms,
-            says: past.link.into(),
-            tags: past.tags,
+            version: LinkVersion::new(past.link, past.tags),
         }
     }
 }

@@ -105,8 +105,13 @@ mod tests {
         }
         let of = |bytes: &[u8], first_line| -> Vec<(u64, String)> {
             let rows = Rows::read(Format::Yourls, bytes, first_line).unwrap();
-            rows.map(|row| (row.line, row.wishes.unwrap()[0].request.target.clone()))
-                .collect()
+            rows.map(|row| {
+                (
+                    row.line,
+                    row.wishes.unwrap()[0].request.fields.target.clone(),
+                )
+            })
+            .collect()
         };
         let parts = cut(Format::Yourls, file.as_bytes()).unwrap();
         assert_eq!(parts.len(), 3);

@@ -154,38 +154,45 @@ fn line(link: &LinkView, format: Format) -> String {
 fn row(link: &LinkView) -> String {
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     // Texts, numbers and lists of these.
-    let tags = serde_json::to_string(&link.tags).unwrap_or_default();
     let list = |json: serde_json::Result<String>, is_empty: bool| match is_empty {
         true => String::new(),
         false => json.unwrap_or_default(),
     };
-    let says = &link.says;
-    let apps = list(serde_json::to_string(&says.apps), says.apps.is_empty());
-    let rules = list(serde_json::to_string(&says.rules), says.rules.is_empty());
-    let preview = list(serde_json::to_string(&says.preview), says.preview.is_none());
+    // Texts, numbers and lists of these.
+    let (latest, fields) = (&link.latest, &link.latest.fields);
+    let tags = serde_json::to_string(&fields.tags).unwrap_or_default();
+    let apps = list(serde_json::to_string(&fields.apps), fields.apps.is_empty());
+    let rules = list(
+        serde_json::to_string(&fields.rules),
+        fields.rules.is_empty(),
+    );
+    let preview = list(
+        serde_json::to_string(&fields.preview),
+        fields.preview.is_none(),
+    );
     let mut csv = Csv::default();
     csv.line(&[
         link.domain.as_str(),
         link.code.as_str(),
         &link.url,
-        &says.target,
+        &fields.target,
         &tags,
         &link.clicks.to_string(),
         link.state.word(),
         &link.created_at_ms.to_string(),
         &number(link.expires_at_ms),
-        &says.life_ms.to_string(),
-        &number(says.ends_at_ms),
+        &number(fields.life_ms),
+        &number(fields.ends_at_ms),
         &number(link.clicks_left),
-        &says.status.code().to_string(),
-        &says.pass_query.to_string(),
-        says.language.as_deref().unwrap_or_default(),
-        says.ended_target.as_deref().unwrap_or_default(),
+        &fields.status.unwrap_or_default().code().to_string(),
+        &fields.pass_query.unwrap_or_default().to_string(),
+        fields.language.as_deref().unwrap_or_default(),
+        fields.ended_target.as_deref().unwrap_or_default(),
         &apps,
         &rules,
         &preview,
-        &says.protected.to_string(),
-        &says.conversion.to_string(),
+        &latest.protected.to_string(),
+        &fields.conversion.unwrap_or_default().to_string(),
     ]);
     csv.finish()
 }

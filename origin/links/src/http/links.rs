@@ -19,6 +19,7 @@ use super::{Enabled, idempotency};
 use crate::Links;
 use crate::create::CreateError;
 use crate::edit::{EditError, Edited};
+use crate::fields::LinkFields;
 use crate::find::FindError;
 use crate::request::{EditRequest, LinkRequest, Refused};
 use crate::search::{Cursor, Page, Wanted, search};
@@ -114,7 +115,7 @@ async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Res
     }
     let request: LinkRequest = read_json_of(body, "NewLink")?;
     check_passwords(std::slice::from_ref(&request), is_kept)?;
-    check_conversion(links, request.conversion)?;
+    check_conversion(links, request.fields.conversion)?;
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
     within.take(links, 1).await?;
@@ -155,7 +156,7 @@ async fn made_all(
     let sound: Vec<LinkRequest> = sound.cloned().collect();
     check_passwords(&sound, is_kept)?;
     for request in &sound {
-        check_conversion(links, request.conversion)?;
+        check_conversion(links, request.fields.conversion)?;
     }
     // All or none: which ones there is room for would be by chance.
     within.take(links, sound.len() as u64).await?;
@@ -335,8 +336,11 @@ pub(super) async fn edit(
     headers: HeaderMap,
     JsonBody(request): JsonBody<EditRequest>,
 ) -> Result<Response, Problem> {
-    within.check_edit(&request)?;
-    check_conversion(&links, request.conversion)?;
+    let fields: LinkFields = read_value_of(&request.sample(), "LinkChanges")?;
+    if request.has("tags") {
+        within.check_tags(&fields.tags)?;
+    }
+    check_conversion(&links, fields.conversion)?;
     let version = if_match(&headers)?;
     let edited = links.editor().edit(&id, version, &request).await;
     let Edited { link, is_published } = edited.map_err(not_edited)?;
@@ -380,7 +384,7 @@ pub(super) async fn history(
 }
 
 fn with_etag(link: LinkView) -> Response {
-    let etag = format!("\"{}\"", link.says.version);
+    let etag = format!("\"{}\"", link.latest.version);
     ([(header::ETAG, etag)], Json(link)).into_response()
 }
 

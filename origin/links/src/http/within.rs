@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 
 use crate::Links;
-use crate::request::{EditRequest, LinkRequest};
+use crate::request::LinkRequest;
 use crate::store::StoredLink;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::http::Problem;
@@ -76,18 +76,11 @@ impl Within {
         if !self.0.may_domain(domain) {
             return Err(not_within("domain: the key is about other domains"));
         }
-        self.check_tags(&request.tags)
+        self.check_tags(&request.fields.tags)
     }
 
-    /// Whether a link that may be seen may be changed so.
-    pub(super) fn check_edit(&self, request: &EditRequest) -> Result<(), Problem> {
-        request
-            .tags
-            .as_ref()
-            .map_or(Ok(()), |tags| self.check_tags(tags))
-    }
-
-    fn check_tags(&self, tags: &[String]) -> Result<(), Problem> {
+    /// Whether a link may have these tags.
+    pub(super) fn check_tags(&self, tags: &[String]) -> Result<(), Problem> {
         match self.0.may_tags(tags) {
             true => Ok(()),
             false => Err(not_within("tags: must have one that the key is about")),

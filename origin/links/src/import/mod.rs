@@ -176,7 +176,7 @@ impl Importer {
         let is_disabled = wish.is_disabled;
         let request = order.completed(wish, &known.domains);
         let domain = request.domain.as_deref().unwrap_or_default();
-        if !order.may_make(domain, &request.tags) {
+        if !order.may_make(domain, &request.fields.tags) {
             let detail = "the key is about other domains or tags".to_owned();
             return Ok(Outcome::Refused("forbidden", detail));
         }
@@ -244,16 +244,18 @@ impl Order {
         let default = || domains.default_domain().id.to_string();
         let domain = named.or_else(|| self.domain.clone());
         request.domain = Some(domain.unwrap_or_else(default));
-        if request.life_ms.is_none() {
+        if request.fields.life_ms.is_none() {
             request.life_days = match self.format.is_own() {
                 true => self.life_days,
                 // What others have made for ever must not end after a month.
                 false => Some(self.life_days.unwrap_or(0)),
             };
         }
-        let new = |tag: &&String| !request.tags.contains(*tag) && request.tags.len() < TAGS_MAX;
+        let new = |tag: &&String| {
+            !request.fields.tags.contains(*tag) && request.fields.tags.len() < TAGS_MAX
+        };
         if let Some(tag) = self.tag.as_ref().filter(new) {
-            request.tags.push(tag.clone());
+            request.fields.tags.push(tag.clone());
         }
         request
     }

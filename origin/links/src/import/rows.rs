@@ -7,7 +7,8 @@ use weir_link::record::RedirectStatus;
 
 use super::format::{Columns, Format, plain, split, tags};
 use super::{FileError, Flaw, Wish};
-use crate::request::{AppRequest, LinkRequest, PreviewRequest, RuleRequest};
+use crate::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
+use crate::request::LinkRequest;
 use weir_origin_core::clock::parse_utc;
 
 /// The line of the first row: the names of the columns stand before it.
@@ -195,10 +196,13 @@ impl<'a> Rows<'a> {
         let wish = |(host, code): (Option<&str>, &str)| Wish {
             host: host.map(str::to_owned),
             request: LinkRequest {
-                target: target.to_owned(),
                 code: Some(code.to_owned()),
-                tags: cell(columns.tags).map(tags).unwrap_or_default(),
-                expires_at_ms: ends,
+                fields: LinkFields {
+                    target: target.to_owned(),
+                    tags: cell(columns.tags).map(tags).unwrap_or_default(),
+                    ends_at_ms: ends,
+                    ..LinkFields::default()
+                },
                 ..LinkRequest::default()
             },
             is_disabled: false,
@@ -343,21 +347,23 @@ fn exported(line: u64, value: Value) -> Row {
         is_disabled: link.disabled || link.state == "disabled",
         request: LinkRequest {
             domain: link.domain,
-            target: link.target,
             code: Some(link.code),
-            life_ms: link.life_ms,
-            // Those that were used before stay used.
-            max_clicks: link.clicks_left.or(link.max_clicks),
-            language: link.language,
-            status: link.status,
-            pass_query: link.pass_query,
-            expires_at_ms: link.ends_at_ms,
-            apps: link.apps,
-            rules: link.rules,
-            ended_target: link.ended_target,
-            preview: link.preview,
-            conversion: link.conversion.then_some(true),
-            tags: link.tags,
+            fields: LinkFields {
+                target: link.target,
+                life_ms: link.life_ms,
+                // Those that were used before stay used.
+                max_clicks: link.clicks_left.or(link.max_clicks),
+                language: link.language,
+                status: link.status,
+                pass_query: link.pass_query,
+                ends_at_ms: link.ends_at_ms,
+                apps: link.apps,
+                rules: link.rules,
+                ended_target: link.ended_target,
+                preview: link.preview,
+                conversion: link.conversion.then_some(true),
+                tags: link.tags,
+            },
             ..LinkRequest::default()
         },
     };
@@ -429,7 +435,7 @@ mod tests {
             (Some("go.example"), Some("spring")),
         ];
         assert_eq!(names, expected);
-        assert_eq!(all[1].request.tags, ["x", "y"]);
+        assert_eq!(all[1].request.fields.tags, ["x", "y"]);
     }
 
     #[test]
@@ -440,8 +446,11 @@ mod tests {
         let rows = read(Format::Csv, file);
         let wish = &wishes(&rows[0])[0];
         assert_eq!(wish.request.code.as_deref(), Some("-ab"));
-        assert_eq!((wish.is_disabled, wish.request.max_clicks), (true, Some(3)));
-        assert_eq!(wish.request.rules[0].percent, Some(5));
+        assert_eq!(
+            (wish.is_disabled, wish.request.fields.max_clicks),
+            (true, Some(3))
+        );
+        assert_eq!(wish.request.fields.rules[0].percent, Some(5));
         assert_eq!(rows[1].wishes.as_ref().unwrap_err().error, "link_ended");
     }
 
@@ -471,7 +480,7 @@ mod tests {
             "\u{feff}keyword;url\nabc;https://a.example/?a=1,2\n",
         );
         assert_eq!(
-            wishes(&rows[0])[0].request.target,
+            wishes(&rows[0])[0].request.fields.target,
             "https://a.example/?a=1,2"
         );
         let table = Rows::read(Format::Shlink, b"createdAt,shortCode,longUrl,visits\n", 2).unwrap();

@@ -5,25 +5,22 @@ use std::sync::LazyLock;
 use sqlx::Error;
 use weir_log::Position;
 
+use super::columns::LinkRow;
+use super::edits::named;
 use super::outbox::Telling;
-use super::{Entry, LinkStore, NewLink, ends_at, feed};
-use weir_origin_core::sql::{SqlError, Statement, Tx, damaged, retried, sql};
+use super::{Entry, LinkStore, NewLink, feed};
+use weir_origin_core::sql::{Columns, SqlError, Statement, Tx, insert_into, retried, sql};
 
 /// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
 const ROWS: usize = 64;
 
-const INSERT: &str = "
-    INSERT INTO links
-        (domain, code, record, version, tags, life_ms, ends_at_ms, created_at_ms, changed_at_ms,
-        expires_at_ms)
-    VALUES ";
+static INSERT_ONE: LazyLock<String> =
+    LazyLock::new(|| insert_into::<LinkRow>("links", &["domain", "code"]));
 
-const ROW: &str = "(?, ?, ?, 1, ?, ?, ?, ?, ?, ?)";
-
-static INSERT_ONE: LazyLock<String> = LazyLock::new(|| format!("{INSERT}{ROW}"));
-
-static INSERT_MANY: LazyLock<String> =
-    LazyLock::new(|| format!("{INSERT}{}", vec![ROW; ROWS].join(", ")));
+static INSERT_MANY: LazyLock<String> = LazyLock::new(|| {
+    let row = vec!["?"; LinkRow::NAMES.len() + 2].join(", ");
+    format!("{}{}", *INSERT_ONE, format!(", ({row})").repeat(ROWS - 1))
+});
 
 pub(super) const INSERT_TAG: &str =
     "INSERT INTO link_tags (tag, created_at_ms, domain, code) VALUES (?, ?, ?, ?)";
@@ -41,11 +38,6 @@ const SELECT_POSITION: &str = "SELECT file_no, at_byte FROM link_logs WHERE id =
 const UPDATE_POSITION: &str = "UPDATE link_logs SET file_no = ?, at_byte = ? WHERE id = ?";
 
 const INSERT_POSITION: &str = "INSERT INTO link_logs (file_no, at_byte, id) VALUES (?, ?, ?)";
-
-/// A list of texts, as a column has it.
-pub(super) fn tags_json(tags: &[String]) -> Result<String, Error> {
-    serde_json::to_string(tags).map_err(|error| damaged("tags", error))
-}
 
 impl LinkStore {
     /// How far the log named `log` is in the store.
@@ -135,10 +127,11 @@ async fn insert_chunk(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Resu
 
 /// False if any name is taken; then none was written.
 async fn insert_whole(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Result<bool, Error> {
-    let tags = chunk.iter().map(|link| tags_json(&link.tags));
-    let tags: Vec<String> = tags.collect::<Result<_, _>>()?;
-    let rows = chunk.iter().zip(&tags);
-    let statement = rows.fold(sql(&INSERT_MANY), |all, (link, tags)| row(all, link, tags));
+    let rows: Vec<LinkRow> = chunk.iter().map(LinkRow::new).collect::<Result<_, _>>()?;
+    let named_rows = rows.iter().zip(chunk);
+    let statement = named_rows.fold(sql(&INSERT_MANY), |all, (row, link)| {
+        named(row.bind(all), &link.id)
+    });
     if !tx.insert(statement).await? {
         return Ok(false);
     }
@@ -153,8 +146,9 @@ async fn insert_whole(tx: &mut Tx, telling: &Telling, chunk: &[NewLink]) -> Resu
 
 /// False if the name is taken.
 async fn insert_in(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<bool, Error> {
-    let tags = tags_json(&link.tags)?;
-    if !tx.insert(row(sql(&INSERT_ONE), link, &tags)).await? {
+    let row = LinkRow::new(link)?;
+    let insert = named(row.bind(sql(&INSERT_ONE)), &link.id);
+    if !tx.insert(insert).await? {
         return Ok(false);
     }
     insert_tags(tx, link).await?;
@@ -171,19 +165,6 @@ async fn insert_tags(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
         tx.insert(insert).await?;
     }
     Ok(())
-}
-
-fn row<'a>(to: Statement<'a>, link: &'a NewLink, tags: &'a str) -> Statement<'a> {
-    let expires_at_ms = ends_at(link.life_ms, link.ends_at_ms, link.created_at_ms);
-    to.text(link.id.domain.as_str())
-        .text(link.id.code.as_str())
-        .text(&link.record)
-        .text(tags)
-        .number(link.life_ms)
-        .maybe((link.ends_at_ms > 0).then_some(link.ends_at_ms))
-        .number(link.created_at_ms)
-        .number(link.created_at_ms)
-        .maybe(expires_at_ms)
 }
 
 async fn void(tx: &mut Tx, telling: &Telling, link: &NewLink) -> Result<(), Error> {

@@ -1,19 +1,21 @@
 //! Links, changed.
 
+use std::sync::LazyLock;
+
 use sqlx::Error;
 use weir_link::code::LinkId;
 use weir_link::record::Link;
 
-use super::drain::{INSERT_TAG, tags_json};
+use super::columns::{LinkRow, record, tags_json};
+use super::drain::INSERT_TAG;
 use super::outbox::Telling;
-use super::{Action, Change, LinkStore, StoredLink, ends_at, feed, reads};
-use weir_origin_core::sql::{SqlError, Statement, Tx, damaged, retried, sql};
+use super::{Action, Change, LinkStore, StoredLink, feed, reads};
+use weir_origin_core::sql::{self, Columns, SqlError, Statement, Tx, retried, sql};
 
-const UPDATE: &str = "
-    UPDATE links
-    SET record = ?, version = ?, tags = ?, life_ms = ?, ends_at_ms = ?, changed_at_ms = ?,
-        expires_at_ms = ?, deleted_at_ms = ?
-    WHERE domain = ? AND code = ? AND version = ? AND deleted_at_ms IS NULL";
+static UPDATE: LazyLock<String> = LazyLock::new(|| {
+    let condition = "domain = ? AND code = ? AND version = ? AND deleted_at_ms IS NULL";
+    format!("{} WHERE {condition}", sql::update::<LinkRow>("links", &[]))
+});
 
 /// A maximum that comes to a link begins with all its clicks.
 const LIMIT_CLICKS: &str = "
@@ -46,10 +48,6 @@ const DELETE_UNPUBLISHED: &str =
 
 pub(super) fn named<'a>(statement: Statement<'a>, id: &'a LinkId) -> Statement<'a> {
     statement.text(id.domain.as_str()).text(id.code.as_str())
-}
-
-pub(super) fn record(link: &Link) -> Result<String, Error> {
-    String::from_utf8(link.encode()).map_err(|error| damaged("record", error))
 }
 
 impl LinkStore {
@@ -130,19 +128,8 @@ async fn change_in(tx: &mut Tx, telling: &Telling, change: &Change<'_>) -> Resul
 }
 
 async fn update(tx: &mut Tx, change: &Change<'_>) -> Result<bool, Error> {
-    let Change { before, link, .. } = *change;
-    let is_deleted = change.action == Action::Delete;
-    let expires_at_ms = match is_deleted {
-        true => Some(change.now_ms),
-        false => ends_at(link.life_ms, link.expires_at_ms, change.now_ms),
-    };
-    let (record, tags) = (record(link)?, tags_json(change.tags)?);
-    let update = sql(UPDATE).text(&record).number(link.version).text(&tags);
-    let update = update.number(link.life_ms);
-    let update = update.maybe((link.expires_at_ms > 0).then_some(link.expires_at_ms));
-    let update = update.number(change.now_ms).maybe(expires_at_ms);
-    let update = update.maybe(is_deleted.then_some(change.now_ms));
-    let update = named(update, &before.id).number(before.link.version);
+    let (row, before) = (LinkRow::changed(change)?, change.before);
+    let update = named(row.bind(sql(&UPDATE)), &before.id).number(before.link.version);
     Ok(tx.execute(update).await? > 0)
 }
 

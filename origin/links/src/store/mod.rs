@@ -3,6 +3,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | `columns` | the columns of a link |
 //! | `drain` | new links, many in a transaction |
 //! | `reads` | links found and listed |
 //! | `edits` | links changed, and changes that Redis has yet to follow |
@@ -14,6 +15,7 @@
 //! | `feed` | what edges read, in the order of changes |
 
 mod clicks;
+mod columns;
 mod domains;
 mod drain;
 mod edits;

@@ -9,7 +9,7 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 
 use super::{Action, Change, Ended, LinkStore, NewLink};
-use crate::view::Says;
+use crate::view::LinkVersion;
 use weir_origin_core::outbox::{self, Queue, Sinks, Source, change_id, queue};
 use weir_origin_core::sql::{Tx, damaged};
 
@@ -136,11 +136,10 @@ impl Telling {
         let url = self.urls.as_ref().and_then(|urls| urls(id));
         let mut shown = match says {
             Some((link, tags)) => {
-                let mut shown = json!(Says::from(link.face()));
+                let mut shown = json!(LinkVersion::new(link.face(), tags.to_vec()));
                 if link.guard.is_some() {
                     shown["target"] = Value::Null;
                 }
-                shown["tags"] = json!(tags);
                 shown
             }
             None => json!({}),

@@ -4,85 +4,103 @@ use std::sync::LazyLock;
 
 use sqlx::Error;
 use weir_link::code::{Code, DomainId, LinkId};
-use weir_link::record::Link;
 
+use super::columns::{read_record, read_tags, select, stored};
 use super::{Action, ClicksPlace, LinkStore, Past, Place, StoredLink};
 use weir_origin_core::sql::{MANY, Row, SqlError, Statement, damaged, filled, in_many_then, sql};
 
 /// Codes that one statement looks for.
 const CODES: usize = 100;
 
-const SELECT_ONE: &str = "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
-        COALESCE(c.clicks, 0) AS clicks
+static SELECT_ONE: LazyLock<String> = LazyLock::new(|| {
+    select(
+        "COALESCE(c.clicks, 0)",
+        "
     FROM links l
         LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
-    WHERE l.domain = ? AND l.code = ? AND l.deleted_at_ms IS NULL";
+    WHERE l.domain = ? AND l.code = ? AND l.deleted_at_ms IS NULL",
+    )
+});
 
 /// The first condition on the time is for the index, which does not see through OR.
-const LIST: &str = "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
-        COALESCE(c.clicks, 0) AS clicks
+static LIST: LazyLock<String> = LazyLock::new(|| {
+    select(
+        "COALESCE(c.clicks, 0)",
+        "
     FROM links l
         LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
     WHERE l.created_at_ms <= ?
         AND (l.created_at_ms < ? OR l.domain < ? OR (l.domain = ? AND l.code < ?))
         AND l.deleted_at_ms IS NULL
-    ORDER BY l.created_at_ms DESC, l.domain DESC, l.code DESC LIMIT ?";
+    ORDER BY l.created_at_ms DESC, l.domain DESC, l.code DESC LIMIT ?",
+    )
+});
 
-const LIST_TAGGED: &str = "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
-        COALESCE(c.clicks, 0) AS clicks
+static LIST_TAGGED: LazyLock<String> = LazyLock::new(|| {
+    select(
+        "COALESCE(c.clicks, 0)",
+        "
     FROM link_tags t JOIN links l ON l.domain = t.domain AND l.code = t.code
         LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
     WHERE t.tag = ? AND t.created_at_ms <= ?
         AND (t.created_at_ms < ? OR t.domain < ? OR (t.domain = ? AND t.code < ?))
         AND l.deleted_at_ms IS NULL
-    ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?";
+    ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?",
+    )
+});
 
 /// Only links that were clicked are in it.
-const LIST_BY_CLICKS: &str = "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
-        c.clicks
+static LIST_BY_CLICKS: LazyLock<String> = LazyLock::new(|| {
+    select(
+        "c.clicks",
+        "
     FROM link_totals c JOIN links l ON l.domain = c.domain AND l.code = c.code
     WHERE c.clicks <= ?
         AND (c.clicks < ? OR c.domain < ? OR (c.domain = ? AND c.code < ?))
         AND l.deleted_at_ms IS NULL
-    ORDER BY c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?";
+    ORDER BY c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?",
+    )
+});
 
 /// The same within some domains: as the primary key has them, so that a page costs what is in these, and not what is in all.
-const LIST_WITHIN: &str = in_many_then!(
+static LIST_WITHIN: LazyLock<String> = LazyLock::new(|| {
+    select("COALESCE(c.clicks, 0)", in_many_then!(
     "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
-        COALESCE(c.clicks, 0) AS clicks
     FROM links l
         LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
     WHERE (+l.created_at_ms < ? OR (+l.created_at_ms = ? AND (l.domain < ? OR (l.domain = ? AND l.code < ?))))
         AND l.deleted_at_ms IS NULL AND l.domain",
     " ORDER BY +l.created_at_ms DESC, l.domain DESC, l.code DESC LIMIT ?"
-);
+))
+});
 
-const LIST_TAGGED_WITHIN: &str = in_many_then!(
-    "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
-        COALESCE(c.clicks, 0) AS clicks
+static LIST_TAGGED_WITHIN: LazyLock<String> = LazyLock::new(|| {
+    select(
+        "COALESCE(c.clicks, 0)",
+        in_many_then!(
+            "
     FROM link_tags t JOIN links l ON l.domain = t.domain AND l.code = t.code
         LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
     WHERE t.tag = ? AND (t.created_at_ms < ?
         OR (t.created_at_ms = ? AND (t.domain < ? OR (t.domain = ? AND t.code < ?))))
         AND l.deleted_at_ms IS NULL AND t.domain",
-    " ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?"
-);
+            " ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?"
+        ),
+    )
+});
 
-const LIST_BY_CLICKS_WITHIN: &str = in_many_then!(
-    "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
-        c.clicks
+static LIST_BY_CLICKS_WITHIN: LazyLock<String> = LazyLock::new(|| {
+    select(
+        "c.clicks",
+        in_many_then!(
+            "
     FROM link_totals c JOIN links l ON l.domain = c.domain AND l.code = c.code
     WHERE (+c.clicks < ? OR (+c.clicks = ? AND (c.domain < ? OR (c.domain = ? AND c.code < ?))))
         AND l.deleted_at_ms IS NULL AND c.domain",
-    " ORDER BY +c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?"
-);
+            " ORDER BY +c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?"
+        ),
+    )
+});
 
 const COUNT_WITHIN: &str = in_many_then!(
     "SELECT COUNT(*) AS n FROM (SELECT 1 AS one FROM links WHERE deleted_at_ms IS NULL AND domain",
@@ -104,7 +122,7 @@ static HAS_ANY: LazyLock<String> = LazyLock::new(|| {
 impl LinkStore {
     /// One link that is not deleted, be it one that has ended.
     pub async fn link(&self, id: &LinkId) -> Result<Option<StoredLink>, SqlError> {
-        let select = sql(SELECT_ONE).text(id.domain.as_str());
+        let select = sql(&SELECT_ONE).text(id.domain.as_str());
         let row = self.db.one(select.text(id.code.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
@@ -130,8 +148,8 @@ impl LinkStore {
     ) -> Result<Vec<StoredLink>, SqlError> {
         let (before_ms, domain, code) = begin(before_ms, after);
         let select = match tag {
-            Some(tag) => sql(LIST_TAGGED).text(tag),
-            None => sql(LIST),
+            Some(tag) => sql(&LIST_TAGGED).text(tag),
+            None => sql(&LIST),
         };
         let select = select.number(before_ms).number(before_ms);
         let select = select.text(domain).text(domain).text(code).number(limit);
@@ -152,8 +170,8 @@ impl LinkStore {
         }
         let (before_ms, domain, code) = begin(before_ms, after);
         let select = match tag {
-            Some(tag) => sql(LIST_TAGGED_WITHIN).text(tag),
-            None => sql(LIST_WITHIN),
+            Some(tag) => sql(&LIST_TAGGED_WITHIN).text(tag),
+            None => sql(&LIST_WITHIN),
         };
         let select = select.number(before_ms).number(before_ms);
         let select = select.text(domain).text(domain).text(code);
@@ -172,10 +190,10 @@ impl LinkStore {
         let (domain, code) = after.map_or(("", ""), |place| {
             (place.id.domain.as_str(), place.id.code.as_str())
         });
-        let statement = match domains {
+        let statement: &LazyLock<String> = match domains {
             Some([]) => return Ok(Vec::new()),
-            Some(_) => LIST_BY_CLICKS_WITHIN,
-            None => LIST_BY_CLICKS,
+            Some(_) => &LIST_BY_CLICKS_WITHIN,
+            None => &LIST_BY_CLICKS,
         };
         let select = sql(statement).number(clicks).number(clicks);
         let select = select.text(domain).text(domain).text(code);
@@ -257,35 +275,14 @@ pub(super) fn id(row: &Row) -> Result<LinkId, Error> {
     Ok(LinkId { domain, code })
 }
 
-fn link(row: &Row) -> Result<Link, Error> {
-    let record = row.text("record")?;
-    Link::decode(record.as_bytes()).map_err(|error| damaged("record", error))
-}
-
-fn tags(row: &Row) -> Result<Vec<String>, Error> {
-    serde_json::from_str(&row.text("tags")?).map_err(|error| damaged("tags", error))
-}
-
-fn stored(row: &Row) -> Result<StoredLink, Error> {
-    Ok(StoredLink {
-        id: id(row)?,
-        link: link(row)?,
-        tags: tags(row)?,
-        clicks: row.number("clicks")?,
-        created_at_ms: row.number("created_at_ms")?,
-        changed_at_ms: row.number("changed_at_ms")?,
-        expires_at_ms: row.maybe("expires_at_ms")?,
-    })
-}
-
 fn past(row: &Row) -> Result<Past, Error> {
     let word = row.text("action")?;
     let mut actions = Action::ALL.into_iter();
     let action = actions.find(|action| action.word() == word);
     Ok(Past {
         action: action.ok_or_else(|| damaged("action", "is unknown"))?,
-        link: link(row)?,
-        tags: tags(row)?,
+        link: read_record(&row.text("record")?)?,
+        tags: read_tags(&row.text("tags")?)?,
         at_ms: row.number("at_ms")?,
     })
 }
@@ -299,9 +296,9 @@ mod tests {
     #[tokio::test]
     async fn a_page_within_domains_looks_at_these_alone() {
         for (statement, step) in [
-            (LIST_WITHIN, "SEARCH l USING PRIMARY KEY (domain=?"),
+            (LIST_WITHIN.as_str(), "SEARCH l USING PRIMARY KEY (domain=?"),
             (
-                LIST_BY_CLICKS_WITHIN,
+                LIST_BY_CLICKS_WITHIN.as_str(),
                 "SEARCH c USING PRIMARY KEY (domain=?",
             ),
             (COUNT_WITHIN, "SEARCH links USING PRIMARY KEY (domain=?"),

@@ -6,6 +6,8 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use weir_link::redis::keys::LinkKeys;
+use weir_origin::clock::now_ms;
+use weir_origin::links::request::LinkRequest;
 
 use super::api::{DAY_MS, changes, get, in_redis, made, name, pttl, world};
 use super::id;
@@ -287,4 +289,90 @@ async fn a_deleted_link_is_gone_everywhere_and_its_code_stays_taken_for_a_while(
         .admin("GET", &format!("{path}/history"), &Value::Null)
         .await;
     assert_eq!(history.body["history"][0]["what"], "delete");
+}
+
+#[tokio::test]
+async fn patch_of_one_field_of_a_link_changes_no_other() {
+    let world = world().await;
+    let later_ms = now_ms() + DAY_MS;
+    // Every field has a value that it would not have by default.
+    let fields = json!({
+        "target": "https://example.com/1", "language": "zh-TW", "status": 308, "pass_query": true,
+        "life_ms": 5 * DAY_MS, "max_clicks": 9, "expires_at_ms": later_ms,
+        "apps": [{ "platform": "ios", "url": "weixin://a", "fallback": "https://example.com/app" }],
+        "rules": [{ "platforms": ["android"], "target": "https://example.com/2" }],
+        "ended_target": "https://example.com/3", "preview": { "title": "T", "text": "t" },
+        "conversion": true, "tags": ["x", "y"],
+    });
+    let others = json!({
+        "target": "https://example.com/9", "language": null, "status": 307, "pass_query": false,
+        "life_ms": 0, "max_clicks": null, "expires_at_ms": later_ms + 1, "apps": [], "rules": [],
+        "ended_target": null, "preview": null, "conversion": false, "tags": ["z"],
+    });
+    let request: LinkRequest = serde_json::from_value(fields.clone()).unwrap();
+    // Only in requests the end is called `expires_at_ms`.
+    let in_answers = |name: &str| name.replace("expires_at_ms", "ends_at_ms");
+    let mut known = fields.as_object().unwrap().clone();
+    let end = known.remove("expires_at_ms").unwrap();
+    known.insert("ends_at_ms".to_owned(), end);
+    assert_eq!(json!(request.fields), json!(known), "a field is missing");
+
+    for (name, other) in others.as_object().unwrap() {
+        let creator = world.origin.links().unwrap().creator();
+        let link = json!(creator.create(request.clone()).await.unwrap());
+        let path = format!("/links/{}", link["code"].as_str().unwrap());
+        // A new link may not be in the cold store yet; an edit finds it all the same.
+        let edit = json!({ name: other });
+        let answer = world.admin("PATCH", &path, &edit).await;
+        assert_eq!(answer.status, 200, "{name}: {answer:?}");
+        let mut expected = known.clone();
+        expected.insert(in_answers(name), other.clone());
+        let mut found = world.admin("GET", &path, &Value::Null).await.body;
+        for untouched in [
+            "domain",
+            "code",
+            "url",
+            "disabled",
+            "protected",
+            "created_at_ms",
+        ] {
+            assert_eq!(found[untouched], link[untouched], "{name}: {untouched}");
+        }
+        let found = found.as_object_mut().unwrap();
+        found.retain(|name, _| known.contains_key(name));
+        assert_eq!(json!(found), json!(expected), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn null_leaves_a_field_that_always_has_a_value() {
+    let world = world().await;
+    let link = made(
+        &world,
+        json!({"target": "https://example.com/1", "tags": ["x"]}),
+    )
+    .await;
+    let path = format!("/links/{}", link["code"].as_str().unwrap());
+    let edit = json!({"target": null, "status": null, "tags": null, "language": null});
+    let answer = world.admin("PATCH", &path, &edit).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    for name in ["target", "status", "tags", "language"] {
+        assert_eq!(answer.body[name], link[name], "{name}");
+    }
+    for (edit, word) in [
+        (json!({"life_ms": "long"}), "life_ms"),
+        (json!({"ends_at_ms": 1}), "ends_at_ms"),
+        (
+            json!({"apps": [{"platform": "toaster", "url": "x"}]}),
+            "apps[0].platform",
+        ),
+    ] {
+        let refused = world.admin("PATCH", &path, &edit).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (400, "invalid_body")
+        );
+        let detail = refused.body["detail"].as_str().unwrap();
+        assert!(detail.contains(word), "{detail}");
+    }
 }

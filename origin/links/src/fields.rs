@@ -1,0 +1,192 @@
+//! The fields of a link that people set: one struct for new links, edits and answers.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use weir_link::preview::Preview;
+use weir_link::record::{App, Link, Parameter, Platform, RedirectStatus, Rule};
+
+/// The name of [`LinkFields::ends_at_ms`] in answers.
+const END_IN_ANSWERS: &str = "ends_at_ms";
+
+/// The name of [`LinkFields::ends_at_ms`] in requests. Answers use this name for the end of an unclicked link.
+pub const END_IN_REQUESTS: &str = "expires_at_ms";
+
+/// What people set of a link. A request may leave out the optional fields. A new link then gets the default; an answer has
+/// a value where there is one.
+///
+/// Add a new field here, to [`Link`], and to the conversions between both: [`LinkFields::new`] and
+/// [`LinkRequest::draft`](crate::request::LinkRequest::draft).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFields {
+    /// Where it leads.
+    pub target: String,
+    /// The language of the target; `None`: unknown.
+    pub language: Option<String>,
+    /// The status of its redirects; the domain's default in a new link.
+    pub status: Option<RedirectStatus>,
+    /// Whether the query string is passed on; the domain's default in a new link.
+    pub pass_query: Option<bool>,
+    /// How long it lives after its last click, in milliseconds; 0: without an end. The domain's default in a new link.
+    pub life_ms: Option<u64>,
+    /// How many clicks it answers; `None`: any number.
+    pub max_clicks: Option<u64>,
+    /// When it ends even if it is clicked, in milliseconds since the Unix epoch; `None`: never.
+    #[serde(rename(serialize = "ends_at_ms", deserialize = "expires_at_ms"))]
+    pub ends_at_ms: Option<u64>,
+    /// The apps that may open it, in order.
+    #[serde(default)]
+    pub apps: Vec<AppRequest>,
+    /// Other targets for some clients.
+    #[serde(default)]
+    pub rules: Vec<RuleRequest>,
+    /// Where visitors go after its end; `None`: to its domain's page.
+    pub ended_target: Option<String>,
+    /// What programs that preview links receive; `None`: the redirect.
+    pub preview: Option<PreviewRequest>,
+    /// Whether its clicks are linked to orders; not in a new link by default.
+    pub conversion: Option<bool>,
+    /// Words to find it by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// An app of a link.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppRequest {
+    /// On which clients.
+    pub platform: Platform,
+    /// An app scheme of the domain, or a universal link.
+    pub url: String,
+    /// Where visitors without the app go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+}
+
+/// A rule of a link.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleRequest {
+    /// On which clients; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub platforms: Vec<Platform>,
+    /// The languages that clients prefer; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub languages: Vec<String>,
+    /// In which countries, by two letters; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub countries: Vec<String>,
+    /// Parameters that the query string must have, all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub query: Vec<ParameterRequest>,
+    /// The share of the matching visitors; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// Where they go.
+    pub target: String,
+}
+
+/// A parameter of a query string.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterRequest {
+    /// Its name.
+    pub name: String,
+    /// Its value; `None`: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+/// A preview of a link.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewRequest {
+    /// The title.
+    pub title: String,
+    /// A sentence or two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The address of a picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+impl LinkFields {
+    /// The fields of a link, with a value wherever a link has one.
+    pub fn new(link: Link, tags: Vec<String>) -> Self {
+        let unless_zero = |number: u64| (number > 0).then_some(number);
+        Self {
+            target: link.target,
+            language: unless_empty(link.language),
+            status: Some(link.status),
+            pass_query: Some(link.pass_query),
+            life_ms: Some(link.life_ms),
+            max_clicks: unless_zero(link.max_clicks),
+            ends_at_ms: unless_zero(link.expires_at_ms),
+            apps: link.apps.into_iter().map(AppRequest::from).collect(),
+            rules: link.rules.into_iter().map(RuleRequest::from).collect(),
+            ended_target: unless_empty(link.ended_target),
+            preview: link.preview.map(PreviewRequest::from),
+            conversion: Some(link.is_tracked),
+            tags,
+        }
+    }
+
+    /// The fields of the plainest link. A field that is null here may be null in an edit.
+    pub(crate) fn plain() -> Self {
+        Self::new(Link::to(""), Vec::new())
+    }
+
+    /// These fields as a request has them, with `changes` in place of what they name.
+    pub(crate) fn merged(&self, changes: &Map<String, Value>) -> Value {
+        let mut whole = json!(self);
+        if let Some(members) = whole.as_object_mut() {
+            let end = members.remove(END_IN_ANSWERS).unwrap_or_default();
+            members.insert(END_IN_REQUESTS.to_owned(), end);
+            members.extend(changes.clone());
+        }
+        whole
+    }
+}
+
+fn unless_empty(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+impl From<App> for AppRequest {
+    fn from(app: App) -> Self {
+        Self {
+            platform: app.platform,
+            url: app.url,
+            fallback: app.fallback,
+        }
+    }
+}
+
+impl From<Rule> for RuleRequest {
+    fn from(rule: Rule) -> Self {
+        let parameter = |part: Parameter| ParameterRequest {
+            name: part.name,
+            value: part.value,
+        };
+        Self {
+            platforms: rule.platforms,
+            languages: rule.languages,
+            countries: rule.countries.into_iter().map(String::from).collect(),
+            query: rule.query.into_iter().map(parameter).collect(),
+            percent: (rule.percent > 0).then_some(rule.percent),
+            target: rule.target,
+        }
+    }
+}
+
+impl From<Preview> for PreviewRequest {
+    fn from(preview: Preview) -> Self {
+        Self {
+            title: preview.title,
+            text: unless_empty(preview.text),
+            image: unless_empty(preview.image),
+        }
+    }
+}
