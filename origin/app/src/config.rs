@@ -167,6 +167,8 @@ pub enum Command {
     ShardProxy(ShardProxyCommand),
     /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets
     Init(InitCommand),
+    /// Prints the OpenAPI document of both ports
+    Openapi,
 }
 
 /// The URLs may hold passwords.

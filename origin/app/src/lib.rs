@@ -24,6 +24,7 @@ pub mod conversions;
 pub mod doctor;
 pub mod init;
 pub mod migrations;
+pub mod openapi;
 pub mod origin;
 pub mod run;
 pub mod tenant_rules;
@@ -31,8 +32,8 @@ pub mod views;
 
 pub use origin::Origin;
 pub use weir_origin_core::{
-    access, background, clock, disk, http, metrics, outbox, redis, secret, sql, tenants, traces,
-    unavailable,
+    access, api, background, clock, disk, http, metrics, outbox, redis, secret, sql, tenants,
+    traces, unavailable,
 };
 pub use weir_origin_events as events;
 pub use weir_origin_fitment as fitment;

@@ -7,7 +7,6 @@ use axum::{Extension, Router};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
-use weir_fitment::routes::FITMENT_CHECK;
 
 use crate::access::metrics::AccessMetrics;
 use crate::access::scope::{Area, Level};
@@ -29,6 +28,7 @@ use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
+use crate::openapi;
 use crate::outbox::{OutboxTimes, Sink, SinkName};
 use crate::redis::{Redis, policy};
 use crate::rooms::{self, Rooms};
@@ -423,6 +423,7 @@ impl Origin {
             parts: self.parts(),
             disks: self.disks.clone(),
             loops: vec![reconciler(&self.sales, self.silence_max)],
+            document: openapi::text(),
         };
         let door = self.access.with_token(token);
         let routes = self
@@ -451,23 +452,20 @@ impl Origin {
         let links = links::http::admin(self.links.clone());
         let events = events::http::admin(self.events.clone());
         let history = history::http::admin(self.history.clone());
-        let fitment = fitment::http::admin(self.fitment.clone());
-        let rooms = rooms::http::admin(self.rooms.clone());
-        let limits = limits::http::admin(self.redis.clone());
+        let fitment = fitment::http::Routes::for_operators(self.fitment.clone());
         let guard = |area| Guard::of(area).tenants(RULES);
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         let of_links = guard(Area::Links).behind(&["/links"]).narrow(NARROW);
         let of_links = of_links.questions(&[links::http::QR_SVG, links::http::QR_PNG]);
         // What business systems send are events, not acts.
         let of_events = guard(Area::Events).unnoted(&["/events"]);
-        let of_fitment = guard(Area::Fitment).questions(&[FITMENT_CHECK]);
         door.guard(sales, guard(Area::Sales))
             .merge(door.guard(links, of_links))
             .merge(door.guard(events, of_events))
             .merge(door.guard(history, guard(Area::History)))
-            .merge(door.guard(fitment, of_fitment))
-            .merge(door.guard(rooms, guard(Area::Rooms)))
-            .merge(door.guard(limits, guard(Area::Limits)))
+            .merge(door.mount(fitment::http::admin(), fitment))
+            .merge(door.mount(rooms::http::admin(), self.rooms.clone()))
+            .merge(door.mount(limits::http::admin(), self.redis.clone()))
     }
 
     /// What `/readyz` tells of beside SQL and Redis. A log of events that is full makes nobody turn sales away.

@@ -25,6 +25,7 @@ use crate::http::{self, server::serve};
 use crate::init;
 use crate::links;
 use crate::metrics::Metrics;
+use crate::openapi;
 use crate::origin::{Origin, open_database};
 use crate::outbox::SinkName;
 use crate::redis::Redis;
@@ -61,6 +62,9 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         Some(Command::CheckDraw(command)) => {
             let says = check::run(command)?;
             std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
+        }
+        Some(Command::Openapi) => {
+            std::io::Write::write_all(&mut std::io::stdout(), openapi::text().as_bytes())?;
         }
         Some(Command::ShardProxy(command)) => {
             start_logs()?;

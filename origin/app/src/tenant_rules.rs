@@ -1,9 +1,9 @@
-//! What each admin route is to tenants' keys, in one place. A route that is not here is the platform's alone, and a test fails until
+//! What each admin route is to tenants' keys, unless it is mounted with its rules. A route that is not here is the platform's alone, and a test fails until
 //! somebody has decided what it is: `tests/origin/tenants/mod.rs` walks the OpenAPI document.
 
 use crate::access::tenancy::TenantRule::{Heeds, Own, Platform};
 use crate::access::tenancy::TenantRules;
-use crate::access::tenancy::Thing::{Order, Payment, Room, Sale};
+use crate::access::tenancy::Thing::{Order, Payment, Sale};
 
 /// Methods, route, rule.
 pub const RULES: TenantRules = &[
@@ -34,9 +34,6 @@ pub const RULES: TenantRules = &[
     ("GET PUT", "/switch", Platform),
     ("GET", "/user-list", Platform),
     ("GET PUT DELETE", "/user-list/{user}", Platform),
-    // Waiting rooms: called after the tenant.
-    ("GET", "/rooms", Heeds),
-    ("GET PUT", "/rooms/{room}", Own(Room)),
     // Links: of the tenant's domains. What a domain is, and which hosts it has, the platform says.
     ("GET POST", "/links", Heeds),
     ("GET", "/links.csv", Heeds),
@@ -63,9 +60,7 @@ pub const RULES: TenantRules = &[
     ("GET", "/access/audit", Heeds),
     ("GET", "/tenants", Platform),
     ("GET PUT DELETE", "/tenants/{id}", Platform),
-    // One for all: the rules of limits, events and their types, customers, history, products, fitment.
-    ("GET", "/limits", Platform),
-    ("GET", "/limits/refusals", Platform),
+    // One for all: events and their types, customers, history, products.
     ("POST", "/events", Platform),
     ("GET", "/events/types", Platform),
     ("GET PUT DELETE", "/events/types/{name}", Platform),
@@ -93,15 +88,4 @@ pub const RULES: TenantRules = &[
     ("DELETE", "/history/{sku}", Platform),
     ("PUT", "/products", Platform),
     ("GET PUT DELETE", "/products/{sku}", Platform),
-    ("POST", "/fitment/check", Platform),
-    ("GET", "/fitment/skus", Platform),
-    ("GET", "/fitment/vehicles", Platform),
-    ("GET PUT DELETE", "/fitment/vehicles/{vehicle}", Platform),
-    ("GET PUT DELETE", "/fitment/products/{sku}", Platform),
-    ("PUT DELETE", "/fitment/relations/{sku}/{vehicle}", Platform),
-    ("GET POST", "/fitment/imports", Platform),
-    ("GET DELETE", "/fitment/imports/{id}", Platform),
-    ("GET", "/fitment/imports/{id}/errors", Platform),
-    ("GET POST", "/fitment/rebuild", Platform),
-    ("POST", "/fitment/verify", Platform),
 ];

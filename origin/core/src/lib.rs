@@ -16,6 +16,7 @@
 #![allow(clippy::indexing_slicing)]
 
 pub mod access;
+pub mod api;
 pub mod background;
 pub mod clock;
 pub mod disk;

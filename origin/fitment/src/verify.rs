@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use utoipa::ToSchema;
 use weir_fitment::redis::fit_put::Newer;
 use weir_fitment::redis::fit_route;
 use weir_fitment::redis::fit_verify::{self, Kept};
@@ -25,15 +26,17 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The most SKUs of one step.
 pub const STEP_MAX: usize = 200;
 
-/// What a step has found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What a comparison has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FitmentVerified)]
 pub struct Verified {
     /// SKUs that were compared.
     pub checked: usize,
-    /// Those that were otherwise and are written again.
+    /// Those that differed and were written again.
     pub mended: usize,
     /// Behind which number the next step begins; absent: all were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub next: Option<u64>,
 }
 

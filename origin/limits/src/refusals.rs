@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::from_redis_value;
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_scripts::keys;
 use weir_scripts::tally::{Subject, words};
 
@@ -14,36 +15,49 @@ use weir_origin_core::redis::{CallError, Redis};
 const KEYS_MAX: usize = 100;
 
 /// What rules have refused in the last minutes.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LimitRefusals)]
 pub(super) struct Refusals {
+    /// From how many minutes, this one among them.
+    #[schema(minimum = 1)]
     minutes: u64,
     /// Rules by name.
     rules: Vec<OfRule>,
-    /// Whom they refused most, most often first.
+    /// The keys that were refused most, at most 100, most often first.
     keys: Vec<OfKey>,
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize)]
+/// What a rule has refused.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LimitRefusalsOfRule)]
 struct OfRule {
+    /// Its name.
     rule: String,
     #[serde(flatten)]
     requests: Requests,
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize)]
+/// What a rule has refused to one key.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LimitRefusalsOfKey)]
 struct OfKey {
+    /// The rule's name.
     rule: String,
-    /// Values of the rule's key, as gateways show them.
+    /// Values of the rule's key: addresses and users as they are, headers, cookies and parameters as a hash.
     key: String,
     #[serde(flatten)]
     requests: Requests,
 }
 
 /// How many requests a rule has refused, and how many it would have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LimitRefusalCounts)]
 struct Requests {
+    /// Requests that were refused because the limit was reached.
     limited: u64,
+    /// Requests that would have been refused: the rule's mode is `shadow`.
     shadow_limited: u64,
+    /// Requests whose key is on its `deny` list.
     denied: u64,
 }
 

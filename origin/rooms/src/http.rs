@@ -1,10 +1,11 @@
 //! The routes of waiting rooms, for operators.
 
+use axum::Json;
 use axum::extract::{Path, State};
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::Serialize;
 use tracing::warn;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 use weir_room::redis::room_look::Look;
 use weir_room::setting::{ACTIVE_MAX, PER_MINUTE_MAX};
 use weir_room::state::wait_percentile;
@@ -13,79 +14,153 @@ use weir_room::{NUMBER_MAX, RoomName, Setting};
 use super::Rooms;
 use super::model::RoomFields;
 use super::store::SetError;
-use weir_origin_core::access::{Caller, over_limit};
+use weir_origin_core::access::scope::Area;
+use weir_origin_core::access::tenancy::{Thing, UNKNOWN_ROOM};
+use weir_origin_core::access::{Caller, TENANT_LIMIT, over_limit};
+use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{Fault, JsonBody, Problem};
+use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
+use weir_origin_core::http::{Fault, Problem, Refusal, TypedBody};
 use weir_origin_core::redis::CallError;
 
-/// What is set for a room, and how it is.
-#[derive(Serialize)]
+/// A setting of a room was refused.
+const INVALID_ROOM: Refusal = Refusal::invalid(
+    "invalid_room",
+    "Invalid",
+    "The room's name or setting is invalid; `errors` lists all mistakes",
+);
+
+/// A waiting room.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Room)]
 struct RoomView {
+    /// Its name.
     name: String,
-    /// `None`: what stands in the gateways' configuration.
+    /// null: the setting in the gateways' configuration applies.
+    #[schema(required)]
     setting: Option<SettingView>,
-    /// `None`: no gateway has looked at this room since Redis is there.
+    /// null: no gateway has looked at this room since Redis started.
+    #[schema(required)]
     queue: Option<QueueView>,
 }
 
-#[derive(Serialize)]
+/// What is set for a waiting room.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RoomSetting)]
 struct SettingView {
+    /// Grows with each change.
     version: u64,
     #[serde(flatten)]
     fields: RoomFields,
 }
 
-#[derive(Serialize)]
+/// The queue of a waiting room.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RoomQueue)]
 struct QueueView {
+    /// How many wait.
     waiting: u64,
+    /// How many were called so far.
     called: u64,
+    /// How many are inside.
     inside: u64,
+    /// How many have joined so far.
     joined: u64,
+    /// How many have entered so far.
     entered: u64,
+    /// How many have entered in the last minute.
     entered_last_minute: u64,
+    /// How many did not come when they were called.
     dropped_out: u64,
+    /// How long those who entered had waited.
     wait_ms: WaitsView,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     draw: Option<DrawView>,
 }
 
-/// Of those who entered, not more than so many milliseconds; `None`: nobody entered, or more than two hours.
-#[derive(Serialize)]
+/// Waits of those who entered, in milliseconds; null: nobody entered, or they waited longer than two hours.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RoomQueueWaitMs)]
 struct WaitsView {
+    /// Half of those who entered waited no longer.
+    #[schema(required)]
     p50: Option<u64>,
+    /// 90% of those who entered waited no longer.
+    #[schema(required)]
     p90: Option<u64>,
+    /// 99% of those who entered waited no longer.
+    #[schema(required)]
     p99: Option<u64>,
 }
 
-/// The draw at an opening. The seed is told when it was made, its digest before.
-#[derive(Serialize)]
+/// The draw at an opening. The seed is shown once the draw was made, its SHA-256 before.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RoomQueueDraw)]
 struct DrawView {
+    /// When it opens, in milliseconds since the Unix epoch.
     opens_at_ms: u64,
+    /// The SHA-256 of the seed.
     commitment: String,
+    /// The seed, after the draw.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     seed: Option<String>,
+    /// The first position that was drawn.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     first_place: Option<u64>,
+    /// The last position that was drawn.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     last_place: Option<u64>,
 }
 
-#[derive(Serialize)]
+/// All waiting rooms.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Rooms)]
 struct RoomList {
+    /// The rooms.
     rooms: Vec<RoomView>,
 }
 
+/// Which room.
+#[derive(utoipa::IntoParams)]
+#[into_params(names("room"), parameter_in = Path)]
+struct RoomParam(
+    /// The name of the room: 1 to 48 of a-z, 0-9 and -.
+    #[param(pattern = "^[a-z0-9-]{1,48}$")]
+    #[expect(dead_code, reason = "describes a parameter")]
+    String,
+);
+
 /// The routes for operators.
-///
-/// - `GET /rooms`: all for which something is set
-/// - `GET` and `PUT /rooms/{room}`
-pub fn admin(rooms: Rooms) -> Router {
-    Router::new()
-        .route("/rooms", get(list))
-        .route("/rooms/{room}", get(one).put(set))
-        .with_state(rooms)
+pub fn admin() -> Api<Rooms> {
+    let own = RouteRules::own(Thing::Room);
+    Api::admin(Area::Rooms)
+        .route(
+            routes!(list),
+            RouteRules::HEEDS.refuses(&[REDIS_UNAVAILABLE]),
+        )
+        .route(
+            routes!(one),
+            own.refuses(&[REDIS_UNAVAILABLE, UNKNOWN_ROOM, INVALID_ROOM]),
+        )
+        .route(
+            routes!(set),
+            own.refuses(&[INVALID_ROOM, TENANT_LIMIT, REDIS_UNAVAILABLE]),
+        )
 }
 
+/// All waiting rooms for which something is set
+///
+/// There are as many as operators have set.
+#[utoipa::path(
+    get,
+    path = "/rooms",
+    operation_id = "listRooms",
+    responses((status = 200, description = "The waiting rooms", body = RoomList))
+)]
 async fn list(State(rooms): State<Rooms>, caller: Caller) -> Result<Json<RoomList>, Problem> {
     let mut views = Vec::new();
     for (room, setting) in rooms.store().all(&caller.names()).await? {
@@ -95,6 +170,14 @@ async fn list(State(rooms): State<Rooms>, caller: Caller) -> Result<Json<RoomLis
     Ok(Json(RoomList { rooms: views }))
 }
 
+/// What is set for a waiting room, and its queue
+#[utoipa::path(
+    get,
+    path = "/rooms/{room}",
+    operation_id = "getRoom",
+    params(RoomParam),
+    responses((status = 200, description = "The waiting room", body = RoomView))
+)]
 async fn one(
     State(rooms): State<Rooms>,
     Path(room): Path<String>,
@@ -104,15 +187,26 @@ async fn one(
     let look = rooms.look(&room).await.map_err(no_redis)?;
     if setting.is_none() && look.is_none() {
         let detail = "nothing is set for this room, and no gateway has it";
-        return Err(Problem::not_found("unknown_room", "Unknown room", detail));
+        return Err(UNKNOWN_ROOM.because(detail));
     }
     Ok(Json(rooms.view(&room, setting, look)))
 }
 
+/// Open, pause, drain, close or bypass a waiting room
+///
+/// Sets its pace and how many are inside at once, too. Gateways follow within a second.
+#[utoipa::path(
+    put,
+    path = "/rooms/{room}",
+    operation_id = "setRoom",
+    params(RoomParam),
+    request_body = RoomFields,
+    responses((status = 200, description = "It is set", body = RoomView))
+)]
 async fn set(
     State(rooms): State<Rooms>,
     Path(room): Path<String>,
-    JsonBody(fields): JsonBody<RoomFields>,
+    TypedBody(fields): TypedBody<RoomFields>,
 ) -> Result<Json<RoomView>, Problem> {
     let room = name(&room)?;
     check(&fields)?;
@@ -143,7 +237,7 @@ fn check(fields: &RoomFields) -> Result<(), Problem> {
         return Ok(());
     }
     let details: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
-    let problem = Problem::unprocessable("invalid_room", "Invalid", details.join("; "));
+    let problem = INVALID_ROOM.because(details.join("; "));
     Err(problem.with_faults(faults))
 }
 
@@ -191,7 +285,7 @@ fn draw(look: &Look) -> Option<DrawView> {
 fn name(text: &str) -> Result<RoomName, Problem> {
     RoomName::new(text).ok_or_else(|| {
         let detail = "room: must be 1 to 48 of a-z, 0-9 and -";
-        Problem::unprocessable("invalid_room", "Invalid", detail)
+        INVALID_ROOM.because(detail)
     })
 }
 

@@ -62,7 +62,7 @@ async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
 
 #[test]
 fn every_route_is_documented() {
-    let document: Value = serde_json::from_str(include_str!("../../openapi.json")).unwrap();
+    let document = weir_origin::openapi::document();
     let follow = format!("{LINK_FOLLOW}{{code}}");
     let file = format!("{LINK_FOLLOW}.well-known/{{file}}");
     let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
@@ -73,14 +73,14 @@ fn every_route_is_documented() {
         include_str!("../../fitment/src/http/mod.rs"),
         include_str!("../../history/src/http/mod.rs"),
         include_str!("../../core/src/http/health.rs"),
-        include_str!("../../limits/src/http.rs"),
         include_str!("../../links/src/http/mod.rs"),
-        include_str!("../../rooms/src/http.rs"),
         include_str!("../../sales/src/http/mod.rs"),
     ];
     let paths: Vec<&str> = routes
         .iter()
         .flat_map(|text| text.split(".route(").skip(1))
+        // Those that describe themselves.
+        .filter(|rest| !rest.trim_start().starts_with("routes!"))
         .filter_map(|rest| rest.split('"').nth(1))
         // Those that are spelt with the constants that gateways share.
         .map(|path| match path {

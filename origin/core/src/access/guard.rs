@@ -4,6 +4,7 @@
 //! Whatever changes something is noted in the audit trail before it is done, and what became of it after.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -17,14 +18,45 @@ use super::scope::{Area, Level, Scope};
 use super::tenancy::{self, TenantRules};
 use super::trail::{Intent, TrailError, Verdict};
 use super::{Caller, Door, session};
+use crate::api::{Api, MountedRules, Noting, RouteRules};
 use crate::clock::now_ms;
-use crate::http::{PeerAddress, Problem, bearer};
+use crate::http::{PeerAddress, Problem, Refusal, bearer};
+
+/// 401: no key, or one that is not known.
+pub const UNAUTHORIZED: Refusal = Refusal::new(
+    StatusCode::UNAUTHORIZED,
+    "unauthorized",
+    "Unauthorized",
+    "The key, or the edge's stamp, is missing or wrong",
+);
+
+/// 403: the key does not open this.
+pub const FORBIDDEN: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "forbidden",
+    "Forbidden",
+    "The key does not permit this operation, or not on this object",
+);
+
+/// 403: a change in a session that another site's page may have sent.
+pub const NOT_FROM_CONSOLE: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "not_from_console",
+    "Forbidden",
+    "A change in a session came without the console's header, or from another site",
+);
+
+/// 503: the audit trail takes no entry.
+pub const NOT_NOTED: Refusal = Refusal::unavailable(
+    "not_noted",
+    "The audit trail took no entry, so nothing was done",
+);
 
 /// Routes, as they are written.
 type Routes = &'static [&'static str];
 
 /// How the routes of an area are guarded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Guard {
     area: Area,
     questions: Routes,
@@ -32,6 +64,7 @@ pub struct Guard {
     unnoted: Routes,
     narrow: &'static [(Level, &'static str)],
     tenants: TenantRules,
+    mounted: Arc<MountedRules>,
 }
 
 impl Guard {
@@ -44,6 +77,7 @@ impl Guard {
             unnoted: &[],
             narrow: &[],
             tenants: &[],
+            mounted: Arc::default(),
         }
     }
 
@@ -83,33 +117,34 @@ impl Guard {
         self
     }
 
-    fn need(&self, method: &Method, route: &str) -> Scope {
-        let is_question = *method == Method::POST && self.questions.contains(&route);
-        let is_read = is_question || [Method::GET, Method::HEAD].contains(method);
-        Scope {
-            area: self.area,
-            level: if is_read { Level::Read } else { Level::Write },
-        }
+    /// What was declared where the route is mounted, or what the lists say of it.
+    fn rules(&self, method: &Method, route: &str) -> RouteRules {
+        let mounted = self.mounted.get(&(reading(method), route.to_owned()));
+        mounted
+            .copied()
+            .unwrap_or_else(|| self.listed(method, route))
     }
 
-    fn noting(&self, method: &Method, route: &str, level: Level) -> Noting {
-        let is_post = *method == Method::POST;
-        match level {
-            Level::Read => Noting::Never,
-            Level::Write if is_post && self.unnoted.contains(&route) => Noting::Never,
-            Level::Write if is_post && self.behind.contains(&route) => Noting::Behind,
-            Level::Write => Noting::Before,
+    fn listed(&self, method: &Method, route: &str) -> RouteRules {
+        let mut rules = RouteRules::of(tenancy::rule(self.tenants, method, route));
+        rules.is_question = self.questions.contains(&route);
+        rules.is_narrow = self.narrow.contains(&(rules.level(method), route));
+        if self.unnoted.contains(&route) {
+            rules.noting = Noting::Never;
+        } else if self.behind.contains(&route) {
+            rules.noting = Noting::Behind;
         }
+        rules
     }
 
     /// Why `caller` may not; `None`: it may.
-    fn refusal(&self, caller: &Caller, need: Scope, route: &str) -> Option<Problem> {
+    fn refusal(caller: &Caller, need: Scope, rules: &RouteRules) -> Option<Problem> {
         let name = &caller.0.name;
         if !caller.may(need) {
             let detail = format!("this needs {need}, which the key {name:?} has not");
             return Some(forbidden(detail));
         }
-        let is_open = !caller.has_filter() || self.narrow.contains(&(need.level, route));
+        let is_open = !caller.has_filter() || rules.is_narrow;
         (!is_open).then(|| {
             forbidden(format!(
                 "the key {name:?} is about some domains or tags, and this is about all"
@@ -118,12 +153,12 @@ impl Guard {
     }
 }
 
-/// When something is noted in the audit trail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Noting {
-    Never,
-    Before,
-    Behind,
+/// A HEAD is answered by the route of its GET.
+fn reading(method: &Method) -> Method {
+    match *method {
+        Method::HEAD => Method::GET,
+        _ => method.clone(),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -133,6 +168,14 @@ struct Post {
 }
 
 impl Door {
+    /// The routes of `api`, for those who may.
+    pub fn mount<S: Clone + Send + Sync + 'static>(&self, api: Api<S>, state: S) -> Router {
+        let (area, routes, rules) = api.into_parts();
+        let mut guard = Guard::of(area);
+        guard.mounted = Arc::new(rules);
+        self.guard(routes.with_state(state), guard)
+    }
+
     /// Routes for those who may.
     pub fn guard(&self, routes: Router, guard: Guard) -> Router {
         // Axum panics at a layer over nothing: an origin without sales has none of their routes.
@@ -175,16 +218,20 @@ async fn check(
     };
     request.extensions_mut().insert(caller.clone());
     let guard = post.guard;
-    let need = guard.need(request.method(), route);
+    let rules = guard.rules(request.method(), route);
+    let need = Scope {
+        area: guard.area,
+        level: rules.level(request.method()),
+    };
     let is_change = need.level == Level::Write;
     if is_change && caller.0.session.is_some() && !session::is_from_page(request.headers()) {
         return not_from_page().into_response();
     }
-    let refusal = match guard.refusal(&caller, need, route) {
-        None => tenancy::refusal(guard.tenants, &caller, &mut request, route).await,
+    let refusal = match Guard::refusal(&caller, need, &rules) {
+        None => tenancy::refusal(rules.tenants, &caller, &mut request).await,
         refusal => refusal,
     };
-    let noting = guard.noting(request.method(), route, need.level);
+    let noting = rules.noting(request.method());
     let intent = Asked::of(&request, route).by(&caller);
     let run = async {
         match refusal {
@@ -293,26 +340,20 @@ fn verdict(response: &Response) -> Verdict {
 }
 
 fn unknown() -> Problem {
-    let status = StatusCode::UNAUTHORIZED;
     let detail =
         "this needs a key: authorization: Bearer <key>, or a session of the console, at /ui";
-    Problem::new(status, "unauthorized", "Unauthorized", detail).challenge("Bearer")
+    UNAUTHORIZED.because(detail).challenge("Bearer")
 }
 
 /// 403: the key does not open this.
 pub(super) fn forbidden(detail: impl Into<Cow<'static, str>>) -> Problem {
-    Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
+    FORBIDDEN.because(detail)
 }
 
 /// 403: a change in a session that another site's page may have sent.
 pub(super) fn not_from_page() -> Problem {
     let detail = "changes within a session need the header x-weir-console: 1";
-    Problem::new(
-        StatusCode::FORBIDDEN,
-        "not_from_console",
-        "Forbidden",
-        detail,
-    )
+    NOT_FROM_CONSOLE.because(detail)
 }
 
 fn not_noted(failure: TrailError) -> Problem {
@@ -320,10 +361,7 @@ fn not_noted(failure: TrailError) -> Problem {
         TrailError::Sql(error) => error.into(),
         failure => {
             error!(error = %failure, "the audit trail takes no entry");
-            Problem::unavailable(
-                "not_noted",
-                "the audit trail took no entry, so nothing was done",
-            )
+            NOT_NOTED.because("the audit trail took no entry, so nothing was done")
         }
     }
 }
@@ -335,7 +373,11 @@ mod tests {
     #[test]
     fn a_method_that_nobody_thought_of_needs_to_write() {
         let guard = Guard::of(Area::Fitment).questions(&["/ask"]);
-        let need = |method: &Method, route| guard.need(method, route).to_string();
+        let need = |method: &Method, route| {
+            let level = guard.rules(method, route).level(method);
+            let area = Area::Fitment;
+            Scope { area, level }.to_string()
+        };
         assert_eq!(need(&Method::GET, "/a"), "fitment:read");
         assert_eq!(need(&Method::HEAD, "/a"), "fitment:read");
         assert_eq!(need(&Method::POST, "/ask"), "fitment:read");
@@ -348,12 +390,11 @@ mod tests {
     #[test]
     fn what_changes_is_noted_before_unless_a_route_says_otherwise() {
         let guard = Guard::of(Area::Links).behind(&["/b"]).unnoted(&["/u"]);
-        let noting = |method, route| guard.noting(&method, route, Level::Write);
+        let noting = |method, route| guard.rules(&method, route).noting(&method);
         assert_eq!(noting(Method::POST, "/a"), Noting::Before);
         assert_eq!(noting(Method::POST, "/b"), Noting::Behind);
         assert_eq!(noting(Method::DELETE, "/b"), Noting::Before);
         assert_eq!(noting(Method::POST, "/u"), Noting::Never);
-        let read = guard.noting(&Method::GET, "/a", Level::Read);
-        assert_eq!(read, Noting::Never);
+        assert_eq!(noting(Method::GET, "/a"), Noting::Never);
     }
 }

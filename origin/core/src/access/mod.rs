@@ -39,7 +39,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts as RequestParts;
 
 use crate::clock::now_ms;
-use crate::http::{AdminToken, Problem};
+use crate::http::{AdminToken, Problem, Refusal};
 use crate::sql::{Database, SqlError};
 use crate::tenants::{Counts, NameRange, Tenant, TenantStore};
 use attempts::Attempts;
@@ -321,7 +321,14 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
+/// 409: the tenant has as many as it may have.
+pub const TENANT_LIMIT: Refusal = Refusal::conflict(
+    "tenant_limit",
+    "Too many",
+    "The tenant would have more than it may have",
+);
+
 /// 409: a tenant would have more than it may.
 pub fn over_limit(over: crate::tenants::Over) -> Problem {
-    Problem::conflict("tenant_limit", "Too many", over.to_string())
+    TENANT_LIMIT.because(over.to_string())
 }

@@ -6,7 +6,29 @@ use axum::http::Method;
 
 use super::Caller;
 use super::scope::{Area, Scopes};
-use crate::http::Problem;
+use crate::http::{Problem, Refusal};
+
+/// 404: no such sale, or not the tenant's.
+pub const UNKNOWN_SALE: Refusal =
+    Refusal::not_found("unknown_sale", "Unknown sale", "There is no such sale");
+
+/// 404: no such order, or not the caller's.
+pub const UNKNOWN_ORDER: Refusal =
+    Refusal::not_found("unknown_order", "Unknown order", "There is no such order");
+
+/// 404: no such payment, or not the tenant's.
+pub const UNKNOWN_PAYMENT: Refusal = Refusal::not_found(
+    "unknown_payment",
+    "Unknown payment",
+    "There is no such payment",
+);
+
+/// 404: no such waiting room, or not the tenant's.
+pub const UNKNOWN_ROOM: Refusal = Refusal::not_found(
+    "unknown_room",
+    "Unknown room",
+    "Nothing is set for this room and no gateway has it, or it is not the tenant's",
+);
 
 /// Areas of which a tenant's key may have permissions. What else an origin has is one for all.
 pub(super) const AREAS: [Area; 4] = [Area::Sales, Area::Rooms, Area::Links, Area::Access];
@@ -41,21 +63,24 @@ pub type TenantRules = &'static [(&'static str, &'static str, TenantRule)];
 impl Thing {
     /// There is none.
     fn unknown(self) -> Problem {
-        let (code, title, detail) = match self {
-            Self::Sale => ("unknown_sale", "Unknown sale", "there is no such sale"),
-            Self::Order => ("unknown_order", "Unknown order", "there is no such order"),
-            Self::Payment => (
-                "unknown_payment",
-                "Unknown payment",
-                "there is no such payment",
-            ),
-            Self::Room => (
-                "unknown_room",
-                "Unknown room",
-                "the tenant has no such room: its rooms' names begin with its own, and --",
-            ),
-        };
-        Problem::not_found(code, title, detail)
+        self.refusal().because(match self {
+            Self::Sale => "there is no such sale",
+            Self::Order => "there is no such order",
+            Self::Payment => "there is no such payment",
+            Self::Room => {
+                "the tenant has no such room: its rooms' names begin with its own, and --"
+            }
+        })
+    }
+
+    /// Why a route refuses that is about none of the tenant's.
+    pub const fn refusal(self) -> Refusal {
+        match self {
+            Self::Sale => UNKNOWN_SALE,
+            Self::Order => UNKNOWN_ORDER,
+            Self::Payment => UNKNOWN_PAYMENT,
+            Self::Room => UNKNOWN_ROOM,
+        }
     }
 }
 
@@ -73,13 +98,12 @@ pub(super) fn rule(rules: TenantRules, method: &Method, route: &str) -> TenantRu
 
 /// Why the tenant of `caller` may not; `None`: it may, or the caller is no tenant's.
 pub(super) async fn refusal(
-    rules: TenantRules,
+    rule: TenantRule,
     caller: &Caller,
     request: &mut Request,
-    route: &str,
 ) -> Option<Problem> {
     let tenant = caller.tenant()?;
-    match rule(rules, request.method(), route) {
+    match rule {
         TenantRule::Heeds => None,
         TenantRule::Own(thing) => {
             let params = request.extract_parts::<RawPathParams>().await.ok();

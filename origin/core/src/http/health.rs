@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::{Problem, shape};
+use super::Problem;
 use crate::background::Pulse;
 use crate::disk::Disks;
 use crate::metrics::Metrics;
@@ -68,6 +68,8 @@ pub struct Health {
     pub disks: Disks,
     /// What must go on.
     pub loops: Vec<Loop>,
+    /// The OpenAPI document.
+    pub document: &'static str,
 }
 
 /// `GET /healthz`, which asks for nothing.
@@ -185,7 +187,7 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
 }
 
 /// All routes, as OpenAPI 3.1.
-async fn openapi() -> impl IntoResponse {
+async fn openapi(State(health): State<Health>) -> impl IntoResponse {
     let json = "application/json";
-    ([(header::CONTENT_TYPE, json)], shape::TEXT)
+    ([(header::CONTENT_TYPE, json)], health.document)
 }

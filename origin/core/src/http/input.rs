@@ -10,7 +10,9 @@ use axum::http::request::Parts;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use utoipa::ToSchema;
 
+use super::refusal::BODY_TOO_LARGE;
 use super::{Fault, Problem, shape};
 
 /// A JSON body. The content type is not asked for: there is only one thing it could be.
@@ -27,6 +29,27 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
         let route = route.as_ref().map_or("", MatchedPath::as_str);
         read_json(&body, |body| shape::faults_at(method.as_str(), route, body)).map(Self)
     }
+}
+
+/// A JSON body whose mistakes are found by the schema of its type.
+pub struct TypedBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let body = Bytes::from_request(request, state).await;
+        let body = body.map_err(|rejection| unread_body(&rejection))?;
+        read_typed(&body).map(Self)
+    }
+}
+
+/// The whole body as JSON. All mistakes are found by the schema of the type.
+///
+/// # Errors
+/// When it cannot be read as such.
+pub fn read_typed<T: DeserializeOwned + ToSchema>(body: &[u8]) -> Result<T, Problem> {
+    read_json(body, shape::faults_in::<T>)
 }
 
 /// What a query string says.
@@ -126,12 +149,7 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
 fn unread_body(rejection: &BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let limit = super::BODY_LEN_MAX;
-        return Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "body_too_large",
-            "Body too large",
-            format!("the body may have {limit} bytes"),
-        );
+        return BODY_TOO_LARGE.because(format!("the body may have {limit} bytes"));
     }
     Problem::invalid_body("the body could not be read")
 }

@@ -8,8 +8,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::{Instrument, field, info, info_span};
 
+use super::TimeLimit;
+use super::refusal::TIMEOUT;
 use super::trace::trace_id;
-use super::{Problem, TimeLimit};
 use crate::metrics::RequestMetrics;
 use crate::traces::{self, Asked};
 
@@ -69,6 +70,6 @@ pub(super) async fn limit_time(
     let answer = tokio::time::timeout(limit.usual, next.run(request)).await;
     answer.unwrap_or_else(|_| {
         let detail = "not done in time, the outcome is not known; please try again";
-        Problem::unavailable("timeout", detail).into_response()
+        TIMEOUT.because(detail).into_response()
     })
 }

@@ -13,6 +13,7 @@ mod input;
 mod layers;
 mod live;
 mod problem;
+pub mod refusal;
 pub mod server;
 mod shape;
 mod trace;
@@ -37,9 +38,13 @@ pub use edge::document_ms;
 pub use edge::{Edges, with_stamp};
 pub use health::Silences;
 pub use health::{Health, Loop, Part, alive, probes, starting};
-pub use input::{JsonBody, ReadQuery, page_len, read_json_of, read_value_of, shared_members};
+pub use input::{
+    JsonBody, ReadQuery, TypedBody, page_len, read_json_of, read_value_of, shared_members,
+};
 pub use live::Live;
 pub use problem::{Fault, Problem, RETRY_AFTER_S, Remedy};
+pub use refusal::Refusal;
+pub use shape::handwritten;
 
 /// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
 /// keys.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tracing::error;
 use weir_base::problem;
 
+use super::refusal::{INVALID_BODY, INVALID_QUERY, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE};
 use crate::redis::CallError;
 use crate::sql::SqlError;
 use crate::unavailable::Unavailable;
@@ -109,23 +110,17 @@ impl Problem {
 
     /// 503: SQL did not answer. The reason is in the log, not in the answer.
     pub fn sql() -> Self {
-        Self::unavailable(
-            "sql_unavailable",
-            "the database did not answer; please try again",
-        )
+        SQL_UNAVAILABLE.because("the database did not answer; please try again")
     }
 
     /// 503: too much waits for SQL already. Nothing was done.
     pub fn overloaded() -> Self {
-        Self::unavailable("overloaded", "too many requests; please try again")
+        OVERLOADED.because("too many requests; please try again")
     }
 
     /// 503: Redis did not answer. The reason is in the log, not in the answer.
     pub fn redis() -> Self {
-        Self::unavailable(
-            "redis_unavailable",
-            "Redis did not answer; please try again",
-        )
+        REDIS_UNAVAILABLE.because("Redis did not answer; please try again")
     }
 
     /// 409: the request contradicts how things stand.
@@ -157,14 +152,12 @@ impl Problem {
 
     /// 400: the body cannot be read.
     pub fn invalid_body(detail: impl Into<Cow<'static, str>>) -> Self {
-        let status = StatusCode::BAD_REQUEST;
-        Self::new(status, "invalid_body", "Invalid body", detail)
+        INVALID_BODY.because(detail)
     }
 
     /// 400: the query string cannot be read, or asks for what cannot be.
     pub fn invalid_query(detail: impl Into<Cow<'static, str>>) -> Self {
-        let status = StatusCode::BAD_REQUEST;
-        Self::new(status, "invalid_query", "Invalid query", detail)
+        INVALID_QUERY.because(detail)
     }
 }
 

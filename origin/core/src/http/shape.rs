@@ -6,13 +6,19 @@ use std::sync::LazyLock;
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::problem::Fault;
+use crate::api::schemas::{self, Schemas};
 
-/// The document, as it is served.
-pub(super) const TEXT: &str = include_str!("../../../openapi.json");
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../openapi.json")).unwrap_or_default()
+});
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(TEXT).unwrap_or_default());
+/// What of the OpenAPI document is not derived yet.
+pub fn handwritten() -> &'static Value {
+    &DOCUMENT
+}
 
 /// The most mistakes that are told: a body of nothing but mistakes must not make an answer that is larger than itself.
 const FAULTS_MAX: usize = 32;
@@ -32,10 +38,27 @@ pub(super) fn faults_of(schema: &str, body: &Value) -> Vec<Fault> {
     faults_by(&format!("#/components/schemas/{schema}"), body)
 }
 
+/// What is wrong with `body` as the schema of this type has it.
+pub(super) fn faults_in<T: ToSchema>(body: &Value) -> Vec<Fault> {
+    let mut parts = Vec::new();
+    T::schemas(&mut parts);
+    let parts = parts.into_iter();
+    let mut parts: Schemas = parts
+        .map(|(name, part)| (name, serde_json::to_value(part).unwrap_or_default()))
+        .collect();
+    let mut schema = serde_json::to_value(T::schema()).unwrap_or_default();
+    schemas::normalize(&mut schema, &parts);
+    schemas::normalize_all(&mut parts);
+    schema["components"]["schemas"] = json!(parts);
+    jsonschema::validator_for(&schema)
+        .map_or_else(|_| Vec::new(), |known| faults_with(&known, body))
+}
+
 fn faults_by(reference: &str, body: &Value) -> Vec<Fault> {
-    let Some(validator) = validator(reference) else {
-        return Vec::new();
-    };
+    validator(reference).map_or_else(Vec::new, |validator| faults_with(&validator, body))
+}
+
+fn faults_with(validator: &Validator, body: &Value) -> Vec<Fault> {
     let errors = validator.iter_errors(body);
     errors
         .flat_map(|error| faults(&error))

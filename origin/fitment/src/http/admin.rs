@@ -4,71 +4,182 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use weir_fitment::{Offset, Spu};
+use utoipa::ToSchema;
+use weir_fitment::{Merchant, Offset, ProductType, Sku, Spu};
 
-use super::{invalid, read_sku, read_vehicle, unknown_sku, unknown_vehicle};
+use super::{
+    INVALID_QUALIFIERS, INVALID_SPU, INVALID_STEP, INVALID_VEHICLE, SkuParam, VehicleParam,
+    invalid, read_sku, read_vehicle, unknown_sku, unknown_vehicle,
+};
 use crate::Fitment;
 use crate::store::{Changed, NewVehicle, Product, Qualifiers, Vehicle};
 use crate::verify::{STEP_MAX, Verified};
-use weir_origin_core::http::{JsonBody, Problem, ReadQuery};
+use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
 /// Vehicles of an answer.
 const VEHICLES: usize = 50;
 
-#[derive(Deserialize)]
+/// Which vehicles.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Search {
+    /// A part of the make.
     #[serde(default)]
+    #[param(required = false)]
     make: String,
+    /// A part of the model.
     #[serde(default)]
+    #[param(required = false)]
     model: String,
 }
 
-#[derive(Deserialize)]
+/// Which page.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Behind {
+    /// The `next` of the page before.
     #[serde(default)]
+    #[param(required = false)]
     after: u32,
 }
 
-#[derive(Deserialize)]
+/// What to rebuild.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct OfProduct {
+    /// Only this product; the answer is then how many `skus` were written.
     spu: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// What to compare.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Step {
+    /// Only of this product.
     spu: Option<String>,
+    /// The `next` of the step before.
     #[serde(default)]
+    #[param(required = false)]
     after: u64,
+    /// How many SKUs.
+    #[param(minimum = 1, maximum = 200, default = 200)]
     limit: Option<usize>,
 }
 
+/// Vehicles that were found.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Vehicles)]
+pub(super) struct VehiclesView {
+    /// The vehicles.
+    vehicles: Vec<Vehicle>,
+}
+
 /// A vehicle that a SKU fits, and for which years, engine and position.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = FittedVehicle)]
 struct Fit {
     #[serde(flatten)]
     vehicle: Vehicle,
     #[serde(skip_serializing_if = "Qualifiers::is_empty")]
+    #[schema(required = false)]
     qualifiers: Qualifiers,
 }
 
-/// `GET /fitment/vehicles?make=&model=`.
+/// A product, and the vehicles that it fits.
+#[derive(Serialize, ToSchema)]
+pub(super) struct FittedProduct {
+    /// The SKU.
+    #[schema(value_type = String)]
+    sku: Sku,
+    /// The product that the SKU belongs to.
+    #[schema(value_type = String)]
+    spu: Spu,
+    /// The type of product, which selects its Redis.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    product_type: ProductType,
+    /// Who sells it.
+    #[schema(value_type = String)]
+    merchant: Merchant,
+    /// Grows with each change.
+    version: u64,
+    /// Whether anything is known of what it fits.
+    is_known: bool,
+    /// How many vehicles it fits.
+    count: u64,
+    /// The vehicles of this page.
+    vehicles: Vec<Fit>,
+    /// The next page's `after`; null: this is the last one.
+    #[schema(required)]
+    next: Option<u32>,
+}
+
+/// The state of a rebuild of everything, or what was done for one product.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = FitmentRebuild)]
+pub(super) enum RebuildView {
+    Whole(WholeRebuild),
+    Product(ProductRebuild),
+}
+
+/// The state of a rebuild of everything.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FitmentWholeRebuild)]
+pub(super) struct WholeRebuild {
+    /// Whether it is under way.
+    rebuilding: bool,
+    /// The last SKU that is done; null: no rebuild is under way.
+    #[schema(required)]
+    rebuilt_up_to: Option<u64>,
+    /// How many changes wait for Redis.
+    waiting: u64,
+    /// Since when the first of them waits, in milliseconds since the Unix epoch; null: none waits.
+    #[schema(required)]
+    waiting_since_ms: Option<u64>,
+}
+
+/// A product was written to Redis.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FitmentProductRebuild)]
+pub(super) struct ProductRebuild {
+    /// How many of its SKUs were written.
+    skus: usize,
+}
+
+/// Vehicles by make and model, the first 50
+///
+/// The first 50 vehicles whose make and model contain these texts.
+#[utoipa::path(
+    get,
+    path = "/fitment/vehicles",
+    operation_id = "searchVehicles",
+    params(Search),
+    responses((status = 200, description = "The vehicles", body = VehiclesView)),
+)]
 pub(super) async fn search(
     fitment: Fitment,
     ReadQuery(search): ReadQuery<Search>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<VehiclesView>, Problem> {
     let found = fitment
         .store()
         .search_vehicles(search.make.trim(), search.model.trim(), VEHICLES)
         .await?;
-    Ok(Json(json!({ "vehicles": found })))
+    Ok(Json(VehiclesView { vehicles: found }))
 }
 
-/// `GET /fitment/vehicles/{vehicle}`.
+/// A vehicle by its number
+#[utoipa::path(
+    get,
+    path = "/fitment/vehicles/{vehicle}",
+    operation_id = "getVehicle",
+    params(VehicleParam),
+    responses((status = 200, description = "The vehicle", body = Vehicle)),
+)]
 pub(super) async fn vehicle(
     fitment: Fitment,
     Path(vehicle): Path<String>,
@@ -77,20 +188,39 @@ pub(super) async fn vehicle(
     found.map(Json).ok_or_else(unknown_vehicle)
 }
 
-/// `PUT /fitment/vehicles/{vehicle}`.
+/// Write a vehicle
+///
+/// Its offset is given out once and never to another vehicle.
+#[utoipa::path(
+    put,
+    path = "/fitment/vehicles/{vehicle}",
+    operation_id = "setVehicle",
+    params(VehicleParam),
+    request_body = NewVehicle,
+    responses((status = 204, description = "It is written")),
+)]
 pub(super) async fn put_vehicle(
     fitment: Fitment,
     Path(vehicle): Path<String>,
-    JsonBody(about): JsonBody<NewVehicle>,
+    TypedBody(about): TypedBody<NewVehicle>,
 ) -> Result<StatusCode, Problem> {
     let vehicle = read_vehicle(&vehicle)?;
     let check = about.check();
-    check.map_err(|(name, reason)| invalid("invalid_vehicle", format_args!("{name}: {reason}")))?;
+    check.map_err(|(name, reason)| invalid(INVALID_VEHICLE, format_args!("{name}: {reason}")))?;
     fitment.store().put_vehicles(&[(vehicle, about)]).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /fitment/vehicles/{vehicle}`: it is retired.
+/// Retire a vehicle
+///
+/// Nothing is known of it from then on, and its offset is never used again.
+#[utoipa::path(
+    delete,
+    path = "/fitment/vehicles/{vehicle}",
+    operation_id = "retireVehicle",
+    params(VehicleParam),
+    responses((status = 204, description = "It is retired")),
+)]
 pub(super) async fn retire(
     fitment: Fitment,
     Path(vehicle): Path<String>,
@@ -105,12 +235,19 @@ pub(super) async fn retire(
     }
 }
 
-/// `GET /fitment/products/{sku}?after=`: a product, and a page of the vehicles that it fits.
+/// A product, and a page of the vehicles that it fits
+#[utoipa::path(
+    get,
+    path = "/fitment/products/{sku}",
+    operation_id = "getFittedProduct",
+    params(SkuParam, Behind),
+    responses((status = 200, description = "The product", body = FittedProduct)),
+)]
 pub(super) async fn product(
     fitment: Fitment,
     Path(sku): Path<String>,
     ReadQuery(behind): ReadQuery<Behind>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<FittedProduct>, Problem> {
     let sku = read_sku(&sku)?;
     let row = fitment.store().sku(&sku).await?;
     let row = row.filter(|row| !row.is_deleted).ok_or_else(unknown_sku)?;
@@ -130,24 +267,34 @@ pub(super) async fn product(
         }
     }
     let next = page.get(VEHICLES - 1).filter(|_| page.len() > VEHICLES);
-    Ok(Json(json!({
-        "sku": sku,
-        "spu": row.product.spu,
-        "type": row.product.product_type,
-        "merchant": row.product.merchant,
-        "version": row.version,
-        "is_known": row.fits.is_some(),
-        "count": fits.len(),
-        "vehicles": vehicles,
-        "next": next,
-    })))
+    Ok(Json(FittedProduct {
+        sku,
+        spu: row.product.spu,
+        product_type: row.product.product_type,
+        merchant: row.product.merchant,
+        version: row.version,
+        is_known: row.fits.is_some(),
+        count: fits.len(),
+        vehicles,
+        next: next.copied(),
+    }))
 }
 
-/// `PUT /fitment/products/{sku}`. Another SPU moves what is in Redis.
+/// Write a product
+///
+/// Another SPU moves it in Redis without a moment of wrong answers.
+#[utoipa::path(
+    put,
+    path = "/fitment/products/{sku}",
+    operation_id = "setFittedProduct",
+    params(SkuParam),
+    request_body = Product,
+    responses((status = 204, description = "It is written")),
+)]
 pub(super) async fn put_product(
     fitment: Fitment,
     Path(sku): Path<String>,
-    JsonBody(product): JsonBody<Product>,
+    TypedBody(product): TypedBody<Product>,
 ) -> Result<StatusCode, Problem> {
     let sku = read_sku(&sku)?;
     let place = |product: &Product| fitment.place(product);
@@ -158,7 +305,16 @@ pub(super) async fn put_product(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /fitment/products/{sku}`.
+/// Delete a product
+///
+/// What it fits is unknown then.
+#[utoipa::path(
+    delete,
+    path = "/fitment/products/{sku}",
+    operation_id = "deleteFittedProduct",
+    params(SkuParam),
+    responses((status = 204, description = "It is deleted")),
+)]
 pub(super) async fn delete_product(
     fitment: Fitment,
     Path(sku): Path<String>,
@@ -174,17 +330,26 @@ pub(super) async fn delete_product(
     }
 }
 
-/// `PUT /fitment/relations/{sku}/{vehicle}`, with what it holds for.
+/// A part fits a vehicle
+///
+/// SQL has the relation at once, Redis within moments.
+#[utoipa::path(
+    put,
+    path = "/fitment/relations/{sku}/{vehicle}",
+    operation_id = "addFit",
+    params(SkuParam, VehicleParam),
+    request_body = Qualifiers,
+    responses((status = 202, description = "It is in SQL; Redis follows"), (status = 204, description = "The relation existed already")),
+)]
 pub(super) async fn add_relation(
     fitment: Fitment,
     Path((sku, vehicle)): Path<(String, String)>,
-    JsonBody(qualifiers): JsonBody<Qualifiers>,
+    TypedBody(qualifiers): TypedBody<Qualifiers>,
 ) -> Result<StatusCode, Problem> {
     let (sku, vehicle) = (read_sku(&sku)?, read_vehicle(&vehicle)?);
     let check = qualifiers.check();
-    check.map_err(|(name, reason)| {
-        invalid("invalid_qualifiers", format_args!("{name}: {reason}"))
-    })?;
+    check
+        .map_err(|(name, reason)| invalid(INVALID_QUALIFIERS, format_args!("{name}: {reason}")))?;
     changed(
         fitment
             .store()
@@ -193,7 +358,16 @@ pub(super) async fn add_relation(
     )
 }
 
-/// `DELETE /fitment/relations/{sku}/{vehicle}`.
+/// A part does not fit a vehicle any more
+///
+/// SQL has the change at once, Redis within moments.
+#[utoipa::path(
+    delete,
+    path = "/fitment/relations/{sku}/{vehicle}",
+    operation_id = "removeFit",
+    params(SkuParam, VehicleParam),
+    responses((status = 202, description = "It is in SQL; Redis follows"), (status = 204, description = "There was no such relation")),
+)]
 pub(super) async fn remove_relation(
     fitment: Fitment,
     Path((sku, vehicle)): Path<(String, String)>,
@@ -212,36 +386,59 @@ fn changed(changed: Changed) -> Result<StatusCode, Problem> {
     }
 }
 
-/// `POST /fitment/rebuild?spu=`: of one product at once, of all in the background.
+/// Rebuild all of fitment in Redis in the background, or one product at once
+#[utoipa::path(
+    post,
+    path = "/fitment/rebuild",
+    operation_id = "rebuildFitment",
+    params(OfProduct),
+    responses((status = 200, description = "Started, or done for a product", body = RebuildView)),
+)]
 pub(super) async fn rebuild(
     fitment: Fitment,
     ReadQuery(of): ReadQuery<OfProduct>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RebuildView>, Problem> {
     match read_spu(of.spu)? {
         Some(spu) => {
             let skus = fitment.rebuild_spu(&spu).await?;
-            Ok(Json(json!({ "skus": skus })))
+            Ok(Json(RebuildView::Product(ProductRebuild { skus })))
         }
         None => {
             fitment.begin_rebuild().await?;
-            rebuild_state(fitment).await
+            let Json(state) = rebuild_state(fitment).await?;
+            Ok(Json(RebuildView::Whole(state)))
         }
     }
 }
 
-/// `GET /fitment/rebuild`.
-pub(super) async fn rebuild_state(fitment: Fitment) -> Result<Json<Value>, Problem> {
+/// Whether Redis is being rebuilt, and what waits to be written there
+#[utoipa::path(
+    get,
+    path = "/fitment/rebuild",
+    operation_id = "getFitmentRebuild",
+    responses((status = 200, description = "The state of the rebuild", body = WholeRebuild)),
+)]
+pub(super) async fn rebuild_state(fitment: Fitment) -> Result<Json<WholeRebuild>, Problem> {
     let head = fitment.store().head().await?;
     let (waiting, since_ms) = fitment.store().waiting().await?;
-    Ok(Json(json!({
-        "rebuilding": head.rebuilt_up_to.is_some(),
-        "rebuilt_up_to": head.rebuilt_up_to,
-        "waiting": waiting,
-        "waiting_since_ms": since_ms,
-    })))
+    Ok(Json(WholeRebuild {
+        rebuilding: head.rebuilt_up_to.is_some(),
+        rebuilt_up_to: head.rebuilt_up_to,
+        waiting,
+        waiting_since_ms: since_ms,
+    }))
 }
 
-/// `POST /fitment/verify?spu=&after=&limit=`: one bounded step.
+/// Compare some SKUs with Redis and repair what differs
+///
+/// One bounded step. Continue with `next` as `after`.
+#[utoipa::path(
+    post,
+    path = "/fitment/verify",
+    operation_id = "verifyFitment",
+    params(Step),
+    responses((status = 200, description = "What was found", body = Verified)),
+)]
 pub(super) async fn verify(
     fitment: Fitment,
     ReadQuery(step): ReadQuery<Step>,
@@ -249,7 +446,7 @@ pub(super) async fn verify(
     let limit = step.limit.unwrap_or(STEP_MAX);
     if !(1..=STEP_MAX).contains(&limit) {
         return Err(invalid(
-            "invalid_query",
+            INVALID_STEP,
             format_args!("limit: must be 1 to {STEP_MAX}"),
         ));
     }
@@ -259,5 +456,5 @@ pub(super) async fn verify(
 
 fn read_spu(spu: Option<String>) -> Result<Option<Spu>, Problem> {
     let spu = spu.map(Spu::new).transpose();
-    spu.map_err(|error| invalid("invalid_spu", format_args!("spu: {error}")))
+    spu.map_err(|error| invalid(INVALID_SPU, format_args!("spu: {error}")))
 }

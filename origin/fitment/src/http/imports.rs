@@ -5,16 +5,18 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use tracing::error;
+use utoipa::ToSchema;
+use utoipa::openapi::Object;
 
 use super::invalid;
 use crate::Fitment;
 use crate::import::Spec;
-use crate::store::Import;
-use weir_origin_core::http::{Problem, ReadQuery};
+use crate::store::{Import, ImportError};
+use weir_origin_core::api::words;
+use weir_origin_core::http::{Problem, ReadQuery, Refusal};
 
 /// The longest file: what is larger comes in several.
 const FILE_LEN_MAX: u64 = 16 << 30;
@@ -22,37 +24,142 @@ const FILE_LEN_MAX: u64 = 16 << 30;
 /// Imports and errors of an answer.
 const PAGE: usize = 100;
 
-#[derive(Deserialize)]
+/// What a file holds, and how it is applied.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct What {
+    /// What is in it.
+    #[param(schema_with = kinds)]
     kind: String,
+    /// How it is written.
     #[serde(default)]
+    #[param(required = false, schema_with = formats)]
     format: String,
+    /// Whether relations that SKUs of the file have are kept or replaced.
     #[serde(default)]
+    #[param(required = false, schema_with = modes)]
     mode: String,
 }
 
-#[derive(Deserialize)]
+/// Which page.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Before {
+    /// Only imports with a smaller id.
     before: Option<u64>,
 }
 
-#[derive(Deserialize)]
+/// Which page.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct From {
+    /// The number of the first error of the page, from 0.
     #[serde(default)]
+    #[param(required = false)]
     from: u64,
 }
 
-/// `POST /fitment/imports?kind=&format=&mode=`: the body is the file. It is on disk, whole, before the answer.
+/// Which import.
+#[derive(utoipa::IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(super) struct ImportParam(
+    /// The id of the import.
+    #[expect(dead_code, reason = "describes a parameter")]
+    String,
+);
+
+/// An import that waits.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NewImport)]
+pub(super) struct NewImportView {
+    /// Its id.
+    id: u64,
+}
+
+/// A page of imports.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Imports)]
+pub(super) struct ImportsView {
+    /// The imports of this page.
+    imports: Vec<Import>,
+}
+
+/// A page of errors in a file.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ImportErrors)]
+pub(super) struct ImportErrorsView {
+    /// How many errors there are.
+    count: u64,
+    /// The errors of this page.
+    errors: Vec<ImportError>,
+}
+
+/// The file could not be kept.
+pub(super) const IMPORT_NOT_KEPT: Refusal =
+    Refusal::unavailable("import_not_kept", "The file could not be kept on disk");
+
+/// Such a file is not imported.
+pub(super) const INVALID_IMPORT: Refusal = Refusal::invalid(
+    "invalid_import",
+    "Invalid",
+    "Such a file cannot be imported",
+);
+
+/// The file is too long.
+pub(super) const FILE_TOO_LONG: Refusal = Refusal::new(
+    StatusCode::PAYLOAD_TOO_LARGE,
+    "body_too_long",
+    "Too large",
+    "The body is longer than this route takes",
+);
+
+/// No such import.
+pub(super) const UNKNOWN_IMPORT: Refusal = Refusal::not_found(
+    "unknown_import",
+    "Unknown import",
+    "There is no such import",
+);
+
+/// The import has ended.
+pub(super) const IMPORT_ENDED: Refusal =
+    Refusal::conflict("import_ended", "Ended", "The import has ended");
+
+fn kinds() -> Object {
+    words("What is in it.", ["vehicles", "products", "relations"])
+}
+
+fn formats() -> Object {
+    words("How it is written.", ["csv", "aces"])
+}
+
+fn modes() -> Object {
+    words(
+        "Whether relations that SKUs of the file have are kept or replaced.",
+        ["merge", "replace"],
+    )
+}
+
+/// Import a file, which is the body
+///
+/// It is on disk before the answer and applied in the background, all of it or nothing.
+#[utoipa::path(
+    post,
+    path = "/fitment/imports",
+    operation_id = "createImport",
+    params(What),
+    request_body(content = String, content_type = "application/octet-stream"),
+    responses((status = 202, description = "It waits", body = NewImportView)),
+)]
 pub(super) async fn upload(
     fitment: Fitment,
     ReadQuery(what): ReadQuery<What>,
     body: Body,
-) -> Result<(StatusCode, Json<Value>), Problem> {
+) -> Result<(StatusCode, Json<NewImportView>), Problem> {
     let spec = Spec::read(&what.kind, &what.format, &what.mode);
-    let spec = spec.map_err(|detail| invalid("invalid_import", detail))?;
+    let spec = spec.map_err(|detail| invalid(INVALID_IMPORT, detail))?;
     let (name, path) = fitment.new_spool_file();
     let noted = match spool(&path, body).await {
         Ok(size) => fitment
@@ -62,7 +169,7 @@ pub(super) async fn upload(
         Err(problem) => Err(problem),
     };
     match noted {
-        Ok(id) => Ok((StatusCode::ACCEPTED, Json(json!({ "id": id })))),
+        Ok(id) => Ok((StatusCode::ACCEPTED, Json(NewImportView { id }))),
         Err(problem) => {
             // Nobody knows of it: without its row it is only a file.
             let _ = tokio::fs::remove_file(&path).await;
@@ -74,10 +181,7 @@ pub(super) async fn upload(
 async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
     let full = |error: std::io::Error| {
         error!(%error, path = %path.display(), "an import is not kept");
-        Problem::unavailable(
-            "import_not_kept",
-            "the file could not be kept; is the disk full?",
-        )
+        IMPORT_NOT_KEPT.because("the file could not be kept; is the disk full?")
     };
     let mut file = tokio::fs::File::create_new(path).await.map_err(full)?;
     let mut size = 0;
@@ -90,12 +194,7 @@ async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
         size += bytes.len() as u64;
         if size > FILE_LEN_MAX {
             let detail = format!("a file may have {FILE_LEN_MAX} bytes");
-            return Err(Problem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_long",
-                "Too large",
-                detail,
-            ));
+            return Err(FILE_TOO_LONG.because(detail));
         }
         file.write_all(&bytes).await.map_err(full)?;
     }
@@ -104,22 +203,47 @@ async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
     Ok(size)
 }
 
-/// `GET /fitment/imports?before=`: the latest.
+/// The latest imports, page by page
+///
+/// `before` is the smallest id of the page before.
+#[utoipa::path(
+    get,
+    path = "/fitment/imports",
+    operation_id = "listImports",
+    params(Before),
+    responses((status = 200, description = "The imports", body = ImportsView)),
+)]
 pub(super) async fn list(
     fitment: Fitment,
     ReadQuery(wanted): ReadQuery<Before>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ImportsView>, Problem> {
     let before = wanted.before.unwrap_or(i64::MAX as u64);
     let imports = fitment.store().imports(before, PAGE).await?;
-    Ok(Json(json!({ "imports": imports })))
+    Ok(Json(ImportsView { imports }))
 }
 
-/// `GET /fitment/imports/{id}`.
+/// The progress of an import
+#[utoipa::path(
+    get,
+    path = "/fitment/imports/{id}",
+    operation_id = "getImport",
+    params(ImportParam),
+    responses((status = 200, description = "The import", body = Import)),
+)]
 pub(super) async fn one(fitment: Fitment, Path(id): Path<String>) -> Result<Json<Import>, Problem> {
     find(&fitment, &id).await.map(Json)
 }
 
-/// `DELETE /fitment/imports/{id}`: gives up one that has not ended.
+/// Cancel an import that has not ended
+///
+/// Nothing of it is ever applied.
+#[utoipa::path(
+    delete,
+    path = "/fitment/imports/{id}",
+    operation_id = "giveUpImport",
+    params(ImportParam),
+    responses((status = 204, description = "It is cancelled")),
+)]
 pub(super) async fn give_up(
     fitment: Fitment,
     Path(id): Path<String>,
@@ -129,38 +253,37 @@ pub(super) async fn give_up(
         return Ok(StatusCode::NO_CONTENT);
     }
     let detail = "the import has ended; it cannot be given up";
-    Err(Problem::new(
-        StatusCode::CONFLICT,
-        "import_ended",
-        "Ended",
-        detail,
-    ))
+    Err(IMPORT_ENDED.because(detail))
 }
 
-/// `GET /fitment/imports/{id}/errors?from=`.
+/// The errors of an import, by line
+///
+/// A page has a hundred of the first thousand.
+#[utoipa::path(
+    get,
+    path = "/fitment/imports/{id}/errors",
+    operation_id = "listImportErrors",
+    params(ImportParam, From),
+    responses((status = 200, description = "The errors", body = ImportErrorsView)),
+)]
 pub(super) async fn errors(
     fitment: Fitment,
     Path(id): Path<String>,
     ReadQuery(wanted): ReadQuery<From>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ImportErrorsView>, Problem> {
     let import = find(&fitment, &id).await?;
     let errors = fitment
         .store()
         .import_errors(import.id, wanted.from, PAGE)
         .await?;
-    Ok(Json(
-        json!({ "count": import.progress.errors, "errors": errors }),
-    ))
+    Ok(Json(ImportErrorsView {
+        count: import.progress.errors,
+        errors,
+    }))
 }
 
 async fn find(fitment: &Fitment, id: &str) -> Result<Import, Problem> {
-    let unknown = || {
-        Problem::not_found(
-            "unknown_import",
-            "Unknown import",
-            "there is no such import",
-        )
-    };
+    let unknown = || UNKNOWN_IMPORT.because("there is no such import");
     let id = id.parse().map_err(|_| unknown())?;
     fitment.store().import(id).await?.ok_or_else(unknown)
 }

@@ -10,23 +10,29 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
+use axum::http::Method;
 use axum::http::request::Parts;
 use axum::routing::{get, post, put};
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
 use weir_base::id::UserId;
 use weir_fitment::check::BODY_LEN_MAX;
 use weir_fitment::routes::{FITMENT_CHECK, FITMENT_SKUS};
 
+use self::imports::{FILE_TOO_LONG, IMPORT_ENDED, IMPORT_NOT_KEPT, INVALID_IMPORT, UNKNOWN_IMPORT};
 use super::Fitment;
-use weir_origin_core::http::{Problem, UserReader};
+use weir_origin_core::access::scope::Area;
+use weir_origin_core::api::{Api, RouteRules};
+use weir_origin_core::http::refusal::{INVALID_BODY, INVALID_QUERY};
+use weir_origin_core::http::{Problem, Refusal, UserReader};
 
 pub use page::routes as page;
 
 /// Where files are uploaded, which may take long.
 pub const UPLOAD: &str = "/fitment/imports";
 
-/// What routes need.
-#[derive(Clone)]
-struct Routes {
+/// The state of the routes.
+pub struct Routes {
     fitment: Option<Fitment>,
     users: Option<UserReader>,
 }
@@ -63,59 +69,162 @@ fn questions() -> Router<Arc<Routes>> {
 }
 
 /// The routes for operators: the same questions, and what changes the catalogue.
-///
-/// - `GET /fitment/vehicles`, `GET`, `PUT` and `DELETE /fitment/vehicles/{vehicle}`
-/// - `GET`, `PUT` and `DELETE /fitment/products/{sku}`
-/// - `PUT` and `DELETE /fitment/relations/{sku}/{vehicle}`
-/// - `GET` and `POST /fitment/imports`, `GET` and `DELETE /fitment/imports/{id}`, `GET /fitment/imports/{id}/errors`
-/// - `GET` and `POST /fitment/rebuild`, `POST /fitment/verify`
-pub fn admin(fitment: Option<Fitment>) -> Router {
-    let routes = Routes {
-        fitment,
-        users: None,
-    };
-    let catalogue = Router::new()
-        .route("/fitment/vehicles", get(admin::search))
+pub fn admin() -> Api<Arc<Routes>> {
+    let rules = RouteRules::PLATFORM;
+    let vehicle = rules.refuses(&[FITMENT_OFF, UNKNOWN_VEHICLE, INVALID_VEHICLE, UNAVAILABLE]);
+    let product = rules.refuses(&[
+        FITMENT_OFF,
+        UNKNOWN_SKU,
+        INVALID_SKU,
+        INVALID_SPU,
+        INVALID_PRODUCT,
+        INVALID_QUALIFIERS,
+        UNAVAILABLE,
+    ]);
+    let relation = rules.refuses(&[
+        FITMENT_OFF,
+        UNKNOWN_SKU,
+        UNKNOWN_VEHICLE,
+        INVALID_SKU,
+        INVALID_VEHICLE,
+        INVALID_QUALIFIERS,
+        UNAVAILABLE,
+    ]);
+    let upload = rules.refuses(&[
+        FITMENT_OFF,
+        INVALID_BODY,
+        FILE_TOO_LONG,
+        INVALID_IMPORT,
+        IMPORT_NOT_KEPT,
+    ]);
+    let limit = DefaultBodyLimit::max(BODY_LEN_MAX);
+    let check = post(questions::check).layer(limit);
+    let skus = get(questions::skus);
+    Api::admin(Area::Fitment)
+        .route_described_by_hand(FITMENT_CHECK, &[Method::POST], check, rules.question())
+        .route_described_by_hand(FITMENT_SKUS, &[Method::GET], skus, rules)
         .route(
-            "/fitment/vehicles/{vehicle}",
-            get(admin::vehicle)
-                .put(admin::put_vehicle)
-                .delete(admin::retire),
+            routes!(admin::search),
+            rules.refuses(&[FITMENT_OFF, UNKNOWN_VEHICLE, UNAVAILABLE]),
         )
         .route(
-            "/fitment/products/{sku}",
-            get(admin::product)
-                .put(admin::put_product)
-                .delete(admin::delete_product),
+            routes!(admin::vehicle, admin::put_vehicle, admin::retire),
+            vehicle,
         )
         .route(
-            "/fitment/relations/{sku}/{vehicle}",
-            put(admin::add_relation).delete(admin::remove_relation),
+            routes!(admin::product, admin::put_product, admin::delete_product),
+            product,
         )
         .route(
-            "/fitment/imports",
-            get(imports::list)
-                .post(imports::upload)
-                .layer(DefaultBodyLimit::disable()),
+            routes!(admin::add_relation, admin::remove_relation),
+            relation,
         )
         .route(
-            "/fitment/imports/{id}",
-            get(imports::one).delete(imports::give_up),
+            routes!(imports::list),
+            rules.refuses(&[FITMENT_OFF, UNAVAILABLE]),
         )
-        .route("/fitment/imports/{id}/errors", get(imports::errors))
         .route(
-            "/fitment/rebuild",
-            get(admin::rebuild_state).post(admin::rebuild),
+            routes!(imports::upload).layer(DefaultBodyLimit::disable()),
+            upload,
         )
-        .route("/fitment/verify", post(admin::verify));
-    questions().merge(catalogue).with_state(Arc::new(routes))
+        .route(
+            routes!(imports::one),
+            rules.refuses(&[FITMENT_OFF, UNKNOWN_IMPORT, UNAVAILABLE]),
+        )
+        .route(
+            routes!(imports::give_up),
+            rules.refuses(&[FITMENT_OFF, UNKNOWN_IMPORT, IMPORT_ENDED, UNAVAILABLE]),
+        )
+        .route(
+            routes!(imports::errors),
+            rules.refuses(&[FITMENT_OFF, UNKNOWN_IMPORT, UNAVAILABLE]),
+        )
+        .route(
+            routes!(admin::rebuild_state),
+            rules.refuses(&[FITMENT_OFF, UNAVAILABLE]),
+        )
+        .route(
+            routes!(admin::rebuild),
+            rules.refuses(&[FITMENT_OFF, INVALID_SPU, INVALID_STEP, UNAVAILABLE]),
+        )
+        .route(
+            routes!(admin::verify),
+            rules.refuses(&[FITMENT_OFF, INVALID_SPU, INVALID_STEP, UNAVAILABLE]),
+        )
 }
 
+/// Which vehicle.
+#[derive(utoipa::IntoParams)]
+#[into_params(names("vehicle"), parameter_in = Path)]
+struct VehicleParam(
+    /// The number of the vehicle.
+    #[expect(dead_code, reason = "describes a parameter")]
+    String,
+);
+
+/// Which SKU.
+#[derive(utoipa::IntoParams)]
+#[into_params(names("sku"), parameter_in = Path)]
+struct SkuParam(
+    /// The SKU.
+    #[expect(dead_code, reason = "describes a parameter")]
+    String,
+);
+
+const FITMENT_OFF: Refusal = Refusal::not_found(
+    "fitment_off",
+    "No vehicle fitment",
+    "This origin has no fitment",
+);
+
+const UNAVAILABLE: Refusal =
+    Refusal::unavailable("fitment_unavailable", "Fitment is temporarily unknown");
+
+const UNKNOWN_VEHICLE: Refusal = Refusal::not_found(
+    "unknown_vehicle",
+    "Unknown vehicle",
+    "There is no such vehicle",
+);
+
+const UNKNOWN_SKU: Refusal =
+    Refusal::not_found("unknown_sku", "Unknown SKU", "There is no such SKU");
+
+const INVALID_VEHICLE: Refusal = Refusal::invalid(
+    "invalid_vehicle",
+    "Invalid",
+    "This is no vehicle, or it may not be like that",
+);
+
+const INVALID_SKU: Refusal = Refusal::invalid("invalid_sku", "Invalid", "This is no SKU");
+
+const INVALID_SPU: Refusal = Refusal::invalid("invalid_spu", "Invalid", "This is no SPU");
+
+const INVALID_PRODUCT: Refusal = Refusal::invalid(
+    "invalid_product",
+    "Invalid",
+    "A product may not be like that",
+);
+
+const INVALID_QUALIFIERS: Refusal = Refusal::invalid(
+    "invalid_qualifiers",
+    "Invalid",
+    "Qualifiers may not be like that",
+);
+
+/// A step of a verification or rebuild that the query names wrongly.
+const INVALID_STEP: Refusal = Refusal::invalid("invalid_query", "Invalid", INVALID_QUERY.meaning);
+
 impl Routes {
+    /// For the admin port.
+    pub fn for_operators(fitment: Option<Fitment>) -> Arc<Self> {
+        let users = None;
+        Arc::new(Self { fitment, users })
+    }
+
     fn fitment(&self) -> Result<Fitment, Problem> {
         self.fitment.clone().ok_or_else(|| {
             let detail = "this origin has no vehicle fitment: start it with --fitment";
-            Problem::not_found("fitment_off", "No vehicle fitment", detail)
+            FITMENT_OFF.because(detail)
         })
     }
 }
@@ -141,28 +250,23 @@ impl FromRequestParts<Arc<Routes>> for Asked {
     }
 }
 
-fn invalid(what: &'static str, detail: impl std::fmt::Display) -> Problem {
-    Problem::unprocessable(what, "Invalid", detail.to_string())
+fn invalid(what: Refusal, detail: impl std::fmt::Display) -> Problem {
+    what.because(detail.to_string())
 }
 
 fn read_vehicle(text: &str) -> Result<weir_fitment::VehicleId, Problem> {
     text.parse()
-        .map_err(|error| invalid("invalid_vehicle", format_args!("vehicle: {error}")))
+        .map_err(|error| invalid(INVALID_VEHICLE, format_args!("vehicle: {error}")))
 }
 
 fn read_sku(text: &str) -> Result<weir_fitment::Sku, Problem> {
-    weir_fitment::Sku::new(text)
-        .map_err(|error| invalid("invalid_sku", format_args!("sku: {error}")))
+    weir_fitment::Sku::new(text).map_err(|error| invalid(INVALID_SKU, format_args!("sku: {error}")))
 }
 
 fn unknown_vehicle() -> Problem {
-    Problem::not_found(
-        "unknown_vehicle",
-        "Unknown vehicle",
-        "there is no such vehicle",
-    )
+    UNKNOWN_VEHICLE.because("there is no such vehicle")
 }
 
 fn unknown_sku() -> Problem {
-    Problem::not_found("unknown_sku", "Unknown SKU", "there is no such SKU")
+    UNKNOWN_SKU.because("there is no such SKU")
 }

@@ -4,6 +4,7 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::Error;
+use utoipa::ToSchema;
 use weir_fitment::{Offset, Place, Sku, VehicleId};
 
 use super::skus::{clear_qualifiers, numbered_in, put_qualifiers};
@@ -72,8 +73,9 @@ const SELECT_STAGED: &str = "
 const UNSTAGE: &str = "DELETE FROM fitment_staged WHERE import_id = ?";
 
 /// What an import is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ImportState)]
 pub enum State {
     /// Nobody has begun.
     Waiting,
@@ -120,7 +122,8 @@ pub struct NewImport {
 }
 
 /// How far it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ImportProgress)]
 pub struct Progress {
     /// Bytes that were read for good.
     pub position: u64,
@@ -133,7 +136,7 @@ pub struct Progress {
 }
 
 /// An import.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Import {
     /// Its number.
     pub id: u64,
@@ -146,7 +149,7 @@ pub struct Import {
     #[serde(skip)]
     /// Its spool file.
     pub file: String,
-    /// What it is at.
+    /// Its state.
     pub state: State,
     /// Bytes of the file.
     pub size: u64,
@@ -155,14 +158,16 @@ pub struct Import {
     pub progress: Progress,
     /// Why it failed.
     pub message: String,
-    /// When it came.
+    /// When it was created, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When it ended.
+    /// When it ended, in milliseconds since the Unix epoch; null: it has not.
+    #[schema(required)]
     pub ended_at_ms: Option<u64>,
 }
 
 /// What is wrong in a line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ImportErrorsError)]
 pub struct ImportError {
     /// The line, from 1.
     pub line: u64,

@@ -3,6 +3,7 @@
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use sqlx::Error;
+use utoipa::ToSchema;
 use weir_base::id::IdError;
 use weir_fitment::{Merchant, Offset, Place, ProductType, Sku, Spu, VehicleId};
 
@@ -51,30 +52,34 @@ const REPLACE_QUALIFIERS: &str = "
 const SELECT_QUALIFIERS: &str = "
     SELECT year_from, year_to, engine, position FROM fitment_qualifiers WHERE number = ? AND place = ?";
 
-/// What a product is, beside its name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A product to be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = FitmentProduct)]
 pub struct Product {
     /// To which product the SKU belongs: of own goods the main SKU.
+    #[schema(value_type = String)]
     pub spu: Spu,
-    /// What kind of part it is.
+    /// The type of product, which selects its Redis.
     #[serde(rename = "type")]
+    #[schema(value_type = String)]
     pub product_type: ProductType,
     /// Who sells it.
+    #[schema(value_type = String)]
     pub merchant: Merchant,
 }
 
-/// What a relation holds for. Nothing is said by 0 and by an empty text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What a relation holds for. 0 and an empty text: no condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Qualifiers {
-    /// From this year on.
+    /// The first year that fits.
     pub year_from: u16,
-    /// Up to this year.
+    /// The last year that fits.
     pub year_to: u16,
     /// With this engine.
     pub engine: String,
-    /// At this place of the vehicle, such as `front`.
+    /// At this position on the vehicle, such as `front`.
     pub position: String,
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sqlx::Error;
+use utoipa::ToSchema;
 use weir_fitment::{Offset, VehicleId};
 
 use super::{FitmentStore, NEW_GENERATION, NEW_STAMP};
@@ -32,17 +33,17 @@ const SEARCH: &str = "
     WHERE vehicle IS NOT NULL AND LOWER(make) LIKE ? ESCAPE '!' AND LOWER(model) LIKE ? ESCAPE '!'
     ORDER BY make, model, year, vehicle LIMIT ?";
 
-/// What is known of a vehicle beside its id.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What is known of a vehicle besides its number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewVehicle {
-    /// Who made it.
+    /// Its make.
     #[serde(default)]
     pub make: String,
-    /// How it is called.
+    /// Its model.
     #[serde(default)]
     pub model: String,
-    /// Its model year; 0 is not known.
+    /// Its model year; 0: not known.
     #[serde(default)]
     pub year: u16,
     /// Its engine.
@@ -51,9 +52,10 @@ pub struct NewVehicle {
 }
 
 /// A vehicle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Vehicle {
-    /// Its id.
+    /// The vehicle's number.
+    #[schema(value_type = String, pattern = "^[0-9]{7}$")]
     pub vehicle: VehicleId,
     /// Its offset.
     #[serde(skip)]

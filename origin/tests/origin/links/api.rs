@@ -267,17 +267,29 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
             "{answer:?}"
         );
     }
-    for body in [
-        r#"{"target": "https://example.com/", "colour": 1}"#,
-        "{",
-        "[]",
-        "7",
+    for (body, detail) in [
+        (
+            r#"{"target": "https://example.com/", "colour": 1}"#,
+            "colour: unknown field",
+        ),
+        (
+            r#"{"target": "https://example.com/", "max_clicks": -1}"#,
+            "max_clicks: invalid value",
+        ),
+        (
+            r#"{"target": "https://example.com/", "rules": [{"target": 7}]}"#,
+            "rules[0].target: invalid type",
+        ),
+        ("{", "EOF"),
+        ("[]", "invalid type"),
+        ("7", "invalid type"),
     ] {
         let answer = world.admin_text("POST", "/links", body).await;
         assert_eq!(
             (answer.status, answer.code()),
             (StatusCode::BAD_REQUEST, "invalid_body")
         );
+        assert!(answer.detail().starts_with(detail), "{body} {answer:?}");
     }
     let page = world.admin("GET", "/links", &Value::Null).await.body;
     assert_eq!(page, json!({"links": [], "next": null}));

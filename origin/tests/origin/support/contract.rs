@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use super::Answer;
 
 /// The document, as the origin serves it.
-pub static DOCUMENT: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(include_str!("../../../openapi.json")).unwrap());
+pub static DOCUMENT: LazyLock<&Value> = LazyLock::new(weir_origin::openapi::document);
 
 static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
 
@@ -27,7 +26,7 @@ pub fn hold(method: &Method, path: &str, answer: &Answer) {
     }
     let seen = format!("{method} {name}: {} {}", answer.status, answer.body);
     let response = &operation["responses"][answer.status.as_str()];
-    assert!(response.is_object(), "not in openapi.json: {seen}");
+    assert!(response.is_object(), "not in the document: {seen}");
     if let Some(codes) = response["x-error-codes"].as_array()
         && let Some(code) = code
     {

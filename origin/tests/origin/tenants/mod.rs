@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use weir_origin::access::tenancy::TenantRule;
-use weir_origin::tenant_rules::RULES;
+use weir_origin::openapi::tenant_rules;
 
 use crate::support::{Answer, World, contract, sale_json};
 
@@ -90,11 +90,9 @@ fn guarded() -> Vec<(String, String)> {
 #[test]
 fn every_admin_operation_has_one_rule_for_tenants() {
     let mut ruled = BTreeSet::new();
-    for (methods, route, _) in RULES {
-        for method in methods.split(' ') {
-            let is_first = ruled.insert((method.to_owned(), (*route).to_owned()));
-            assert!(is_first, "two rules: {method} {route}");
-        }
+    for (key, _) in tenant_rules() {
+        let is_first = ruled.insert((key.method.to_uppercase(), key.path.clone()));
+        assert!(is_first, "two rules: {key:?}");
     }
     let guarded: BTreeSet<_> = guarded().into_iter().collect();
     let undecided: Vec<_> = guarded.difference(&ruled).collect();
@@ -248,6 +246,7 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
     let (world, victim, evil) = two_tenants().await;
     let before = state(&world, &victim).await;
     let (mut refused, mut heeded) = (0, 0);
+    let rules = tenant_rules();
     for (method, route) in guarded() {
         let (path, body) = (victim.path(&route), victim.body(&method, &route));
         let answer = world.by(&evil, &method, &path, &body).await;
@@ -255,10 +254,10 @@ async fn a_tenants_key_reaches_nothing_of_another_by_any_operation() {
             answer.status.as_u16(),
             format!("{method} {path} {answer:?}"),
         );
-        let rule = RULES
+        let rule = rules
             .iter()
-            .find(|(methods, at, _)| *at == route && methods.split(' ').any(|one| one == method));
-        match rule.unwrap().2 {
+            .find(|(key, _)| key.path == route && key.method == method.to_lowercase());
+        match rule.unwrap().1 {
             TenantRule::Own(_) => assert_eq!(status, 404, "{seen}"),
             TenantRule::Platform => {
                 assert_eq!((status, answer.code()), (403, "forbidden"), "{seen}");

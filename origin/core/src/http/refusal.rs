@@ -1,0 +1,109 @@
+//! Why routes refuse: one value for the answer and for the OpenAPI document.
+
+use std::borrow::Cow;
+
+use axum::http::StatusCode;
+
+use super::Problem;
+
+/// A kind of refusal. Handlers answer with [`Refusal::because`]; the route's declaration names it for the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// One word, for programs.
+    pub code: &'static str,
+    /// The kind of problem in a few words.
+    pub title: &'static str,
+    /// What the code means, in the document.
+    pub meaning: &'static str,
+}
+
+/// 503: the database did not answer.
+pub const SQL_UNAVAILABLE: Refusal =
+    Refusal::unavailable("sql_unavailable", "The database did not answer");
+
+/// 503: too much waits for SQL already.
+pub const OVERLOADED: Refusal = Refusal::unavailable(
+    "overloaded",
+    "Too many requests are waiting; nothing was done",
+);
+
+/// 503: the route did not answer within its time limit.
+pub const TIMEOUT: Refusal =
+    Refusal::unavailable("timeout", "It took too long; the outcome is unknown");
+
+/// 503: Redis did not answer.
+pub const REDIS_UNAVAILABLE: Refusal =
+    Refusal::unavailable("redis_unavailable", "Redis did not answer");
+
+/// 400: the body cannot be read.
+pub const INVALID_BODY: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "invalid_body",
+    "Invalid body",
+    "The body cannot be read; `errors` lists all mistakes",
+);
+
+/// 400: the query string cannot be read.
+pub const INVALID_QUERY: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "invalid_query",
+    "Invalid query",
+    "The query cannot be read, or a value in it is out of range",
+);
+
+/// 413: the body is larger than the route takes.
+pub const BODY_TOO_LARGE: Refusal = Refusal::new(
+    StatusCode::PAYLOAD_TOO_LARGE,
+    "body_too_large",
+    "Body too large",
+    "The body is larger than this route takes",
+);
+
+impl Refusal {
+    /// Any refusal.
+    pub const fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        meaning: &'static str,
+    ) -> Self {
+        Self {
+            status,
+            code,
+            title,
+            meaning,
+        }
+    }
+
+    /// 404.
+    pub const fn not_found(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, title, meaning)
+    }
+
+    /// 409.
+    pub const fn conflict(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
+        Self::new(StatusCode::CONFLICT, code, title, meaning)
+    }
+
+    /// 422.
+    pub const fn invalid(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, title, meaning)
+    }
+
+    /// 503, which the client may repeat after a second.
+    pub const fn unavailable(code: &'static str, meaning: &'static str) -> Self {
+        let title = "Temporarily unavailable";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, meaning)
+    }
+
+    /// The answer, with what is wrong this time.
+    pub fn because(&self, detail: impl Into<Cow<'static, str>>) -> Problem {
+        let problem = Problem::new(self.status, self.code, self.title, detail);
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => problem.retry(),
+            _ => problem,
+        }
+    }
+}
