@@ -49,7 +49,9 @@ impl Document {
             let summary = operation["summary"].as_str().unwrap_or_default();
             operation["description"] = format!("{}.", summary.trim_end_matches('.')).into();
         }
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        let parameters = operation.get_mut("parameters");
+        let parameters = parameters.and_then(Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
             // A schema by `schema_with` keeps its description for itself.
             if parameter["description"].is_null() {
                 parameter["description"] = parameter["schema"]["description"].take();

@@ -81,7 +81,9 @@ fn merge_all_of(members: &Map<String, Value>, parts: &Schemas) -> Option<Map<Str
 /// Requires members with a default: a request may leave them out, an answer never does.
 pub(super) fn require_defaults(schema: &mut Value) {
     let mut names: BTreeSet<String> = BTreeSet::new();
-    for (name, property) in schema["properties"].as_object_mut().into_iter().flatten() {
+    // Indexing would add the member to a schema without properties.
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
         let property = property.as_object_mut();
         if property.is_some_and(|property| property.remove("default").is_some()) {
             names.insert(name.clone());
@@ -149,6 +151,9 @@ mod tests {
         require_defaults(&mut view);
         assert_eq!(view["required"], json!(["a", "b", "c"]));
         assert_eq!(view["properties"]["a"], json!({}));
+        let mut words = json!({ "type": "string", "enum": ["a"] });
+        require_defaults(&mut words);
+        assert_eq!(words, json!({ "type": "string", "enum": ["a"] }));
     }
 
     #[test]

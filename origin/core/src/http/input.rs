@@ -139,8 +139,8 @@ fn invalid_body(
 /// The error, after the path of the field that it is about.
 fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     match error.path().to_string().as_str() {
-        // The body as a whole.
-        "." => error.inner().to_string(),
+        // The body as a whole, or what broke off before a member had a name.
+        "." | "?" => error.inner().to_string(),
         path => format!("{path}: {}", error.inner()),
     }
 }
