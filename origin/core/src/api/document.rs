@@ -53,8 +53,10 @@ impl Document {
         let parameters = parameters.and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
             // A schema by `schema_with` keeps its description for itself.
-            if parameter["description"].is_null() {
-                parameter["description"] = parameter["schema"]["description"].take();
+            let schema = parameter.get_mut("schema").and_then(Value::as_object_mut);
+            let described = schema.and_then(|schema| schema.remove("description"));
+            if let (true, Some(text)) = (parameter["description"].is_null(), described) {
+                parameter["description"] = text;
             }
         }
         operation["tags"] = json!(["admin"]);
