@@ -281,7 +281,7 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
             "rules[0].target: invalid type",
         ),
         ("{", "EOF"),
-        ("[]", "invalid type"),
+        ("[]", "a list has 1 to 1000 links"),
         ("7", "invalid type"),
     ] {
         let answer = world.admin_text("POST", "/links", body).await;
