@@ -27,6 +27,45 @@ pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<Pa
     binary_of(build, name)
 }
 
+/// An origin with these of its features and no others, such as `links` or `sales,limits`. It has a target folder of its own: with
+/// features of the whole workspace nothing would be left out.
+///
+/// # Errors
+/// When cargo does not build it.
+pub fn origin_with(features: &str) -> Result<PathBuf> {
+    let _lock = workspace::lock("small-origin")?;
+    let mut cargo = command::cargo();
+    let target = workspace::root().join("target/features");
+    cargo
+        .args(["build", "--quiet", "--package", "weir-origin"])
+        .args(["--no-default-features", "--features", features])
+        .arg("--target-dir")
+        .arg(target);
+    let built = binary_of(cargo, "weir-origin")?;
+    // The next one has the same name.
+    let own = built.with_file_name(format!("weir-origin-{features}"));
+    std::fs::copy(&built, &own).with_context(|| format!("cannot copy {}", built.display()))?;
+    Ok(own)
+}
+
+/// The crates that such an origin is made of.
+///
+/// # Errors
+/// When cargo does not tell.
+pub fn origin_crates(features: &str) -> Result<Vec<String>> {
+    let output = command::cargo()
+        .args(["tree", "--package", "weir-origin", "--edges", "normal"])
+        .args(["--no-default-features", "--features", features])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .current_dir(workspace::root())
+        .output()
+        .context("cannot start cargo tree")?;
+    ensure!(output.status.success(), "cargo tree: {}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    Ok(names.map(str::to_owned).collect())
+}
+
 /// Runs a build of cargo's and returns the path of its binary `name`.
 pub(crate) fn binary_of(build: Command, name: &str) -> Result<PathBuf> {
     let messages = messages(build, name)?;

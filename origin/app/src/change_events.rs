@@ -4,28 +4,57 @@
 //! attributes; of an order the buyer is its customer. Its id is made of the change's, and no client can give one like it: a
 //! change that is appended again is the same event.
 
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use weir_event::envelope::Envelope;
 use weir_event::fingerprint::Fingerprint;
 use weir_event::name::{CustomerId, EventId, EventType, KeyName, Topic};
 
+use crate::config::Config;
 use crate::events::Events;
 use crate::events::record::LogRecord;
-use crate::outbox::{Change, Delivered, Sink};
+use crate::origin::Origin;
+use crate::outbox::{Change, Delivered, Sink, SinkName};
 
 /// The topic of changes of orders.
-pub const ORDERS: &str = "orders";
+#[cfg(feature = "sales")]
+const ORDERS: &str = "orders";
 
 /// The topic of changes of links.
-pub const LINKS: &str = "links";
+#[cfg(feature = "links")]
+const LINKS: &str = "links";
 
 /// In the place of a write key: nobody has sent them.
 const KEY: &str = "origin";
 
+/// The origin whose changes of orders and links go into the log of events, if the flags say so.
+pub(crate) fn open(mut origin: Origin, config: &Config) -> Result<Origin> {
+    let events = origin.events().cloned();
+    let sink = |flag: &str, topic| {
+        let events = events.clone();
+        let events = events.with_context(|| format!("{flag} needs --events-log or --events"))?;
+        anyhow::Ok(Arc::new(ChangeEvents { events, topic }))
+    };
+    #[cfg(feature = "sales")]
+    if config.sales.orders_events {
+        let sink = sink("--orders-events", ORDERS)?;
+        origin = origin.with_receiver(SinkName::Events, sink, config.sales.outbox_times());
+    }
+    #[cfg(feature = "links")]
+    if config.links.links_events {
+        anyhow::ensure!(config.links.links.is_some(), "--links-events needs --links");
+        let sink = sink("--links-events", LINKS)?;
+        origin = origin.with_link_receiver(SinkName::Events, sink, config.links.outbox_times());
+    }
+    Ok(origin)
+}
+
 /// Appends changes to the log of events.
 #[derive(Debug)]
-pub struct ChangeEvents {
+struct ChangeEvents {
     events: Events,
     topic: &'static str,
 }
@@ -42,11 +71,6 @@ struct Order {
 }
 
 impl ChangeEvents {
-    /// Changes with this topic, [`ORDERS`] or [`LINKS`], into this log.
-    pub fn new(events: Events, topic: &'static str) -> Self {
-        Self { events, topic }
-    }
-
     fn envelope(&self, change: &Change) -> Result<Envelope, String> {
         let unfit = |error: &dyn std::fmt::Display| format!("the change is no event: {error}");
         let body: Body = serde_json::from_str(&change.body).map_err(|error| unfit(&error))?;

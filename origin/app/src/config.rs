@@ -5,23 +5,36 @@ use std::net::SocketAddr;
 
 use clap::{Parser, Subcommand};
 use weir_base::key::KeyRing;
+#[cfg(feature = "links")]
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
 use crate::access::config::AccessConfig;
+#[cfg(feature = "doctor")]
 use crate::doctor::DoctorCommand;
+#[cfg(feature = "events")]
 use crate::events::config::{EventConfig, webhook_secret};
+#[cfg(feature = "fitment")]
 use crate::fitment::config::FitmentConfig;
+#[cfg(feature = "fitment")]
 use crate::fitment::import::command::ImportCommand;
+#[cfg(feature = "history")]
 use crate::history::config::HistoryConfig;
 use crate::http::{AdminToken, AllowedOrigin, Cors};
+#[cfg(feature = "init")]
 use crate::init::InitCommand;
+#[cfg(feature = "links")]
 use crate::links::cli::LinksCommand;
+#[cfg(feature = "links")]
 use crate::links::config::{LinkConfig, links_webhook_secret, scramble};
+#[cfg(feature = "sales")]
 use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
+#[cfg(feature = "sales")]
 use crate::sales::draw::check::CheckDrawCommand;
+#[cfg(feature = "sales")]
 use crate::sales::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
+#[cfg(feature = "shard-proxy")]
 use crate::shard_proxy::ShardProxyCommand;
 use crate::traces::TraceConfig;
 
@@ -38,40 +51,34 @@ const EDGES: KeyNames = KeyNames {
     previous_id: "WEIR_EDGE_PREVIOUS_KEY_ID",
 };
 
+/// What `--help` says of secrets.
+fn secrets_help() -> String {
+    let all = [
+        SECRETS_HELP,
+        #[cfg(feature = "sales")]
+        crate::sales::config::SECRETS_HELP,
+        #[cfg(feature = "links")]
+        crate::links::config::SECRETS_HELP,
+        #[cfg(feature = "events")]
+        crate::events::config::SECRETS_HELP,
+        "RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.",
+    ];
+    all.concat()
+}
+
 const SECRETS_HELP: &str = "\
 Secrets come by the environment, each by itself or as the path of a file (…_FILE):
-  WEIR_CLAIM_SECRET   what gateways sign claims with, at least 32 bytes. Without it there are no sales, if links or events
-                      are on
-  WEIR_CLAIM_SECRET_PREVIOUS
-                      optional: the secret before it, while gateways change over
-  WEIR_PAYMENT_SECRET optional: what the payment provider signs its callbacks with, at least 32 bytes; without it
-                      nobody can pay
-  WEIR_PAYMENT_SECRET_PREVIOUS
-                      optional: the secret before it, while the provider changes over
+  WEIR_ADMIN_TOKEN    the bearer token that opens all admin routes, at least 32 bytes: for the first keys, and for when SQL is
+                      away
   WEIR_EDGE_SECRET    optional: what feeds for edges, and edges' requests, are signed with, at least 32 bytes; without it
                       there are no feeds
   WEIR_EDGE_SECRET_PREVIOUS
                       optional: the secret before it, while edges change over
-  WEIR_ADMIN_TOKEN    the bearer token that opens all admin routes, at least 32 bytes: for the first keys, and for when SQL is
-                      away
-  WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
-                      from this one; at least 32 bytes. It must stay for as long as there are links
-  WEIR_LINK_CLICK_SECRET
-                      optional: what clicks on links with `conversion` are named and signed with, so that orders can be
-                      counted; the same as the gateways', at least 32 bytes
-  WEIR_LINK_CLICK_SECRET_PREVIOUS
-                      optional: the secret before it, while clicks that it has signed may still lead to orders
-  WEIR_EVENTS_WEBHOOK_SECRET
-                      with --events-webhook-url: what events are signed with, at least 32 bytes
-  WEIR_LINKS_WEBHOOK_SECRET
-                      with --links-webhook-url: what changes of links are signed with, at least 32 bytes
-  WEIR_ORDERS_WEBHOOK_SECRET
-                      with --orders-webhook-url: what changes of orders are signed with, at least 32 bytes
-RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.";
+";
 
 /// Weir's origin: sales and orders behind the gateways.
 #[derive(Clone, Parser)]
-#[command(name = "weir-origin", version = weir_version::LONG, after_help = SECRETS_HELP)]
+#[command(name = "weir-origin", version = weir_version::LONG, after_help = secrets_help())]
 pub struct Config {
     /// Where gateways send orders
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080")]
@@ -121,21 +128,27 @@ pub struct Config {
     pub edge_previous_key_id: String,
 
     /// The flags of sales.
+    #[cfg(feature = "sales")]
     #[command(flatten)]
     pub sales: SaleConfig,
 
     /// The flags of links.
+    #[cfg(feature = "links")]
     #[command(flatten)]
     pub links: LinkConfig,
 
     /// The flags of events.
+    #[cfg(feature = "events")]
     #[command(flatten)]
     pub events: EventConfig,
+
     /// The flags of browse history.
+    #[cfg(feature = "history")]
     #[command(flatten)]
     pub history: HistoryConfig,
 
     /// The flags of vehicle fitment.
+    #[cfg(feature = "fitment")]
     #[command(flatten)]
     pub fitment: FitmentConfig,
 
@@ -154,18 +167,28 @@ pub struct Config {
 
 /// What the program does instead of serving.
 #[derive(Clone, Subcommand)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one, and its variants differ by features"
+)]
 pub enum Command {
     /// Imports a file of vehicle fitment
+    #[cfg(feature = "fitment")]
     Import(ImportCommand),
     /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
+    #[cfg(feature = "doctor")]
     Doctor(DoctorCommand),
     /// Does something with short links, by the admin port of a running origin
+    #[cfg(feature = "links")]
     Links(LinksCommand),
     /// Computes the draw of a sale again, from what was told of it
+    #[cfg(feature = "sales")]
     CheckDraw(CheckDrawCommand),
     /// Stands as a Redis before shards of sales that are in objects of an edge
+    #[cfg(feature = "shard-proxy")]
     ShardProxy(ShardProxyCommand),
     /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets
+    #[cfg(feature = "init")]
     Init(InitCommand),
     /// Prints the OpenAPI document of both ports
     Openapi,
@@ -188,15 +211,6 @@ impl Config {
         Cors::new(self.cors_origins.clone(), self.cors_credentials)
     }
 
-    /// Whether there must be a claim secret: without links and events there is nothing else to do, and histories and garages are
-    /// of users whom gateways name with it.
-    fn needs_sales(&self) -> bool {
-        let has_links = self.links.links.is_some();
-        let has_events = self.events.events_log.is_some() || self.events.events.is_some();
-        let has_users = self.history.history || self.fitment.fitment.is_some();
-        has_users || !(has_links || has_events)
-    }
-
     /// What feeds are signed with and edges are known by, if there are any: if their secret is set.
     pub(crate) fn edge_keys(
         &self,
@@ -207,6 +221,46 @@ impl Config {
         }
         let (id, previous) = (&self.edge_key_id, &self.edge_previous_key_id);
         EDGES.read(variables, id, previous).map(Some)
+    }
+}
+
+/// Which domains the flags turn on.
+#[cfg(any(feature = "doctor", feature = "sales"))]
+impl Config {
+    pub(crate) fn has_links(&self) -> bool {
+        cfg_select! {
+            feature = "links" => self.links.links.is_some(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        cfg_select! {
+            feature = "events" => self.events.events_log.is_some() || self.events.events.is_some(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn has_history(&self) -> bool {
+        cfg_select! {
+            feature = "history" => self.history.history,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn has_fitment(&self) -> bool {
+        cfg_select! {
+            feature = "fitment" => self.fitment.fitment.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether there must be a claim secret: without links and events there is nothing else to do, and histories and garages are
+    /// of users whom gateways name with it.
+    #[cfg(feature = "sales")]
+    fn needs_sales(&self) -> bool {
+        let has_users = self.has_history() || self.has_fitment();
+        has_users || !(self.has_links() || self.has_events())
     }
 }
 
@@ -221,22 +275,29 @@ fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
 #[derive(Clone, Debug)]
 pub struct Secrets {
     /// Checks claims and users; without them there are no sales.
+    #[cfg(feature = "sales")]
     pub claim_keys: Option<KeyRing>,
     /// Signs feeds and knows edges, if there are any.
     pub edge_keys: Option<KeyRing>,
     /// Knows the payment provider, if there is one.
+    #[cfg(feature = "sales")]
     pub payments: Option<Payments>,
     /// Opens the admin routes.
     pub admin_token: AdminToken,
     /// Scrambles the codes of links, if it is set.
+    #[cfg(feature = "links")]
     pub link_scramble: Option<Scramble>,
     /// Names clicks on links that lead to orders, if it is set.
+    #[cfg(feature = "links")]
     pub click_keys: Option<KeyRing>,
     /// Signs webhooks, if it is set.
+    #[cfg(feature = "events")]
     pub webhook: Option<Hidden>,
     /// Signs changes of links, if it is set.
+    #[cfg(feature = "links")]
     pub links_webhook: Option<Hidden>,
     /// Signs changes of orders, if it is set.
+    #[cfg(feature = "sales")]
     pub orders_webhook: Option<Hidden>,
 }
 
@@ -256,6 +317,7 @@ impl Secrets {
     /// # Errors
     /// See [`SecretError`].
     pub fn read(variables: Variables<'_>, config: &Config) -> Result<Self, SecretError> {
+        #[cfg(feature = "sales")]
         let claim_keys = match secret::is_set(variables, CLAIM_SECRET) || config.needs_sales() {
             true => Some(config.sales.claim_keys(variables)?),
             false => None,
@@ -265,14 +327,21 @@ impl Secrets {
             .map_err(|too_short| SecretError::unfit(ADMIN_TOKEN, too_short))?;
         Ok(Self {
             edge_keys: config.edge_keys(variables)?,
-            payments: config.sales.payments(variables)?,
-            claim_keys,
             admin_token,
-            link_scramble: scramble(variables)?,
-            click_keys: config.links.click_keys(variables)?,
-            webhook: webhook_secret(variables)?.map(Hidden),
-            links_webhook: links_webhook_secret(variables)?.map(Hidden),
+            #[cfg(feature = "sales")]
+            payments: config.sales.payments(variables)?,
+            #[cfg(feature = "sales")]
+            claim_keys,
+            #[cfg(feature = "sales")]
             orders_webhook: orders_webhook_secret(variables)?.map(Hidden),
+            #[cfg(feature = "links")]
+            link_scramble: scramble(variables)?,
+            #[cfg(feature = "links")]
+            click_keys: config.links.click_keys(variables)?,
+            #[cfg(feature = "links")]
+            links_webhook: links_webhook_secret(variables)?.map(Hidden),
+            #[cfg(feature = "events")]
+            webhook: webhook_secret(variables)?.map(Hidden),
         })
     }
 }

@@ -7,15 +7,36 @@ use weir_link::click_tag::ClickTag;
 use weir_link::code::LinkId;
 
 use crate::clock::now_ms;
+use crate::config::{Config, Secrets};
 use crate::links::conversions::{Conversions, Found, Orders};
+use crate::origin::Origin;
 use crate::sales::click::{OrderClick, ReadClick};
 use crate::sales::store::SaleStore;
 
 /// How far a gateway's clock may be ahead, in milliseconds.
 const SKEW_MS: u64 = 5 * 60 * 1000;
 
+impl Origin {
+    /// The same, in which orders note the clicks that they came of: those that these keys have signed, not more than `window_ms`
+    /// before. To be called after [`Origin::with_links`].
+    #[must_use]
+    pub fn with_conversions(self, keys: KeyRing, window_ms: u64) -> Self {
+        let orders = Arc::new(OrdersOfLinks(self.sales().store().clone()));
+        self.map_sales(|sales| sales.with_clicks(reader(keys, window_ms)))
+            .map_links(|links| links.with_orders(orders))
+    }
+}
+
+/// The origin with conversions, if there are keys for them.
+pub(crate) fn open(origin: Origin, config: &Config, secrets: &mut Secrets) -> Origin {
+    match secrets.click_keys.take() {
+        Some(keys) => origin.with_conversions(keys, config.links.link_click_window.ms),
+        None => origin,
+    }
+}
+
 /// Reads the names of clicks that these keys have signed, and that are not older than `window_ms`.
-pub fn reader(keys: KeyRing, window_ms: u64) -> ReadClick {
+fn reader(keys: KeyRing, window_ms: u64) -> ReadClick {
     Arc::new(move |text| {
         let tag = ClickTag::read(&keys, text).ok()?;
         let now_ms = now_ms();
@@ -30,7 +51,7 @@ pub fn reader(keys: KeyRing, window_ms: u64) -> ReadClick {
 
 /// The orders of these sales, by the links that they came of.
 #[derive(Debug)]
-pub struct OrdersOfLinks(pub SaleStore);
+struct OrdersOfLinks(SaleStore);
 
 impl Orders for OrdersOfLinks {
     fn of_link<'a>(&'a self, link: &'a LinkId, from_ms: u64, until_ms: u64) -> Found<'a> {

@@ -7,13 +7,13 @@ use serde_json::Value;
 use crate::access::tenancy::TenantRule;
 use crate::api::{Document, OperationKey};
 use crate::tenant_rules::RULES;
-use crate::{fitment, http, limits, rooms};
+use crate::{domains, http};
 
 static DERIVED: LazyLock<Document> = LazyLock::new(|| {
     let mut document = Document::default();
-    document.merge(fitment::http::admin().into_document());
-    document.merge(rooms::http::admin().into_document());
-    document.merge(limits::http::admin().into_document());
+    for part in domains::documents() {
+        document.merge(part);
+    }
     document
 });
 

@@ -2,39 +2,24 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
-use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
-use crate::change_events::{self, ChangeEvents};
-use crate::config::{Command, Config, EDGE_SECRET, Hidden, Secrets};
-use crate::doctor;
-use crate::fitment::Fitment;
-use crate::fitment::import::command::{self, ImportCommand};
-use crate::fitment::metrics::FitmentMetrics;
+use crate::config::{Command, Config, Secrets};
+use crate::domains::{self, Files};
 use crate::http::{self, server::serve};
-use crate::init;
-use crate::links;
-use crate::metrics::Metrics;
 use crate::openapi;
 use crate::origin::{Origin, open_database};
-use crate::outbox::SinkName;
 use crate::redis::Redis;
-use crate::sales::config::CLAIM_SECRET;
-use crate::sales::draw::check;
-use crate::shard_proxy;
 use crate::sql::Database;
 use crate::traces::Traces;
-use crate::views;
 
 /// The pause before the next look for a database that is away.
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
@@ -49,37 +34,44 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 pub fn run(config: &Config) -> Result<ExitCode> {
     match &config.command {
         // What it finds is its answer; a log would stand in between.
+        #[cfg(feature = "doctor")]
         Some(Command::Doctor(command)) => {
-            let examined = doctor::run(config, command, &|name| std::env::var_os(name));
+            let examined = crate::doctor::run(config, command, &|name| std::env::var_os(name));
             return Ok(runtime()?.block_on(examined));
         }
-        Some(Command::Init(command)) => init::run(command)?,
+        #[cfg(feature = "init")]
+        Some(Command::Init(command)) => crate::init::run(command)?,
         // Likewise: it logs nothing.
+        #[cfg(feature = "links")]
         Some(Command::Links(command)) => {
-            let done = links::cli::run(command, &|name| std::env::var_os(name));
+            let done = crate::links::cli::run(command, &|name| std::env::var_os(name));
             runtime()?.block_on(done)?;
         }
+        #[cfg(feature = "sales")]
         Some(Command::CheckDraw(command)) => {
-            let says = check::run(command)?;
+            let says = crate::sales::draw::check::run(command)?;
             std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
         }
         Some(Command::Openapi) => {
             std::io::Write::write_all(&mut std::io::stdout(), openapi::text().as_bytes())?;
         }
+        #[cfg(feature = "shard-proxy")]
         Some(Command::ShardProxy(command)) => {
             start_logs()?;
             let keys = config.edge_keys(&|name| std::env::var_os(name))?;
-            let keys = keys.with_context(|| format!("{EDGE_SECRET} is not set"))?;
-            runtime()?.block_on(shard_proxy::run(
+            let keys =
+                keys.with_context(|| format!("{} is not set", crate::config::EDGE_SECRET))?;
+            runtime()?.block_on(crate::shard_proxy::run(
                 &config.redis_url,
                 &config.key_prefix,
                 command,
                 keys,
             ))?;
         }
+        #[cfg(feature = "fitment")]
         Some(Command::Import(command)) => {
             start_logs()?;
-            runtime()?.block_on(import_file(config, command))?;
+            runtime()?.block_on(domains::fitment::import(config, command))?;
         }
         None => {
             start_logs()?;
@@ -116,21 +108,6 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .context("cannot start the runtime")
 }
 
-/// What `weir-origin import` does. It needs the database and the folder of imports, and no secrets.
-async fn import_file(config: &Config, command: &ImportCommand) -> Result<()> {
-    let settings = config.fitment.settings(&config.key_prefix)?;
-    let settings = settings.context("--fitment names the folder of imports")?;
-    let database = open_database(&config.database_url)
-        .await
-        .context("--database-url")?;
-    let redis = Redis::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
-    let metrics = FitmentMetrics::register(&Metrics::default());
-    let fitment = Fitment::new(settings, database.clone(), redis, metrics);
-    let ended = command::run(command, &fitment).await;
-    database.close().await;
-    ended
-}
-
 fn start_logs() -> Result<()> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => {
@@ -149,7 +126,7 @@ fn start_logs() -> Result<()> {
 async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     // First, so that an early signal is not lost.
     let mut told = told_to_stop()?;
-    let (geo, scorer) = (config.links.geo()?, config.sales.scorer()?);
+    let files = Files::read(config)?;
     let token = secrets.admin_token.clone();
     let admin = listen("--admin-listen", config.admin_listen).await?;
     let (admin, starting) = twice(admin).context("--admin-listen")?;
@@ -157,7 +134,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         database = database(config, starting) => database?,
         _ = &mut told => return Ok(()),
     };
-    let origin = open(config, secrets, database).await?;
+    let origin = open(config, secrets, files, database).await?;
     let stop = CancellationToken::new();
     let public = listen("--listen", config.listen).await?;
     info!(version = weir_version::LONG, listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
@@ -165,7 +142,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(serve(public, origin.public_routes(), stop.clone())),
         tokio::spawn(serve(admin, origin.admin_routes(token), stop.clone())),
     ];
-    let background = origin.spawn(scorer, config.sales.risk_threshold, geo, &stop)?;
+    let background = origin.spawn(&stop)?;
     told.await.context("waiting for signals")?;
     info!("stopping");
     stop.cancel();
@@ -202,110 +179,17 @@ async fn database(config: &Config, probed: TcpListener) -> Result<Database> {
     }
 }
 
-async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<Origin> {
+async fn open(
+    config: &Config,
+    mut secrets: Secrets,
+    files: Files,
+    database: Database,
+) -> Result<Origin> {
     let redis = Redis::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
-    let limits = config.sales.sql_limits();
-    let store = config.sales.store(database.clone())?;
-    let has_sales = secrets.claim_keys.is_some();
-    let keys = secrets.claim_keys.map_or_else(unknown_key, Ok)?;
-    let origin = Origin::with_store(database, store, redis, keys, limits);
-    let origin = match has_sales {
-        true => origin,
-        false => {
-            info!("{CLAIM_SECRET} is not set: there are no sales");
-            origin.without_sales()
-        }
-    };
+    let edges = secrets.edge_keys.take();
+    let origin = domains::open(config, &mut secrets, files, database, redis).await?;
     let origin = origin.with_access(config.access.settings());
-    let origin = origin.with_payments(secrets.payments);
-    let origin = origin.with_edges(secrets.edge_keys);
-    let origin = origin.with_cors(config.cors());
-    let origin = origin.with_stock_in_objects(config.sales.stock_in_objects);
-    let origin = origin.with_maxima_in_objects(config.links.maxima_in_objects);
-    let origin = origin.with_holds(config.sales.hold_rules());
-    let origin = origin.with_archive(config.sales.archive_rules());
-    let settings = config.links.settings(secrets.link_scramble);
-    let origin = match settings.context("--links")? {
-        Some(mut settings) => {
-            settings.click_keys = secrets.click_keys.clone();
-            origin.with_links(settings).await.context("short links")?
-        }
-        None => origin,
-    };
-    let window_ms = config.links.link_click_window.ms;
-    let origin = match secrets.click_keys {
-        Some(keys) => origin.with_conversions(keys, window_ms),
-        None => origin,
-    };
-    let origin = match config.history.settings()? {
-        Some(settings) => origin.with_history(settings),
-        None => origin,
-    };
-    let origin = match config.fitment.settings(&config.key_prefix)? {
-        Some(settings) => origin.with_fitment(settings),
-        None => origin,
-    };
-    let secret = secrets.orders_webhook.map(|secret| secret.0);
-    let origin = match config.sales.orders_webhook(secret.as_deref())? {
-        Some(webhook) => {
-            let times = config.sales.outbox_times();
-            origin.with_receiver(SinkName::Webhook, Arc::new(webhook), times)
-        }
-        None => origin,
-    };
-    let secret = secrets.links_webhook.map(|secret| secret.0);
-    let origin = match config.links.webhook(secret.as_deref())? {
-        Some(webhook) => {
-            let times = config.links.outbox_times();
-            origin.with_link_receiver(SinkName::Webhook, Arc::new(webhook), times)
-        }
-        None => origin,
-    };
-    let origin = with_events(origin, config, secrets.webhook).await?;
-    with_changes_in_events(origin, config)
-}
-
-/// Changes of orders and links go into the log of events, if the flags say so.
-fn with_changes_in_events(mut origin: Origin, config: &Config) -> Result<Origin> {
-    let events = origin.events().cloned();
-    let log = |flag: &str| {
-        let events = events.clone();
-        events.with_context(|| format!("{flag} needs --events-log or --events"))
-    };
-    if config.sales.orders_events {
-        let sink = ChangeEvents::new(log("--orders-events")?, change_events::ORDERS);
-        let times = config.sales.outbox_times();
-        origin = origin.with_receiver(SinkName::Events, Arc::new(sink), times);
-    }
-    if config.links.links_events {
-        ensure!(config.links.links.is_some(), "--links-events needs --links");
-        let sink = ChangeEvents::new(log("--links-events")?, change_events::LINKS);
-        let times = config.links.outbox_times();
-        origin = origin.with_link_receiver(SinkName::Events, Arc::new(sink), times);
-    }
-    Ok(origin)
-}
-
-async fn with_events(origin: Origin, config: &Config, secret: Option<Hidden>) -> Result<Origin> {
-    let webhook = secret.map(|secret| secret.0);
-    let Some(mut settings) = config.events.settings(webhook)? else {
-        return Ok(origin);
-    };
-    let history = origin.history().cloned();
-    settings.groups.extend(history.map(views::group));
-    let flag = match config.events.events_log {
-        Some(_) => "--events-log",
-        None => "--events",
-    };
-    origin.with_events(settings).await.context(flag)
-}
-
-/// A key that no gateway has: whatever is signed is refused.
-fn unknown_key() -> Result<KeyRing> {
-    let mut secret = [0; KEY_LEN_MIN];
-    let filled = SystemRandom::new().fill(&mut secret);
-    filled.map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
-    Ok(SigningKey::new("none", &secret)?.into())
+    Ok(origin.with_edges(edges).with_cors(config.cors()))
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

@@ -25,6 +25,11 @@ pub const WEBHOOK_SECRET: &str = "WEIR_EVENTS_WEBHOOK_SECRET";
 /// The least room of a log, in bytes: some thousand requests of the longest kind.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 
+/// What `--help` says of the secrets of events.
+pub const SECRETS_HELP: &str = "  WEIR_EVENTS_WEBHOOK_SECRET
+                      with --events-webhook-url: what events are signed with, at least 32 bytes
+";
+
 /// The flags of events.
 #[derive(Clone, Args)]
 pub struct EventConfig {

@@ -33,6 +33,18 @@ const CLICKS: KeyNames = KeyNames {
 /// Names the variable that holds the secret that signs changes of links.
 pub const LINKS_WEBHOOK_SECRET: &str = "WEIR_LINKS_WEBHOOK_SECRET";
 
+/// What `--help` says of the secrets of links.
+pub const SECRETS_HELP: &str = "  WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
+                      from this one; at least 32 bytes. It must stay for as long as there are links
+  WEIR_LINK_CLICK_SECRET
+                      optional: what clicks on links with `conversion` are named and signed with, so that orders can be
+                      counted; the same as the gateways', at least 32 bytes
+  WEIR_LINK_CLICK_SECRET_PREVIOUS
+                      optional: the secret before it, while clicks that it has signed may still lead to orders
+  WEIR_LINKS_WEBHOOK_SECRET
+                      with --links-webhook-url: what changes of links are signed with, at least 32 bytes
+";
+
 /// The flags of links.
 #[derive(Clone, Args)]
 pub struct LinkConfig {

@@ -34,6 +34,19 @@ pub const PAYMENT_SECRET_PREVIOUS: &str = "WEIR_PAYMENT_SECRET_PREVIOUS";
 /// Names the variable that holds the secret that changes of orders are signed with.
 pub const ORDERS_WEBHOOK_SECRET: &str = "WEIR_ORDERS_WEBHOOK_SECRET";
 
+/// What `--help` says of the secrets of sales.
+pub const SECRETS_HELP: &str = "  WEIR_CLAIM_SECRET   what gateways sign claims with, at least 32 bytes. Without it there are no sales, if links or events
+                      are on
+  WEIR_CLAIM_SECRET_PREVIOUS
+                      optional: the secret before it, while gateways change over
+  WEIR_PAYMENT_SECRET optional: what the payment provider signs its callbacks with, at least 32 bytes; without it
+                      nobody can pay
+  WEIR_PAYMENT_SECRET_PREVIOUS
+                      optional: the secret before it, while the provider changes over
+  WEIR_ORDERS_WEBHOOK_SECRET
+                      with --orders-webhook-url: what changes of orders are signed with, at least 32 bytes
+";
+
 /// What counts as long as the risk check has said nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RiskFail {

@@ -28,6 +28,7 @@ mod events;
 mod events_process;
 #[path = "events/store.rs"]
 mod events_store;
+mod features;
 mod feeds;
 mod fitment;
 #[path = "fitment/process.rs"]

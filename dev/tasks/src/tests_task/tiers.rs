@@ -43,6 +43,8 @@ const SECOND: [(&str, &[&str]); 10] = [
             // Clients that pip gets: a generated one, and schemathesis.
             "clients::",
             "events::pull_table::",
+            // Programs with some of the domains, compiled for it.
+            "features::",
             "links::numbers::eight_origins_never_get_one_number_twice_on_mysql",
             "mysql::",
             "origin_archive::",

@@ -1,11 +1,14 @@
 //! What the origin's settings say, and what is wrong with them by themselves.
 
 use redis::IntoConnectionInfo;
+#[cfg(not(feature = "sales"))]
+use weir_base::key::KeyRing;
 use weir_doctor::Finding;
 use weir_doctor::facts::{NamedKey, OriginFacts};
 
 use crate::config::{ADMIN_TOKEN, Config};
 use crate::http::{AdminToken, PUBLIC_LIMIT};
+#[cfg(feature = "sales")]
 use crate::sales::config::{CLAIM_SECRET, PAYMENT_SECRET};
 use crate::secret::{self, SecretError, Variables};
 
@@ -13,6 +16,11 @@ use crate::secret::{self, SecretError, Variables};
 pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut refused = |error: SecretError| findings.push(unfit(&error.to_string()));
+    #[cfg(not(feature = "sales"))]
+    let (claim_keys, has_payments) = (None::<KeyRing>, false);
+    #[cfg(feature = "sales")]
+    let has_payments = secret::is_set(variables, PAYMENT_SECRET);
+    #[cfg(feature = "sales")]
     let claim_keys = match secret::is_set(variables, CLAIM_SECRET) {
         true => config
             .sales
@@ -53,11 +61,11 @@ pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, V
             .into_iter()
             .any(|info| info.redis_settings().password().is_some()),
         claim_keys: keys,
-        has_links: config.links.links.is_some(),
-        has_events: config.events.events_log.is_some() || config.events.events.is_some(),
-        has_history: config.history.history,
-        has_fitment: config.fitment.fitment.is_some(),
-        has_payments: secret::is_set(variables, PAYMENT_SECRET),
+        has_links: config.has_links(),
+        has_events: config.has_events(),
+        has_history: config.has_history(),
+        has_fitment: config.has_fitment(),
+        has_payments,
     };
     (facts, findings)
 }

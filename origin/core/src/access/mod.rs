@@ -46,7 +46,7 @@ use attempts::Attempts;
 use behind::Behind;
 use metrics::AccessMetrics;
 use pace::Paces;
-use scope::{Role, Scope, Scopes};
+use scope::{Area, Role, Scope, Scopes};
 use store::{AccessStore, StoredKey};
 use trail::Trail;
 
@@ -78,6 +78,7 @@ struct Parts {
     known: Mutex<HashMap<Vec<u8>, (Caller, u64)>>,
     metrics: AccessMetrics,
     settings: Settings,
+    areas: &'static [Area],
 }
 
 /// The access of one admin port, which also takes a token.
@@ -107,12 +108,13 @@ struct Who {
 }
 
 impl Access {
-    /// Access kept in this database, in which so much may be a tenant's.
+    /// Access kept in this database, in which so much may be a tenant's. No key has permissions outside of `areas`.
     pub fn new(
         database: Database,
         metrics: AccessMetrics,
         settings: Settings,
         counts: Counts,
+        areas: &'static [Area],
     ) -> Self {
         let trail = Trail::new(database.clone());
         Self(Arc::new(Parts {
@@ -125,6 +127,7 @@ impl Access {
             known: Mutex::default(),
             metrics,
             settings,
+            areas,
         }))
     }
 
@@ -171,10 +174,10 @@ impl Access {
     /// Who may do what with this key. Without its tenant it opens nothing.
     async fn caller_of(&self, stored: &StoredKey) -> Result<Option<Caller>, SqlError> {
         let Some(name) = &stored.tenant else {
-            return Ok(Some(Caller::of(stored, None)));
+            return Ok(Some(Caller::of(stored, self.0.areas, None)));
         };
         let tenant = self.0.tenants.tenant(name.as_str()).await?;
-        Ok(tenant.map(|tenant| Caller::of(stored, Some(tenant))))
+        Ok(tenant.map(|tenant| Caller::of(stored, self.0.areas, Some(tenant))))
     }
 
     fn remember(&self, hash: Vec<u8>, caller: Caller, now_ms: u64) {
@@ -196,20 +199,18 @@ impl Door {
     /// Who shows this, if it is the token or a key.
     async fn opened_by(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
         match self.token.is(shown.as_bytes()) {
-            true => Ok(Some(Caller::bootstrap())),
+            true => Ok(Some(self.bootstrap())),
             false => self.access.holder(shown).await,
         }
     }
-}
 
-impl Caller {
     /// Who shows the token of the environment.
-    fn bootstrap() -> Self {
-        Self(Arc::new(Who {
+    fn bootstrap(&self) -> Caller {
+        Caller(Arc::new(Who {
             id: ADMIN_TOKEN_ID.to_owned(),
             name: "admin token".to_owned(),
             role: Some(Role::Admin),
-            scopes: Role::Admin.scopes(),
+            scopes: Role::Admin.scopes().of_areas(self.access.0.areas),
             domains: vec![],
             tags: vec![],
             expires_at_ms: None,
@@ -217,13 +218,15 @@ impl Caller {
             session: None,
         }))
     }
+}
 
-    fn of(stored: &StoredKey, tenant: Option<Tenant>) -> Self {
+impl Caller {
+    fn of(stored: &StoredKey, areas: &[Area], tenant: Option<Tenant>) -> Self {
         Self(Arc::new(Who {
             id: stored.id.clone(),
             name: stored.name.clone(),
             role: stored.role,
-            scopes: stored.may(),
+            scopes: stored.may().of_areas(areas),
             domains: stored.domains.clone(),
             tags: stored.tags.clone(),
             expires_at_ms: stored.expires_at_ms,

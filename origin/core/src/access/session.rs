@@ -57,7 +57,7 @@ impl Door {
     async fn holder_now(&self, key_id: &str) -> Result<Option<(Caller, Vec<u8>)>, SqlError> {
         if key_id == ADMIN_TOKEN_ID {
             let known = self.token.secret().to_vec();
-            return Ok(Some((Caller::bootstrap(), known)));
+            return Ok(Some((self.bootstrap(), known)));
         }
         let stored = self.access.0.store.key(key_id).await?;
         let Some(stored) = stored.filter(|stored| stored.is_good(now_ms())) else {

@@ -342,7 +342,7 @@ impl World {
         let store = change(SaleStore::new(database.clone()));
         let limits = SqlLimits::default();
         let mut origin = Origin::with_store(database, store, redis, ring, limits);
-        origin = origin.with_payments(Some(payments()));
+        origin = origin.with_payments(payments());
         let mut stop = None;
         if let Some((domains, change)) = links {
             let domains: DomainsConfig = serde_json::from_value(domains).unwrap();

@@ -1,0 +1,113 @@
+//! Behaviour events in the origin.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+use super::{Domain, Jobs};
+use crate::access::scope::Area;
+use crate::access::{Door, Guard};
+use crate::config::{Config, Secrets};
+use crate::disk::Disk;
+use crate::events::metrics::EventMetrics;
+use crate::events::{self, Events};
+use crate::http::Part;
+use crate::metrics::Metrics;
+use crate::origin::Origin;
+use crate::tenant_rules::RULES;
+
+/// Behaviour events, if this origin has any.
+#[derive(Debug)]
+pub(crate) struct EventDomain {
+    events: Option<Events>,
+    metrics: EventMetrics,
+}
+
+impl Origin {
+    /// The same, with behaviour events.
+    ///
+    /// # Errors
+    /// See [`events::OpenError`].
+    pub async fn with_events(self, settings: events::Settings) -> Result<Self, events::OpenError> {
+        if let Some(folder) = settings.folder() {
+            self.common.disks.add(Disk::of_folder("events", folder));
+        }
+        let database = self.common.database.clone();
+        let opened = Events::open(settings, database, self.events.metrics.clone()).await?;
+        Ok(self.with_opened_events(opened))
+    }
+
+    /// The same, with these behaviour events.
+    #[must_use]
+    pub fn with_opened_events(mut self, events: Events) -> Self {
+        self.events.events = Some(events);
+        self
+    }
+
+    /// Behaviour events, if it has any.
+    pub fn events(&self) -> Option<&Events> {
+        self.events.events.as_ref()
+    }
+}
+
+/// The origin with events as the flags say. To be called after history, whose group reads events.
+pub(crate) async fn open(origin: Origin, config: &Config, secrets: &mut Secrets) -> Result<Origin> {
+    let secret = secrets.webhook.take().map(|secret| secret.0);
+    #[cfg_attr(not(feature = "history"), allow(unused_mut))]
+    let Some(mut settings) = config.events.settings(secret)? else {
+        return Ok(origin);
+    };
+    #[cfg(feature = "history")]
+    {
+        let history = origin.history().cloned();
+        settings.groups.extend(history.map(crate::views::group));
+    }
+    let flag = match config.events.events_log {
+        Some(_) => "--events-log",
+        None => "--events",
+    };
+    origin.with_events(settings).await.context(flag)
+}
+
+impl EventDomain {
+    /// Without events.
+    pub(crate) fn off(metrics: &Metrics) -> Self {
+        Self {
+            events: None,
+            metrics: EventMetrics::register(metrics),
+        }
+    }
+}
+
+impl Domain for EventDomain {
+    fn public(&self, _origin: &Origin) -> Router {
+        events::http::public(self.events.clone())
+    }
+
+    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
+        let guard = Guard::of(Area::Events).tenants(RULES);
+        // What business systems send are events, not acts.
+        let guard = guard.unnoted(&["/events"]);
+        door.guard(events::http::admin(self.events.clone()), guard)
+    }
+
+    fn page(&self) -> Router {
+        events::http::page()
+    }
+
+    /// A log of events that is full makes nobody turn sales away.
+    fn parts(&self) -> Vec<Part> {
+        let part = |events: Events| Part {
+            name: "events",
+            state: Arc::new(move || events.state()),
+        };
+        self.events.clone().map(part).into_iter().collect()
+    }
+
+    fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {
+        let events = self.events.iter();
+        Ok(events.flat_map(|events| events.spawn(stop)).collect())
+    }
+}

@@ -1,0 +1,74 @@
+//! Browse history in the origin.
+
+use anyhow::Result;
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+use super::{Domain, Jobs};
+use crate::access::scope::Area;
+use crate::access::{Door, Guard};
+use crate::config::Config;
+use crate::history::metrics::HistoryMetrics;
+use crate::history::{self, History, Settings};
+use crate::metrics::Metrics;
+use crate::origin::Origin;
+use crate::sales;
+use crate::tenant_rules::RULES;
+
+/// Browse history, if this origin has it.
+#[derive(Debug)]
+pub(crate) struct HistoryDomain {
+    history: Option<History>,
+    metrics: HistoryMetrics,
+}
+
+impl Origin {
+    /// The same, with browse history.
+    #[must_use]
+    pub fn with_history(mut self, settings: Settings) -> Self {
+        let (database, redis) = (self.common.database.clone(), self.common.redis.clone());
+        let metrics = self.history.metrics.clone();
+        self.history.history = Some(History::new(settings, database, redis, metrics));
+        self
+    }
+
+    /// Browse history, if it has any.
+    pub fn history(&self) -> Option<&History> {
+        self.history.history.as_ref()
+    }
+}
+
+/// The origin with history as the flags say.
+pub(crate) fn open(origin: Origin, config: &Config) -> Result<Origin> {
+    Ok(match config.history.settings()? {
+        Some(settings) => origin.with_history(settings),
+        None => origin,
+    })
+}
+
+impl HistoryDomain {
+    /// Without history.
+    pub(crate) fn off(metrics: &Metrics) -> Self {
+        Self {
+            history: None,
+            metrics: HistoryMetrics::register(metrics),
+        }
+    }
+}
+
+impl Domain for HistoryDomain {
+    fn public(&self, origin: &Origin) -> Router {
+        let users = sales::http::users(origin.sales().clone());
+        history::http::public(self.history.clone(), users)
+    }
+
+    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
+        let guard = Guard::of(Area::History).tenants(RULES);
+        door.guard(history::http::admin(self.history.clone()), guard)
+    }
+
+    fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {
+        let history = self.history.iter();
+        Ok(history.flat_map(|history| history.spawn(stop)).collect())
+    }
+}

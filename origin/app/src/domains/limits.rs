@@ -1,0 +1,21 @@
+//! Limits in the origin, which has nothing of them but routes.
+
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+use super::{Domain, Jobs};
+use crate::access::Door;
+use crate::limits;
+use crate::origin::Origin;
+
+pub(super) struct LimitDomain;
+
+impl Domain for LimitDomain {
+    fn admin(&self, origin: &Origin, door: &Door) -> Router {
+        door.mount(limits::http::admin(), origin.common.redis.clone())
+    }
+
+    fn spawn(&self, _origin: &Origin, _stop: &CancellationToken) -> Jobs {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,161 @@
+//! Short links in the origin.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+use super::{Domain, Jobs};
+use crate::access::scope::{Area, Level};
+use crate::access::{Door, Guard};
+use crate::config::{Config, Secrets};
+use crate::disk::Disk;
+use crate::links::geo::Geo;
+use crate::links::metrics::LinkMetrics;
+use crate::links::{self, Links, Settings};
+use crate::metrics::Metrics;
+use crate::origin::Origin;
+use crate::outbox::{OutboxTimes, Sink, SinkName};
+use crate::tenant_rules::RULES;
+
+/// What a key of some domains and tags opens: these routes look whose a link is.
+const NARROW: &[(Level, &str)] = &[
+    (Level::Write, "/links"),
+    (Level::Read, "/links"),
+    (Level::Read, "/links.csv"),
+    (Level::Read, "/links.ndjson"),
+    (Level::Write, links::http::IMPORTS),
+    (Level::Write, "/links/{code}"),
+    (Level::Read, "/links/{code}"),
+    (Level::Read, "/links/{code}/history"),
+    (Level::Read, "/links/{code}/stats"),
+    (Level::Read, "/links/{code}/stats.csv"),
+    (Level::Read, "/links/{code}/cross"),
+    (Level::Read, "/links/{code}/qr.svg"),
+    (Level::Read, "/links/{code}/qr.png"),
+    (Level::Read, "/link-domains"),
+    (Level::Read, "/link-domains/{id}"),
+];
+
+/// Short links, if this origin has any.
+#[derive(Debug)]
+pub(crate) struct LinkDomain {
+    links: Option<Links>,
+    metrics: LinkMetrics,
+    geo: Geo,
+    are_maxima_in_objects: bool,
+}
+
+impl Origin {
+    /// The same, with short links.
+    ///
+    /// # Errors
+    /// See [`links::OpenError`].
+    pub async fn with_links(mut self, settings: Settings) -> Result<Self, links::OpenError> {
+        let common = &self.common;
+        common.disks.add(Disk::of_folder("links", &settings.log));
+        let (database, redis) = (common.database.clone(), common.redis.clone());
+        let metrics = self.links.metrics.clone();
+        self.links.links = Some(Links::open(settings, database, redis, metrics).await?);
+        Ok(self)
+    }
+
+    /// The same, in which this receiver is told of changes of links. To be called after [`Origin::with_links`], whose settings must
+    /// name it.
+    #[must_use]
+    pub fn with_link_receiver(
+        self,
+        name: SinkName,
+        sink: Arc<dyn Sink>,
+        times: OutboxTimes,
+    ) -> Self {
+        self.map_links(|links| links.with_receiver(name, sink, times))
+    }
+
+    /// The same, whose links with a maximum are counted in objects of an edge if `are_so`, behind the proxy of shards.
+    #[must_use]
+    pub fn with_maxima_in_objects(mut self, are_so: bool) -> Self {
+        self.links.are_maxima_in_objects = are_so;
+        self
+    }
+
+    /// Short links, if it has any.
+    pub fn links(&self) -> Option<&Links> {
+        self.links.links.as_ref()
+    }
+
+    pub(crate) fn map_links(mut self, change: impl FnOnce(Links) -> Links) -> Self {
+        self.links.links = self.links.links.map(change);
+        self
+    }
+}
+
+/// The origin with links as the flags say.
+pub(crate) async fn open(
+    origin: Origin,
+    config: &Config,
+    secrets: &mut Secrets,
+    geo: Geo,
+) -> Result<Origin> {
+    let settings = config.links.settings(secrets.link_scramble.take());
+    let mut origin = match settings.context("--links")? {
+        Some(mut settings) => {
+            settings.click_keys = secrets.click_keys.clone();
+            origin.with_links(settings).await.context("short links")?
+        }
+        None => origin,
+    };
+    origin.links.geo = geo;
+    let origin = origin.with_maxima_in_objects(config.links.maxima_in_objects);
+    let secret = secrets.links_webhook.take().map(|secret| secret.0);
+    Ok(match config.links.webhook(secret.as_deref())? {
+        Some(webhook) => {
+            let times = config.links.outbox_times();
+            origin.with_link_receiver(SinkName::Webhook, Arc::new(webhook), times)
+        }
+        None => origin,
+    })
+}
+
+impl LinkDomain {
+    /// Without links.
+    pub(crate) fn off(metrics: &Metrics) -> Self {
+        Self {
+            links: None,
+            metrics: LinkMetrics::register(metrics),
+            geo: Geo::default(),
+            are_maxima_in_objects: false,
+        }
+    }
+}
+
+impl Domain for LinkDomain {
+    fn public(&self, origin: &Origin) -> Router {
+        let maxima = self.are_maxima_in_objects;
+        let maxima = maxima.then(|| origin.common.redis.prefix().to_owned());
+        let feeds = links::http::feeds(self.links.clone(), origin.common.edges.clone(), maxima);
+        links::http::public(self.links.clone()).merge(feeds)
+    }
+
+    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
+        let guard = Guard::of(Area::Links).tenants(RULES);
+        // A link is made while SQL is away, and faster than a transaction of its own would let it.
+        let guard = guard.behind(&["/links"]).narrow(NARROW);
+        let guard = guard.questions(&[links::http::QR_SVG, links::http::QR_PNG]);
+        door.guard(links::http::admin(self.links.clone()), guard)
+    }
+
+    fn page(&self) -> Router {
+        links::http::page()
+    }
+
+    fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {
+        let Some(links) = &self.links else {
+            return Ok(Vec::new());
+        };
+        let mut jobs = links.spawn(stop);
+        jobs.push(links.spawn_counter(self.geo.clone(), stop)?);
+        Ok(jobs)
+    }
+}

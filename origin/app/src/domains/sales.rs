@@ -1,0 +1,219 @@
+//! Sales in the origin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::{Extension, Router};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
+
+use super::{Domain, Jobs};
+use crate::access::scope::Area;
+use crate::access::{Door, Guard};
+use crate::config::{Config, Secrets};
+use crate::http::{Loop, Silences};
+use crate::metrics::Metrics;
+use crate::origin::Origin;
+use crate::outbox::{OutboxTimes, Sink, SinkName};
+use crate::redis::Redis;
+use crate::sales::archive::ArchiveRules;
+use crate::sales::config::CLAIM_SECRET;
+use crate::sales::metrics::SaleMetrics;
+use crate::sales::orders::SqlLimits;
+use crate::sales::payment::Payments;
+use crate::sales::risk::RiskScorer;
+use crate::sales::store::{HoldRules, SaleStore};
+use crate::sales::{self, Sales};
+use crate::sql::Database;
+use crate::tenant_rules::RULES;
+
+/// For how long the reconciler may be silent. It works once a second, and what a slow SQL or Redis costs it shows as theirs.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Sales, and how this origin has them.
+#[derive(Debug)]
+pub(crate) struct SaleDomain {
+    sales: Sales,
+    /// Whether anybody may make a sale or buy.
+    is_on: bool,
+    is_stock_in_objects: bool,
+    silence_max: Duration,
+    scorer: Option<(Arc<dyn RiskScorer>, u32)>,
+}
+
+impl Origin {
+    /// An origin with sales, whose claims are signed with one of `keys`.
+    pub fn new(database: Database, redis: Redis, keys: KeyRing, limits: SqlLimits) -> Self {
+        let store = SaleStore::new(database.clone());
+        Self::with_store(database, store, redis, keys, limits)
+    }
+
+    /// As [`Origin::new`], with this store of sales, in the same database.
+    pub fn with_store(
+        database: Database,
+        store: SaleStore,
+        redis: Redis,
+        keys: KeyRing,
+        limits: SqlLimits,
+    ) -> Self {
+        let metrics = Metrics::default();
+        let sale_metrics = SaleMetrics::register(&metrics);
+        let sales = Sales::new(store, redis.clone(), keys, limits, sale_metrics);
+        let sales = SaleDomain {
+            sales,
+            is_on: true,
+            is_stock_in_objects: false,
+            silence_max: SILENCE_MAX,
+            scorer: None,
+        };
+        Self::of(database, redis, metrics, sales)
+    }
+
+    /// The same, with a payment provider.
+    #[must_use]
+    pub fn with_payments(self, payments: Payments) -> Self {
+        self.map_sales(|sales| sales.with_payments(payments))
+    }
+
+    /// The same, with these rules for holds that are not paid.
+    #[must_use]
+    pub fn with_holds(self, rules: HoldRules) -> Self {
+        self.map_sales(|sales| sales.with_holds(rules))
+    }
+
+    /// The same, with these rules for what ended sales leave.
+    #[must_use]
+    pub fn with_archive(self, rules: ArchiveRules) -> Self {
+        self.map_sales(|sales| sales.with_archive(rules))
+    }
+
+    /// The same, in which this receiver is told of changes of orders. The store must write them.
+    #[must_use]
+    pub fn with_receiver(self, name: SinkName, sink: Arc<dyn Sink>, times: OutboxTimes) -> Self {
+        self.map_sales(|sales| sales.with_receiver(name, sink, times))
+    }
+
+    /// The same, but the reconciler may be silent for so long before the origin counts as not ready.
+    #[must_use]
+    pub fn with_silence_max(mut self, silence_max: Duration) -> Self {
+        self.sales.silence_max = silence_max;
+        self
+    }
+
+    /// Sales and orders.
+    pub fn sales(&self) -> &Sales {
+        &self.sales.sales
+    }
+
+    pub(crate) fn map_sales(mut self, change: impl FnOnce(Sales) -> Sales) -> Self {
+        self.sales.sales = change(self.sales.sales);
+        self
+    }
+}
+
+/// An origin with sales as the flags say.
+pub(crate) fn open(
+    config: &Config,
+    secrets: &mut Secrets,
+    scorer: Option<Arc<dyn RiskScorer>>,
+    database: Database,
+    redis: Redis,
+) -> Result<Origin> {
+    let store = config.sales.store(database.clone())?;
+    let keys = secrets.claim_keys.take();
+    let is_on = keys.is_some();
+    if !is_on {
+        info!("{CLAIM_SECRET} is not set: there are no sales");
+    }
+    let keys = keys.map_or_else(unknown_key, Ok)?;
+    let origin = Origin::with_store(database, store, redis, keys, config.sales.sql_limits());
+    let mut origin = origin
+        .with_holds(config.sales.hold_rules())
+        .with_archive(config.sales.archive_rules());
+    if let Some(payments) = secrets.payments.take() {
+        origin = origin.with_payments(payments);
+    }
+    let secret = secrets.orders_webhook.take().map(|secret| secret.0);
+    if let Some(webhook) = config.sales.orders_webhook(secret.as_deref())? {
+        let times = config.sales.outbox_times();
+        origin = origin.with_receiver(SinkName::Webhook, Arc::new(webhook), times);
+    }
+    origin.sales.is_on = is_on;
+    origin.sales.is_stock_in_objects = config.sales.stock_in_objects;
+    origin.sales.scorer = scorer.map(|scorer| (scorer, config.sales.risk_threshold));
+    Ok(origin)
+}
+
+/// A key that no gateway has: whatever is signed is refused.
+fn unknown_key() -> Result<KeyRing> {
+    let mut secret = [0; KEY_LEN_MIN];
+    let filled = SystemRandom::new().fill(&mut secret);
+    filled.ok().context("the system gives no random numbers")?;
+    Ok(SigningKey::new("none", &secret)?.into())
+}
+
+impl SaleDomain {
+    /// What must go on for the origin to be ready.
+    fn reconciler(&self) -> Loop {
+        Loop {
+            name: "reconciler",
+            pulse: self.sales.reconciling().clone(),
+            silence_max: self.silence_max,
+        }
+    }
+
+    /// Shows how long jobs have been silent.
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        metrics.group(|group| group.add_collector(Silences(vec![self.reconciler()])));
+    }
+
+    /// The sales, if anybody may make one or buy.
+    fn enabled(&self) -> Option<Sales> {
+        self.is_on.then(|| self.sales.clone())
+    }
+}
+
+impl Domain for SaleDomain {
+    fn public(&self, origin: &Origin) -> Router {
+        let Some(sales) = self.enabled() else {
+            return Router::new();
+        };
+        let edges = origin.common.edges.clone();
+        let feeds = sales::http::feeds(sales.clone(), edges, self.is_stock_in_objects);
+        sales::http::public(sales).merge(feeds)
+    }
+
+    fn admin(&self, origin: &Origin, door: &Door) -> Router {
+        let Some(sales) = self.enabled() else {
+            return Router::new();
+        };
+        let routes = sales::http::admin(sales).layer(Extension(origin.common.live.clone()));
+        door.guard(routes, Guard::of(Area::Sales).tenants(RULES))
+    }
+
+    fn around_public(&self, routes: Router) -> Router {
+        match self.is_on {
+            true => sales::http::in_buyers_language(routes),
+            false => routes,
+        }
+    }
+
+    fn loops(&self) -> Vec<Loop> {
+        vec![self.reconciler()]
+    }
+
+    fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {
+        let mut jobs = match self.is_on {
+            true => self.sales.spawn(stop),
+            false => Vec::new(),
+        };
+        if let Some((scorer, threshold)) = &self.scorer {
+            let worker = self.sales.risk_worker(scorer.clone(), *threshold);
+            jobs.push(tokio::spawn(worker.run(stop.clone())));
+        }
+        Ok(jobs)
+    }
+}
