@@ -47,36 +47,47 @@ pub const SCHEMES_NEVER: [&str; 9] = [
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// All domains as they are written.
+/// All domains of links.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkDomains))]
 pub struct DomainsConfig {
-    /// Tells one document from another. The origin sets it to a hash of the rest when it publishes.
+    /// Grows with each change. In Redis it is a hash of the rest.
     #[serde(default)]
     pub version: u64,
-    /// 1 to [`DOMAINS_MAX`]; the first is the API's default.
+    /// The domains in their order; the first is the default.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100))]
     pub domains: Vec<Domain>,
 }
 
-/// One domain.
+/// A domain of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkDomain))]
 pub struct Domain {
     /// Its short name, in Redis keys: it stays for as long as the domain has links.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9-]{1,16}$"))]
     pub id: DomainId,
     /// The hosts that answer for it, in lower case, without a port; the first is that of new links' URLs.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 16))]
     pub hosts: Vec<String>,
     /// Of new links' URLs: `https` unless set.
     #[serde(default)]
     pub scheme: Scheme,
     /// The port of new links' URLs, if it is not the scheme's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(nullable = false, minimum = 1, maximum = 65535)
+    )]
     pub port: Option<u16>,
     /// How many digits generated codes have: 7 unless set.
     #[serde(default = "default_length")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u8, minimum = 5, maximum = 8))]
     pub length: Length,
     /// After how many days without a visit a link ends: 30 unless set; 0: never.
     #[serde(default = "default_life_days")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 3650))]
     pub life_days: u32,
     /// The status of redirects: 302 unless set.
     #[serde(default)]
@@ -86,22 +97,28 @@ pub struct Domain {
     pub pass_query: bool,
     /// What unknown codes are answered with, as HTML; a plain page unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub not_found_page: Option<String>,
     /// What links are answered with that have ended, as HTML; a plain page unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub gone_page: Option<String>,
     /// Where those go who click a link that has ended, or has no clicks left: an http or https address. Unless set, they
     /// see the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub ended_target: Option<String>,
     /// What is answered when nobody can say where a link leads, as HTML; a plain page unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub unavailable_page: Option<String>,
     /// Where `/` leads: an http or https address. Unless set, `/` is answered as an unknown code is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub home: Option<String>,
     /// What `/robots.txt` says; unless set, that all may be crawled, so that links are previewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 65536))]
     pub robots: Option<String>,
     /// Whether targets may be in private networks: not unless set.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -117,15 +134,18 @@ pub struct Domain {
     pub homographs: Homographs,
     /// Served at `/.well-known/apple-app-site-association`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<Object>))]
     pub apple_app_site_association: Option<Value>,
     /// Served at `/.well-known/assetlinks.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<Vec<Object>>))]
     pub assetlinks: Option<Value>,
 }
 
 /// The scheme of links' own URLs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkScheme))]
 pub enum Scheme {
     /// Without TLS: for trials.
     Http,
@@ -137,6 +157,7 @@ pub enum Scheme {
 /// What becomes of targets whose host looks like another one's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkHomographs))]
 pub enum Homographs {
     /// They are taken, and the answer says so.
     #[default]

@@ -126,6 +126,20 @@ pub enum RedirectStatus {
     PermanentRedirect,
 }
 
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for RedirectStatus {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::Integer)
+            .description(Some("The HTTP status of a redirect."))
+            .enum_values(Some([301, 302, 307, 308]))
+            .into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for RedirectStatus {}
+
 /// A status that redirects no link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be 301, 302, 307 or 308")]

@@ -69,6 +69,20 @@ words! {
     }
 }
 
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Platform {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .description(Some("Clients of a kind."))
+            .enum_values(Some(Self::ALL.map(Self::word)))
+            .into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Platform {}
+
 /// A parameter of a query string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameter {

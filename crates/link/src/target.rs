@@ -28,6 +28,7 @@ pub struct Target {
 /// What is odd about a target that is taken all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkFlag))]
 pub enum Flag {
     /// Its host may be meant to look like another one's: a label mixes scripts that no language mixes, or
     /// has letters that look like ASCII's and are none.

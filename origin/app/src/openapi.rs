@@ -7,10 +7,11 @@ use serde_json::Value;
 use crate::access::tenancy::TenantRule;
 use crate::api::{Document, OperationKey};
 use crate::tenant_rules::RULES;
-use crate::{domains, http};
+use crate::{console, domains, http};
 
 static DERIVED: LazyLock<Document> = LazyLock::new(|| {
-    let mut document = Document::default();
+    let mut document = Document::of_every_port();
+    document.merge(console::page().into_document());
     for part in domains::documents() {
         document.merge(part);
     }

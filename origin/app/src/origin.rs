@@ -176,7 +176,7 @@ impl Origin {
         let own = access::http::routes(&door, RULES)
             .merge(http::alive())
             .merge(http::probes(health))
-            .merge(console::page());
+            .merge(console::page().into_router(()));
         let routes = all.iter().fold(own, |routes, domain| {
             routes.merge(domain.admin(self, &door)).merge(domain.page())
         });

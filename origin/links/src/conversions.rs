@@ -5,12 +5,14 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use serde::Serialize;
+use utoipa::ToSchema;
 use weir_link::code::LinkId;
 
 use weir_origin_core::sql::SqlError;
 
 /// Orders that came of a link's clicks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Conversions {
     /// Clicks that at least one order came of.
     pub clicks: u64,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_link::code::LinkId;
 
 use super::report::Range;
@@ -12,13 +13,17 @@ use super::store::LinkStore;
 use weir_origin_core::sql::SqlError;
 
 /// Which clicks; what is not named is not asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LinkCrossFilter)]
 pub struct Filter {
-    /// From this country.
+    /// The country.
+    #[schema(required)]
     pub country: Option<String>,
-    /// Of this kind of device.
+    /// The kind of device.
+    #[schema(required)]
     pub device: Option<String>,
-    /// From this page's host, `direct` or `qr`.
+    /// The referrer.
+    #[schema(required)]
     pub referrer: Option<String>,
 }
 
@@ -31,20 +36,22 @@ enum By {
 }
 
 /// The clicks of an hour or a day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LinkCrossPoint)]
 pub struct CrossPoint {
     /// When it begins.
     pub at_ms: u64,
-    /// Clicks.
+    /// Clicks that pass all filters.
     pub clicks: u64,
 }
 
 /// Filtered clicks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LinkCross)]
 pub struct Cross {
-    /// Hour or day.
-    pub by: &'static str,
-    /// Whose days.
+    /// What the series is by.
+    pub by: Span,
+    /// Whose days they are.
     pub tz: String,
     /// When the range begins.
     pub from_ms: u64,
@@ -52,17 +59,17 @@ pub struct Cross {
     pub to_ms: u64,
     /// What is asked for.
     pub filter: Filter,
-    /// Clicks that pass.
+    /// Clicks that pass all filters.
     pub clicks: u64,
-    /// Every hour or day, those without clicks included.
+    /// The same for every hour or day.
     pub series: Vec<CrossPoint>,
-    /// Clicks by country that pass the other two filters; so for all three.
+    /// Clicks by country that pass the filters of device and referrer.
     pub countries: BTreeMap<String, u64>,
-    /// By device.
+    /// Clicks by kind of device that pass the filters of country and referrer.
     pub devices: BTreeMap<String, u64>,
-    /// By referrer.
+    /// Clicks by referrer that pass the filters of country and device.
     pub referrers: BTreeMap<String, u64>,
-    /// By how much a number may be wrong at most, as only the heaviest of an hour are kept.
+    /// By how much any of these may be wrong: of an hour the 64 heaviest combinations are kept.
     pub off_by_max: u64,
 }
 
@@ -143,7 +150,7 @@ impl Cross {
         }
         let [countries, devices, referrers] = sums;
         Self {
-            by: range.by(),
+            by: range.span(),
             tz: range.zone().to_owned(),
             from_ms: range.from_ms(),
             to_ms: range.until_ms(),

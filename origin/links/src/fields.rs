@@ -2,8 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use weir_link::preview::Preview;
-use weir_link::record::{App, Link, Parameter, Platform, RedirectStatus, Rule};
+use weir_link::record::{App, COUNTRIES_MAX, Link, Parameter, Platform, RedirectStatus, Rule};
+
+use super::request::{TAG_LEN_MAX, TAGS_MAX};
 
 /// The name of [`LinkFields::ends_at_ms`] in answers.
 const END_IN_ANSWERS: &str = "ends_at_ms";
@@ -16,44 +20,58 @@ pub const END_IN_REQUESTS: &str = "expires_at_ms";
 ///
 /// Add a new field here, to [`Link`], and to the conversions between both: [`LinkFields::new`] and
 /// [`LinkRequest::draft`](crate::request::LinkRequest::draft).
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFields {
     /// Where it leads.
+    #[schema(max_length = 2048)]
     pub target: String,
     /// The language of the target; `None`: unknown.
+    #[schema(default = json!(null))]
     pub language: Option<String>,
     /// The status of its redirects; the domain's default in a new link.
+    #[schema(nullable = false, default = json!(null))]
     pub status: Option<RedirectStatus>,
     /// Whether the query string is passed on; the domain's default in a new link.
+    #[schema(nullable = false, default = json!(null))]
     pub pass_query: Option<bool>,
     /// How long it lives after its last click, in milliseconds; 0: without an end. The domain's default in a new link.
+    #[schema(nullable = false, default = json!(null))]
     pub life_ms: Option<u64>,
     /// How many clicks it answers; `None`: any number.
+    #[schema(minimum = 1, default = json!(null))]
     pub max_clicks: Option<u64>,
     /// When it ends even if it is clicked, in milliseconds since the Unix epoch; `None`: never.
     #[serde(rename(serialize = "ends_at_ms", deserialize = "expires_at_ms"))]
+    #[schema(default = json!(null), extensions(("x-name-in-requests" = json!("expires_at_ms"))))]
     pub ends_at_ms: Option<u64>,
     /// The apps that may open it, in order.
     #[serde(default)]
+    #[schema(max_items = 8, default = json!([]))]
     pub apps: Vec<AppRequest>,
     /// Other targets for some clients.
     #[serde(default)]
+    #[schema(max_items = 16, default = json!([]))]
     pub rules: Vec<RuleRequest>,
     /// Where visitors go after its end; `None`: to its domain's page.
+    #[schema(default = json!(null))]
     pub ended_target: Option<String>,
     /// What programs that preview links receive; `None`: the redirect.
+    #[schema(default = json!(null))]
     pub preview: Option<PreviewRequest>,
     /// Whether its clicks are linked to orders; not in a new link by default.
+    #[schema(nullable = false, default = false)]
     pub conversion: Option<bool>,
     /// Words to find it by.
     #[serde(default)]
+    #[schema(schema_with = tags)]
     pub tags: Vec<String>,
 }
 
 /// An app of a link.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LinkApp)]
 pub struct AppRequest {
     /// On which clients.
     pub platform: Platform,
@@ -61,12 +79,14 @@ pub struct AppRequest {
     pub url: String,
     /// Where visitors without the app go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub fallback: Option<String>,
 }
 
 /// A rule of a link.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LinkRule)]
 pub struct RuleRequest {
     /// On which clients; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -76,39 +96,49 @@ pub struct RuleRequest {
     pub languages: Vec<String>,
     /// In which countries, by two letters; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(schema_with = countries)]
     pub countries: Vec<String>,
     /// Parameters that the query string must have, all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 8)]
     pub query: Vec<ParameterRequest>,
     /// The share of the matching visitors; `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1, maximum = 99)]
     pub percent: Option<u8>,
     /// Where they go.
     pub target: String,
 }
 
 /// A parameter of a query string.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LinkQuery)]
 pub struct ParameterRequest {
     /// Its name.
+    #[schema(min_length = 1, max_length = 128)]
     pub name: String,
     /// Its value; `None`: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 128)]
     pub value: Option<String>,
 }
 
 /// A preview of a link.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LinkPreview)]
 pub struct PreviewRequest {
     /// The title.
+    #[schema(min_length = 1, max_length = 2048)]
     pub title: String,
     /// A sentence or two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 2048)]
     pub text: Option<String>,
     /// The address of a picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 2048)]
     pub image: Option<String>,
 }
 
@@ -148,6 +178,32 @@ impl LinkFields {
         }
         whole
     }
+}
+
+fn tags() -> Array {
+    let tag = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .max_length(Some(TAG_LEN_MAX));
+    ArrayBuilder::new()
+        .items(tag)
+        .max_items(Some(TAGS_MAX))
+        .description(Some("Words to find it by."))
+        .default(Some(json!([])))
+        .build()
+}
+
+fn countries() -> Array {
+    let country = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^[A-Za-z]{2}$"));
+    ArrayBuilder::new()
+        .items(country)
+        .max_items(Some(COUNTRIES_MAX))
+        .description(Some(
+            "In which countries, by two letters (ISO 3166-1); empty: all.",
+        ))
+        .build()
 }
 
 fn unless_empty(text: String) -> Option<String> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 use weir_link::click::SCANNED;
 use weir_link::code::LinkId;
 
@@ -92,9 +93,9 @@ impl Range {
         self.borders.last().copied().unwrap_or(0)
     }
 
-    /// What it is called that it is divided into.
-    pub const fn by(&self) -> &'static str {
-        self.span.as_str()
+    /// What it is divided into.
+    pub const fn span(&self) -> Span {
+        self.span
     }
 
     /// Where its hours or days begin.
@@ -269,28 +270,84 @@ fn uniques(span: Span, points: &[Point], days: &[Point]) -> Uniques {
     by_day.values().fold(Uniques::default(), add)
 }
 
-impl Serialize for Report {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("by", self.range.span.as_str())?;
-        map.serialize_entry("tz", self.range.zone())?;
-        map.serialize_entry("from_ms", &self.range.from_ms())?;
-        map.serialize_entry("to_ms", &self.range.until_ms())?;
-        map.serialize_entry("clicks", &self.clicks)?;
-        map.serialize_entry("bots", &self.bots)?;
-        map.serialize_entry("visitors", &self.uniques.visitors)?;
-        map.serialize_entry("addresses", &self.uniques.addresses)?;
-        map.serialize_entry("scans", &self.scans())?;
-        map.serialize_entry("series", &self.series)?;
-        let (from_ms, to_ms) = self.range.days();
-        map.serialize_entry("parts_from_ms", &from_ms)?;
-        map.serialize_entry("parts_to_ms", &to_ms)?;
-        for part in Part::ALL {
-            let values = self.parts.get(&part).map(Vec::as_slice).unwrap_or_default();
-            map.serialize_entry(part.plural(), &Values(values))?;
+/// The clicks on a link.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LinkStats)]
+pub struct ReportView<'a> {
+    /// How long each span of the series is: `hour` or `day`.
+    by: Span,
+    /// Whose days they are.
+    tz: &'a str,
+    /// The first instant, in milliseconds since the Unix epoch.
+    from_ms: u64,
+    /// The first instant after them, in milliseconds since the Unix epoch.
+    to_ms: u64,
+    /// Clicks of people.
+    clicks: u64,
+    /// Clicks of crawlers and previews, which are not among the others.
+    bots: u64,
+    #[serde(flatten)]
+    uniques: Uniques,
+    /// Clicks by QR code, on the days of `parts_from_ms` to `parts_to_ms`. They are among the clicks, and `qr` is among the
+    /// referrers.
+    scans: u64,
+    /// One for each span of time.
+    series: &'a [Point],
+    /// Parts are kept by day: the first day that they are of.
+    parts_from_ms: u64,
+    /// Until when the parts below are counted, in milliseconds since the Unix epoch.
+    parts_to_ms: u64,
+    /// Clicks by kind of device: desktop, mobile, tablet, script, other.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    devices: Values<'a>,
+    /// Clicks by operating system.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    systems: Values<'a>,
+    /// Clicks by browser.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    browsers: Values<'a>,
+    /// Clicks by host, or `direct`: the 100 of each day that have most.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    referrers: Values<'a>,
+    /// Clicks by region (ISO 3166-2), or `unknown`.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    regions: Values<'a>,
+    /// Clicks by who runs the network, or `unknown`.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    operators: Values<'a>,
+    /// Clicks by language, as primary subtags, or `unknown`.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    languages: Values<'a>,
+    /// Of parts with more values than are kept: by how much the clicks of a value may be too many.
+    too_many_by: BTreeMap<&'static str, u64>,
+}
+
+impl Report {
+    /// The report as the API shows it.
+    pub fn view(&self) -> ReportView<'_> {
+        let values = |part| Values(self.parts.get(&part).map(Vec::as_slice).unwrap_or_default());
+        let (parts_from_ms, parts_to_ms) = self.range.days();
+        ReportView {
+            by: self.range.span,
+            tz: self.range.zone(),
+            from_ms: self.range.from_ms(),
+            to_ms: self.range.until_ms(),
+            clicks: self.clicks,
+            bots: self.bots,
+            uniques: self.uniques,
+            scans: self.scans(),
+            series: &self.series,
+            parts_from_ms,
+            parts_to_ms,
+            devices: values(Part::Device),
+            systems: values(Part::System),
+            browsers: values(Part::Browser),
+            referrers: values(Part::Referrer),
+            regions: values(Part::Region),
+            operators: values(Part::Operator),
+            languages: values(Part::Language),
+            too_many_by: self.errors(),
         }
-        map.serialize_entry("too_many_by", &self.errors())?;
-        map.end()
     }
 }
 
@@ -312,18 +369,6 @@ struct Values<'a>(&'a [PartCount]);
 impl Serialize for Values<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|count| (&count.value, count.clicks)))
-    }
-}
-
-impl Serialize for Point {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(5))?;
-        map.serialize_entry("at_ms", &self.at_ms)?;
-        map.serialize_entry("clicks", &self.clicks)?;
-        map.serialize_entry("bots", &self.bots)?;
-        map.serialize_entry("visitors", &self.uniques.visitors)?;
-        map.serialize_entry("addresses", &self.uniques.addresses)?;
-        map.end()
     }
 }
 

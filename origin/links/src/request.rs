@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 use weir_link::agent::Language;
 use weir_link::code::{Code, Length};
 use weir_link::domain::{Domain, Domains, LIFE_DAYS_MAX};
@@ -35,41 +36,59 @@ pub const LIFE_MS_MIN: u64 = 1_000;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A new link, as it is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A link to be made.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[schema(as = NewLink)]
 pub struct LinkRequest {
     /// Parameters for the target's query that name the source of its visitors.
+    #[schema(nullable = false)]
     pub utm: Option<Utm>,
     /// Its domain: the first one unless set.
+    #[schema(nullable = false)]
     pub domain: Option<String>,
     /// How many digits its code has: the domain's default unless set.
+    #[schema(nullable = false, value_type = Option<u8>, minimum = 5, maximum = 8)]
     pub length: Option<Length>,
     /// Its code, chosen.
+    #[schema(
+        nullable = false,
+        min_length = 3,
+        max_length = 32,
+        pattern = "^[0-9A-Za-z_-]+$"
+    )]
     pub code: Option<String>,
     /// Its life in days; 0: without an end.
+    #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
-    /// The password that visitors must know.
+    /// The password that visitors must know, up to 128 bytes. It goes with no max_clicks and no Idempotency-Key, and is never
+    /// shown again.
+    #[schema(nullable = false, value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Password>,
     /// All other fields.
     #[serde(flatten, deserialize_with = "shared_members")]
     pub fields: LinkFields,
 }
 
-/// An edit of a link. A field that it does not name stays as it is.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+/// What changes of a link.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[schema(as = LinkChanges)]
 pub struct EditRequest {
     /// Parameters for the target's query that name the source of its visitors.
+    #[schema(nullable = false)]
     pub utm: Option<Utm>,
     /// Its life in days; 0: without an end.
+    #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
     /// The password that visitors must know; null: none.
-    #[serde(deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Option<Password>>,
     /// Whether it is out of use for now.
+    #[schema(nullable = false)]
     pub disabled: Option<bool>,
     /// The fields of [`LinkFields`] that it names.
     #[serde(flatten, deserialize_with = "named")]
+    #[schema(value_type = LinkFields)]
     pub fields: Map<String, Value>,
 }
 

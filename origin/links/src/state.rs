@@ -12,8 +12,9 @@ use super::store::{LinkStore, StoredLink};
 use weir_origin_core::sql::SqlError;
 
 /// What becomes of whoever clicks a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LinkState)]
 pub enum State {
     /// It leads on.
     Active,

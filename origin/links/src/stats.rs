@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+use utoipa::ToSchema;
 use weir_link::code::LinkId;
 
 /// An hour, in milliseconds.
@@ -33,7 +35,9 @@ pub const BATCHES_KEPT_MS: u64 = 2 * DAY_MS;
 pub const VALUE_LEN_MAX: usize = 64;
 
 /// What time is divided into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = LinkSpan)]
 pub enum Span {
     /// Hours.
     Hour,
@@ -247,11 +251,11 @@ pub struct Batch {
 }
 
 /// How many different visitors and addresses a link had in one span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Uniques {
-    /// An address with a browser.
+    /// Addresses with a browser, about, told apart within a day; of several days they add up.
     pub visitors: u64,
-    /// Addresses.
+    /// Addresses, about.
     pub addresses: u64,
 }
 
@@ -291,8 +295,9 @@ impl Slot {
 /// What is known of unique visitors.
 pub type UniquesBySlot = BTreeMap<Slot, Uniques>;
 
-/// One hour or day of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The clicks of an hour or day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LinkStatsPoint)]
 pub struct Point {
     /// When it begins, in milliseconds since the Unix epoch.
     pub at_ms: u64,
@@ -301,6 +306,7 @@ pub struct Point {
     /// Clicks of programs that come by themselves, which are not among the others.
     pub bots: u64,
     /// Visitors and addresses.
+    #[serde(flatten)]
     pub uniques: Uniques,
 }
 

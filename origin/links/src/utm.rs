@@ -4,23 +4,30 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 /// The longest value, in characters.
 pub const UTM_LEN_MAX: usize = 128;
 
-/// The five parameters. Those that are named take the place of what the target has of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// What says in the target's query where visitors come from. What is named takes the place of what the target has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = LinkUtm)]
 pub struct Utm {
     /// Whence, such as `newsletter`.
+    #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub source: Option<String>,
     /// In which way, such as `email`.
+    #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub medium: Option<String>,
     /// For what, such as `spring`.
+    #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub campaign: Option<String>,
     /// By which word of a search.
+    #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub term: Option<String>,
     /// By which of several pieces.
+    #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub content: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! Links as the API shows them.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_link::code::{Code, DomainId};
 use weir_link::domain::{Domain, Domains};
 use weir_link::record::Link;
@@ -11,11 +12,14 @@ use super::state::{Standing, State};
 use super::store::{Action, Past, StoredLink};
 
 /// A link.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Link)]
 pub struct LinkView {
     /// Its domain.
+    #[schema(value_type = String)]
     pub domain: DomainId,
     /// Its code.
+    #[schema(value_type = String)]
     pub code: Code,
     /// What people click.
     pub url: String,
@@ -29,20 +33,24 @@ pub struct LinkView {
     /// When it was last edited, or made.
     pub changed_at_ms: u64,
     /// When it ends if nobody clicks, as far as the cold store knows; null: never.
+    #[schema(required)]
     pub expires_at_ms: Option<u64>,
     /// What becomes of whoever clicks it now.
     pub state: State,
     /// How many clicks it has left; null: as many as come.
+    #[schema(required)]
     pub clicks_left: Option<u64>,
     /// What people should know of where it leads.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub flag: Option<Flag>,
 }
 
 /// A version of a link.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LinkVersion {
     /// 1, and one more with every edit.
+    #[schema(minimum = 1)]
     pub version: u32,
     /// Whether it is out of use for now.
     pub disabled: bool,
@@ -54,9 +62,12 @@ pub struct LinkVersion {
 }
 
 /// A link as it was from some instant on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = LinkHistoryHistoryItem)]
 pub struct PastView {
+    /// What was done.
     what: Action,
+    /// When, in milliseconds since the Unix epoch.
     at_ms: u64,
     #[serde(flatten)]
     version: LinkVersion,

@@ -3,12 +3,13 @@
 //!
 //! It knows domains by their routes alone. Its files `session.js` and `dom.js` are for the other pages of the port, too.
 
-use axum::Router;
-
+use crate::api::Api;
 use crate::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
 static PAGE: Page = Page {
     path: "/ui",
+    id: "Console",
+    title: "The console, for people: sales, rooms, limits, keys and the audit trail",
     policy: policy!("'self'"),
     index: &files! {
         "index.html": HTML,
@@ -37,7 +38,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// `GET /ui` and the files that it names.
-pub fn page() -> Router {
-    PAGE.routes()
+/// The page and the files that it names.
+pub fn page() -> Api<()> {
+    Api::open_admin().page(&PAGE)
 }

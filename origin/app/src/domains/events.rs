@@ -94,7 +94,7 @@ impl Domain for EventDomain {
     }
 
     fn page(&self) -> Router {
-        events::http::page()
+        events::http::page().into_router(())
     }
 
     /// A log of events that is full makes nobody turn sales away.

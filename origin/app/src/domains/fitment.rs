@@ -89,7 +89,7 @@ impl Domain for FitmentDomain {
     }
 
     fn page(&self) -> Router {
-        fitment::http::page()
+        fitment::http::page().into_router(())
     }
 
     fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {

@@ -7,36 +7,16 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::scope::{Area, Level};
-use crate::access::{Door, Guard};
+use crate::access::Door;
 use crate::config::{Config, Secrets};
 use crate::disk::Disk;
 use crate::links::geo::Geo;
+use crate::links::http::Enabled;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::outbox::{OutboxTimes, Sink, SinkName};
-use crate::tenant_rules::RULES;
-
-/// What a key of some domains and tags opens: these routes look whose a link is.
-const NARROW: &[(Level, &str)] = &[
-    (Level::Write, "/links"),
-    (Level::Read, "/links"),
-    (Level::Read, "/links.csv"),
-    (Level::Read, "/links.ndjson"),
-    (Level::Write, links::http::IMPORTS),
-    (Level::Write, "/links/{code}"),
-    (Level::Read, "/links/{code}"),
-    (Level::Read, "/links/{code}/history"),
-    (Level::Read, "/links/{code}/stats"),
-    (Level::Read, "/links/{code}/stats.csv"),
-    (Level::Read, "/links/{code}/cross"),
-    (Level::Read, "/links/{code}/qr.svg"),
-    (Level::Read, "/links/{code}/qr.png"),
-    (Level::Read, "/link-domains"),
-    (Level::Read, "/link-domains/{id}"),
-];
 
 /// Short links, if this origin has any.
 #[derive(Debug)]
@@ -134,20 +114,19 @@ impl Domain for LinkDomain {
     fn public(&self, origin: &Origin) -> Router {
         let maxima = self.are_maxima_in_objects;
         let maxima = maxima.then(|| origin.common.redis.prefix().to_owned());
-        let feeds = links::http::feeds(self.links.clone(), origin.common.edges.clone(), maxima);
-        links::http::public(self.links.clone()).merge(feeds)
+        let feeds =
+            links::http::feed_routes(self.links.clone(), origin.common.edges.clone(), maxima);
+        links::http::public()
+            .into_router(Enabled(self.links.clone()))
+            .merge(feeds)
     }
 
     fn admin(&self, _origin: &Origin, door: &Door) -> Router {
-        let guard = Guard::of(Area::Links).tenants(RULES);
-        // A link is made while SQL is away, and faster than a transaction of its own would let it.
-        let guard = guard.behind(&["/links"]).narrow(NARROW);
-        let guard = guard.questions(&[links::http::QR_SVG, links::http::QR_PNG]);
-        door.guard(links::http::admin(self.links.clone()), guard)
+        door.mount(links::http::admin(), Enabled(self.links.clone()))
     }
 
     fn page(&self) -> Router {
-        links::http::page()
+        links::http::page().into_router(())
     }
 
     fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {

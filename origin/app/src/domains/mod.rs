@@ -94,6 +94,14 @@ pub(crate) fn documents() -> Vec<Document> {
     vec![
         #[cfg(feature = "fitment")]
         crate::fitment::http::admin().into_document(),
+        #[cfg(feature = "fitment")]
+        crate::fitment::http::page().into_document(),
+        #[cfg(feature = "links")]
+        crate::links::http::document(),
+        #[cfg(feature = "events")]
+        crate::events::http::page().into_document(),
+        #[cfg(feature = "history")]
+        crate::history::http::page().into_document(),
         #[cfg(feature = "rooms")]
         crate::rooms::http::admin().into_document(),
         #[cfg(feature = "limits")]

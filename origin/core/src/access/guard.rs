@@ -20,23 +20,8 @@ use super::trail::{Intent, TrailError, Verdict};
 use super::{Caller, Door, session};
 use crate::api::{Api, MountedRules, Noting, RouteRules};
 use crate::clock::now_ms;
+use crate::http::refusal::{FORBIDDEN, UNAUTHORIZED};
 use crate::http::{PeerAddress, Problem, Refusal, bearer};
-
-/// 401: no key, or one that is not known.
-pub const UNAUTHORIZED: Refusal = Refusal::new(
-    StatusCode::UNAUTHORIZED,
-    "unauthorized",
-    "Unauthorized",
-    "The key, or the edge's stamp, is missing or wrong",
-);
-
-/// 403: the key does not open this.
-pub const FORBIDDEN: Refusal = Refusal::new(
-    StatusCode::FORBIDDEN,
-    "forbidden",
-    "Forbidden",
-    "The key does not permit this operation, or not on this object",
-);
 
 /// 403: a change in a session that another site's page may have sent.
 pub const NOT_FROM_CONSOLE: Refusal = Refusal::new(
@@ -171,6 +156,9 @@ impl Door {
     /// The routes of `api`, for those who may.
     pub fn mount<S: Clone + Send + Sync + 'static>(&self, api: Api<S>, state: S) -> Router {
         let (area, routes, rules) = api.into_parts();
+        let Some(area) = area else {
+            return routes.with_state(state);
+        };
         let mut guard = Guard::of(area);
         guard.mounted = Arc::new(rules);
         self.guard(routes.with_state(state), guard)

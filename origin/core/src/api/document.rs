@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
 
-use super::RouteRules;
-use super::schemas::{self, Schemas};
+use super::schemas::{self, Schemas, Use};
+use super::{Port, RouteRules};
 use crate::access::tenancy::TenantRule;
-use crate::http::Refusal;
+use crate::http::refusal::{NO_METHOD, NO_ROUTE};
+use crate::http::{ProblemBody, Refusal};
 
 /// An operation by its path and its method, both as the document spells them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,13 +25,32 @@ pub struct OperationKey {
 /// A part of the document.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
-    operations: BTreeMap<OperationKey, Value>,
+    operations: BTreeMap<OperationKey, Operation>,
     schemas: Schemas,
-    codes: BTreeMap<&'static str, &'static str>,
     rules: BTreeMap<OperationKey, TenantRule>,
 }
 
+/// An operation of one port, or of both.
+#[derive(Clone, Debug)]
+struct Operation {
+    /// As the handler describes it, without refusals.
+    described: Map<String, Value>,
+    ports: Vec<Port>,
+    /// The ways in which callers may identify themselves.
+    security: Vec<Value>,
+    refusals: Vec<Refusal>,
+}
+
 impl Document {
+    /// What any port may answer: problems.
+    pub fn of_every_port() -> Self {
+        let mut document = Self::default();
+        let mut schemas = vec![(ProblemBody::name().into_owned(), ProblemBody::schema())];
+        ProblemBody::schemas(&mut schemas);
+        document.add_schemas(schemas);
+        document
+    }
+
     pub(super) fn add_schemas(&mut self, schemas: Vec<(String, RefOr<Schema>)>) {
         for (name, schema) in schemas {
             self.schemas
@@ -37,50 +58,63 @@ impl Document {
         }
     }
 
-    /// Adds an operation of the admin port, which may refuse for these reasons.
-    pub(super) fn add_admin(
+    /// Adds an operation of a port, which may refuse for these reasons.
+    pub(super) fn add(
         &mut self,
+        port: Port,
         key: OperationKey,
-        mut operation: Value,
-        refusals: &[Refusal],
-        rules: RouteRules,
+        mut described: Map<String, Value>,
+        refusals: Vec<Refusal>,
     ) {
-        if operation["description"].is_null() {
-            let summary = operation["summary"].as_str().unwrap_or_default();
-            operation["description"] = format!("{}.", summary.trim_end_matches('.')).into();
+        if !described.contains_key("description") {
+            let summary = described.get("summary").and_then(Value::as_str);
+            let description = format!("{}.", summary.unwrap_or_default().trim_end_matches('.'));
+            described.insert("description".to_owned(), description.into());
         }
-        let parameters = operation.get_mut("parameters");
-        let parameters = parameters.and_then(Value::as_array_mut);
+        let parameters = described
+            .get_mut("parameters")
+            .and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
             // A schema by `schema_with` keeps its description for itself.
-            let schema = parameter.get_mut("schema").and_then(Value::as_object_mut);
-            let described = schema.and_then(|schema| schema.remove("description"));
-            if let (true, Some(text)) = (parameter["description"].is_null(), described) {
-                parameter["description"] = text;
+            if parameter["description"].is_null()
+                && let Some(schema) = parameter["schema"].as_object_mut()
+                && let Some(description) = schema.remove("description")
+            {
+                parameter["description"] = description;
             }
         }
-        operation["tags"] = json!(["admin"]);
-        operation["security"] = json!([{ "admin": [] }]);
-        for (status, of_status) in by_status(refusals) {
-            operation["responses"][status.to_string()] = response(&of_status);
+        described.remove("tags");
+        let own_security = described.remove("security");
+        let security = match (port, own_security) {
+            (Port::Admin(_), _) => vec![json!({ "admin": [] })],
+            (_, Some(Value::Array(ways))) => ways,
+            _ => vec![json!({})],
+        };
+        let operation = Operation {
+            described,
+            ports: vec![port],
+            security,
+            refusals,
+        };
+        match self.operations.get_mut(&key) {
+            Some(other) => other.merge(operation),
+            None => drop(self.operations.insert(key, operation)),
         }
-        operation["responses"]["429"] = json!({ "$ref": "#/components/responses/TenantBusy" });
-        let codes = refusals.iter();
-        self.codes
-            .extend(codes.map(|refusal| (refusal.code, refusal.meaning)));
-        self.rules.insert(key.clone(), rules.tenants);
-        self.operations.insert(key, operation);
     }
 
     pub(super) fn add_rule(&mut self, key: OperationKey, rules: RouteRules) {
         self.rules.insert(key, rules.tenants);
     }
 
-    /// Adds another part.
+    /// Adds another part. An operation of both ports is described by the part that comes first.
     pub fn merge(&mut self, other: Self) {
-        self.operations.extend(other.operations);
+        for (key, operation) in other.operations {
+            match self.operations.get_mut(&key) {
+                Some(known) => known.merge(operation),
+                None => drop(self.operations.insert(key, operation)),
+            }
+        }
         self.schemas.extend(other.schemas);
-        self.codes.extend(other.codes);
         self.rules.extend(other.rules);
     }
 
@@ -105,30 +139,81 @@ impl Document {
     /// Adds all of it to the document `whole`.
     pub fn write_to(&self, whole: &mut Value) {
         for (key, operation) in &self.operations {
-            whole["paths"][&key.path][&key.method] = operation.clone();
+            whole["paths"][&key.path][&key.method] = operation.write();
         }
+        let raw = &mut whole["components"]["schemas"];
+        for (name, schema) in &self.schemas {
+            raw[name] = schema.clone();
+        }
+        let bodies = |of_patch: bool| {
+            let operations = self.operations.iter();
+            operations
+                .filter(move |(key, _)| !of_patch || key.method == "patch")
+                .filter_map(|(_, operation)| operation.described.get("requestBody"))
+        };
+        let of_requests = schemas::reachable(bodies(false), raw);
+        let of_patches: Vec<String> = bodies(true).filter_map(schemas::body_name).collect();
         let mut derived = self.schemas.clone();
-        schemas::normalize_all(&mut derived);
-        let all = &mut whole["components"]["schemas"];
-        for (name, schema) in &derived {
-            all[name] = schema.clone();
+        schemas::normalize_all(&mut derived, |name| {
+            if of_patches.iter().any(|one| one == name) {
+                Use::Patch
+            } else if of_requests.contains(name) {
+                Use::Request
+            } else {
+                Use::Answer
+            }
+        });
+        for (name, schema) in derived {
+            whole["components"]["schemas"][name] = schema;
         }
-        let bodies = self.operations.values().map(|each| &each["requestBody"]);
-        let of_requests = schemas::reachable(bodies, all);
-        let paths = &whole["paths"];
-        let used = schemas::reachable([paths], &whole["components"]["schemas"]);
-        let all = &mut whole["components"]["schemas"];
-        for name in derived.keys() {
-            if !used.contains(name) {
-                // A flattened struct that is part of others now.
-                all.as_object_mut().and_then(|all| all.remove(name));
-            } else if !of_requests.contains(name) {
-                schemas::require_defaults(&mut all[name]);
+        let used = schemas::reachable([&whole["paths"]], &whole["components"]["schemas"]);
+        if let Some(all) = whole["components"]["schemas"].as_object_mut() {
+            // Flattened structs are part of others now.
+            all.retain(|name, _| used.contains(name) || !self.schemas.contains_key(name));
+        }
+        let refusals = self.operations.values();
+        let refusals = refusals.flat_map(|operation| &operation.refusals);
+        for refusal in refusals.chain(&[NO_ROUTE, NO_METHOD]) {
+            whole["info"]["x-error-codes"][refusal.code] = refusal.meaning.into();
+        }
+    }
+}
+
+impl Operation {
+    /// Adds what another port has of this operation.
+    fn merge(&mut self, other: Self) {
+        self.ports.extend(other.ports);
+        self.security.extend(other.security);
+        self.refusals.extend(other.refusals);
+        let others = other.described.get("responses").and_then(Value::as_object);
+        let Some(own) = self.described.get_mut("responses") else {
+            return;
+        };
+        for (status, response) in others.into_iter().flatten() {
+            if own[status].is_null() {
+                own[status] = response.clone();
             }
         }
-        for (code, meaning) in &self.codes {
-            whole["info"]["x-error-codes"][code] = (*meaning).into();
+    }
+
+    fn write(&self) -> Value {
+        let mut whole = Value::Object(self.described.clone());
+        let mut tags: Vec<&str> = self.ports.iter().map(|port| port.tag()).collect();
+        tags.dedup();
+        whole["tags"] = json!(tags);
+        whole["security"] = match self.security.as_slice() {
+            [only] if *only == json!({}) => json!([]),
+            ways => ways.into(),
+        };
+        for (status, of_status) in by_status(&self.refusals) {
+            let described = &mut whole["responses"][status.to_string()];
+            *described = response(described.take(), &of_status);
         }
+        let is_guarded = |port: &Port| matches!(port, Port::Admin(_));
+        if self.ports.iter().any(is_guarded) && whole["responses"]["429"].is_null() {
+            whole["responses"]["429"] = json!({ "$ref": "#/components/responses/TenantBusy" });
+        }
+        whole
     }
 }
 
@@ -144,19 +229,21 @@ fn by_status(refusals: &[Refusal]) -> BTreeMap<u16, Vec<Refusal>> {
     all
 }
 
-fn response(refusals: &[Refusal]) -> Value {
+/// The response with these refusals, in addition to what the handler says of its status.
+fn response(described: Value, refusals: &[Refusal]) -> Value {
+    let mut whole = match described {
+        Value::Null => json!({}),
+        described => described,
+    };
     let meanings = refusals
         .iter()
         .map(|refusal| format!("`{}`: {}", refusal.code, refusal.meaning));
-    let codes: Vec<&str> = refusals.iter().map(|refusal| refusal.code).collect();
+    let own = whole["description"].as_str().map(str::to_owned);
+    let sentences: Vec<String> = own.into_iter().chain(meanings).collect();
+    whole["description"] = sentences.join("; ").into();
     let schema = json!({ "$ref": "#/components/schemas/Problem" });
-    let content = Map::from_iter([(
-        weir_base::problem::MEDIA_TYPE.to_owned(),
-        json!({ "schema": schema }),
-    )]);
-    json!({
-        "description": meanings.collect::<Vec<_>>().join("; "),
-        "content": content,
-        "x-error-codes": codes,
-    })
+    whole["content"][weir_base::problem::MEDIA_TYPE] = json!({ "schema": schema });
+    let codes: Vec<&str> = refusals.iter().map(|refusal| refusal.code).collect();
+    whole["x-error-codes"] = json!(codes);
+    whole
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `#[utoipa::path]` on the handler gives its path, its parameters and its bodies; the doc comment gives summary and description. Here
-//! are added: the port, the security, and the refusals that layers give.
+//! are added: the port, the security, and the refusals that layers give. A route of the public port names its security itself.
 
 mod document;
 pub(crate) mod schemas;
@@ -17,14 +17,17 @@ use std::collections::HashMap;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::MethodRouter;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use crate::access::guard::{FORBIDDEN, NOT_FROM_CONSOLE, NOT_NOTED, UNAUTHORIZED};
+use crate::access::guard::{NOT_FROM_CONSOLE, NOT_NOTED};
 use crate::access::scope::{Area, Level};
 use crate::access::tenancy::{TenantRule, Thing};
-use crate::http::refusal::{INVALID_BODY, INVALID_QUERY, OVERLOADED, SQL_UNAVAILABLE, TIMEOUT};
+use crate::http::files::Page;
+use crate::http::refusal::{
+    FORBIDDEN, INVALID_BODY, INVALID_QUERY, OVERLOADED, SQL_UNAVAILABLE, TIMEOUT, UNAUTHORIZED,
+};
 use crate::http::{Problem, Refusal};
 
 pub use document::{Document, OperationKey};
@@ -49,6 +52,26 @@ pub enum Noting {
     Behind,
 }
 
+/// Where a route is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    /// On the admin port, behind the keys of an area.
+    Admin(Area),
+    /// On the admin port, for everybody.
+    OpenAdmin,
+    /// On the public port.
+    Public,
+}
+
+impl Port {
+    fn tag(self) -> &'static str {
+        match self {
+            Self::Admin(_) | Self::OpenAdmin => "admin",
+            Self::Public => "public",
+        }
+    }
+}
+
 /// Who may call a route of the admin port, and how it may refuse.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteRules {
@@ -60,8 +83,8 @@ pub struct RouteRules {
     pub noting: Noting,
     /// Whether a key of some domains or tags opens it.
     pub is_narrow: bool,
-    /// Refusals of the handler itself.
-    pub refusals: &'static [Refusal],
+    /// Refusals of the handler itself, in up to four lists.
+    pub refusals: [&'static [Refusal]; 4],
 }
 
 impl RouteRules {
@@ -70,6 +93,9 @@ impl RouteRules {
 
     /// No tenant's key opens it.
     pub const PLATFORM: Self = Self::of(TenantRule::Platform);
+
+    /// No key is asked for.
+    pub const OPEN: Self = Self::PLATFORM;
 
     /// The first path parameter names something of the tenant.
     pub const fn own(thing: Thing) -> Self {
@@ -83,14 +109,16 @@ impl RouteRules {
             is_question: false,
             noting: Noting::Before,
             is_narrow: false,
-            refusals: &[],
+            refusals: [&[]; 4],
         }
     }
 
-    /// The same, whose handler may refuse for these reasons.
+    /// The same, whose handler may refuse for these reasons, too.
     #[must_use]
     pub const fn refuses(mut self, refusals: &'static [Refusal]) -> Self {
-        self.refusals = refusals;
+        let [a, b, c, d] = self.refusals;
+        assert!(d.is_empty(), "a route has up to four lists of refusals");
+        self.refusals = [refusals, a, b, c];
         self
     }
 
@@ -137,20 +165,34 @@ impl RouteRules {
 /// The rules of mounted routes, by method and path.
 pub(crate) type MountedRules = HashMap<(Method, String), RouteRules>;
 
-/// The routes of one area on the admin port, with their rules and their part of the document.
+/// Routes of one port, with their rules and their part of the document.
 #[derive(Debug)]
 pub struct Api<S> {
-    area: Area,
+    port: Port,
     router: Router<S>,
     rules: MountedRules,
     document: Document,
 }
 
 impl<S: Clone + Send + Sync + 'static> Api<S> {
-    /// Without routes.
+    /// For routes of the admin port that keys of this area open.
     pub fn admin(area: Area) -> Self {
+        Self::on(Port::Admin(area))
+    }
+
+    /// For routes of the admin port that need no key.
+    pub fn open_admin() -> Self {
+        Self::on(Port::OpenAdmin)
+    }
+
+    /// For routes of the public port.
+    pub fn public() -> Self {
+        Self::on(Port::Public)
+    }
+
+    fn on(port: Port) -> Self {
         Self {
-            area,
+            port,
             router: Router::new(),
             rules: HashMap::new(),
             document: Document::default(),
@@ -170,17 +212,49 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
                 let Ok(method) = Method::from_bytes(word.to_uppercase().as_bytes()) else {
                     continue;
                 };
-                self.rules.insert((method.clone(), path.clone()), rules);
-                let refusals = refusals(&method, &rules, &operation);
                 let key = OperationKey {
                     path: path.clone(),
                     method: word,
                 };
-                self.document.add_admin(key, operation, &refusals, rules);
+                let Value::Object(described) = operation else {
+                    continue;
+                };
+                self.describe(&method, key, described, rules);
             }
             self.router = self.router.route(&path, handler.clone());
         }
         self
+    }
+
+    /// The same with a page and its files.
+    #[must_use]
+    pub fn page(mut self, page: &'static Page) -> Self {
+        for (path, described, refusals) in page.described() {
+            let key = OperationKey {
+                path,
+                method: "get".to_owned(),
+            };
+            let rules = RouteRules::OPEN.refuses(refusals);
+            self.describe(&Method::GET, key, described, rules);
+        }
+        self.router = self.router.merge(page.routes());
+        self
+    }
+
+    fn describe(
+        &mut self,
+        method: &Method,
+        key: OperationKey,
+        described: Map<String, Value>,
+        rules: RouteRules,
+    ) {
+        let refusals = refusals(self.port, method, &rules, &described);
+        if matches!(self.port, Port::Admin(_)) {
+            let route = (method.clone(), key.path.clone());
+            self.rules.insert(route, rules);
+            self.document.add_rule(key.clone(), rules);
+        }
+        self.document.add(self.port, key, described, refusals);
     }
 
     /// The same with handlers of one path that `origin/openapi.json` describes.
@@ -208,28 +282,53 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         self.document
     }
 
-    /// Its area, its routes and their rules.
-    pub(crate) fn into_parts(self) -> (Area, Router<S>, MountedRules) {
-        (self.area, self.router, self.rules)
+    /// Its routes, for everybody.
+    pub fn into_router(self, state: S) -> Router {
+        self.router.with_state(state)
+    }
+
+    /// Its area if keys open it, its routes and their rules.
+    pub(crate) fn into_parts(self) -> (Option<Area>, Router<S>, MountedRules) {
+        let area = match self.port {
+            Port::Admin(area) => Some(area),
+            Port::OpenAdmin | Port::Public => None,
+        };
+        (area, self.router, self.rules)
     }
 }
 
 /// All reasons for which a request may be refused: those of the handler, of its extractors and of the layers around it. The pace of
 /// tenants (429) is a response of its own.
-fn refusals(method: &Method, rules: &RouteRules, operation: &Value) -> Vec<Refusal> {
-    let mut all = rules.refusals.to_vec();
-    let is_json = operation["requestBody"]["content"]["application/json"].is_object();
+fn refusals(
+    port: Port,
+    method: &Method,
+    rules: &RouteRules,
+    described: &Map<String, Value>,
+) -> Vec<Refusal> {
+    let mut all = rules.refusals.concat();
+    let body = described.get("requestBody");
+    let is_json = body.is_some_and(|body| body["content"]["application/json"].is_object());
     all.extend(is_json.then_some(INVALID_BODY));
-    let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+    let parameters = described.get("parameters").and_then(Value::as_array);
+    let mut parameters = parameters.into_iter().flatten();
     let has_query = parameters.any(|parameter| parameter["in"] == "query");
     all.extend(has_query.then_some(INVALID_QUERY));
-    all.extend([
+    match port {
+        Port::Admin(_) => all.extend(refusals_of_guard(method, rules)),
+        Port::OpenAdmin => {}
+        Port::Public => all.push(TIMEOUT),
+    }
+    all
+}
+
+fn refusals_of_guard(method: &Method, rules: &RouteRules) -> Vec<Refusal> {
+    let mut all = vec![
         UNAUTHORIZED,
         FORBIDDEN,
         SQL_UNAVAILABLE,
         OVERLOADED,
         TIMEOUT,
-    ]);
+    ];
     if let TenantRule::Own(thing) = rules.tenants {
         all.push(thing.refusal());
     }

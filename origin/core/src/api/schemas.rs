@@ -1,5 +1,11 @@
 //! Schemas that are derived, in the form that the document has: flattened structs are part of theirs, and descriptions are where
 //! tools read them.
+//!
+//! A struct may be part of requests and of answers. It is described as a request has it:
+//!
+//! - A member with a default is required in an answer. The default `null` says only this, and is in no document.
+//! - A member with the extension `x-name-in-requests` has that name in requests.
+//! - A struct that refuses unknown members refuses those of the request that it is flattened into. Answers may have more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,30 +14,75 @@ use serde_json::{Map, Value, json};
 /// Where a reference to a schema begins.
 const COMPONENTS: &str = "#/components/schemas/";
 
+/// The name that a member has in requests, if answers call it otherwise.
+const NAME_IN_REQUESTS: &str = "x-name-in-requests";
+
 /// Schemas by name.
 pub(crate) type Schemas = BTreeMap<String, Value>;
 
-/// Merges flattened structs and moves descriptions, in each schema.
-pub(crate) fn normalize_all(schemas: &mut Schemas) {
-    let parts = schemas.clone();
-    schemas
-        .values_mut()
-        .for_each(|schema| normalize(schema, &parts));
+/// What a schema is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Answers alone.
+    Answer,
+    /// Requests, or both.
+    Request,
+    /// A request that changes the members that it names: none is required.
+    Patch,
 }
 
-/// The same in one schema, which refers to `parts`.
-pub(crate) fn normalize(schema: &mut Value, parts: &Schemas) {
+/// Brings each schema into the document's form.
+pub(crate) fn normalize_all(schemas: &mut Schemas, usage: impl Fn(&str) -> Use) {
+    let parts = schemas.clone();
+    for (name, schema) in schemas {
+        normalize(schema, &parts, usage(name));
+    }
+}
+
+/// The same with one schema, which refers to `parts`.
+pub(crate) fn normalize(schema: &mut Value, parts: &Schemas, usage: Use) {
+    flatten(schema, parts, usage);
+    match usage {
+        Use::Answer => require_defaults(schema),
+        Use::Request => rename_members(schema),
+        Use::Patch => {
+            rename_members(schema);
+            if let Some(members) = schema.as_object_mut() {
+                members.remove("required");
+            }
+            for member in members_of(schema) {
+                member.remove("default");
+            }
+        }
+    }
+    for member in members_of(schema) {
+        member.remove(NAME_IN_REQUESTS);
+        if member.get("default").is_some_and(Value::is_null) {
+            member.remove("default");
+        }
+    }
+}
+
+fn members_of(schema: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    let properties = properties.into_iter().flat_map(Map::values_mut);
+    properties.filter_map(Value::as_object_mut)
+}
+
+fn flatten(schema: &mut Value, parts: &Schemas, usage: Use) {
     match schema {
         Value::Object(members) => {
             members
                 .values_mut()
-                .for_each(|inner| normalize(inner, parts));
+                .for_each(|inner| flatten(inner, parts, usage));
             lift_description(members);
-            if let Some(merged) = merge_all_of(members, parts) {
+            if let Some(merged) = merge_all_of(members, parts, usage) {
                 *members = merged;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|inner| normalize(inner, parts)),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|inner| flatten(inner, parts, usage)),
         _ => {}
     }
 }
@@ -52,7 +103,11 @@ fn lift_description(members: &mut Map<String, Value>) {
 
 /// The struct with the members of those that are flattened into it. With `allOf`, each part would refuse the members of the others
 /// if it takes no unknown ones.
-fn merge_all_of(members: &Map<String, Value>, parts: &Schemas) -> Option<Map<String, Value>> {
+fn merge_all_of(
+    members: &Map<String, Value>,
+    parts: &Schemas,
+    usage: Use,
+) -> Option<Map<String, Value>> {
     let all = members.get("allOf")?.as_array()?;
     let mut merged = members.clone();
     merged.remove("allOf");
@@ -60,11 +115,13 @@ fn merge_all_of(members: &Map<String, Value>, parts: &Schemas) -> Option<Map<Str
     let mut properties = Map::new();
     let mut required = BTreeSet::new();
     for part in all {
+        let name = name_of(part);
         let mut flattened = part.clone();
-        if let Some(name) = name_of(part) {
+        if let Some(name) = name {
             flattened = parts.get(name)?.clone();
-            normalize(&mut flattened, parts);
-        } else if part["additionalProperties"] == false {
+            flatten(&mut flattened, parts, usage);
+        }
+        if flattened["additionalProperties"] == false && (name.is_none() || usage != Use::Answer) {
             merged.insert("additionalProperties".to_owned(), false.into());
         }
         properties.extend(flattened["properties"].as_object()?.clone());
@@ -79,9 +136,8 @@ fn merge_all_of(members: &Map<String, Value>, parts: &Schemas) -> Option<Map<Str
 }
 
 /// Requires members with a default: a request may leave them out, an answer never does.
-pub(super) fn require_defaults(schema: &mut Value) {
+fn require_defaults(schema: &mut Value) {
     let mut names: BTreeSet<String> = BTreeSet::new();
-    // Indexing would add the member to a schema without properties.
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for (name, property) in properties.into_iter().flatten() {
         let property = property.as_object_mut();
@@ -95,6 +151,24 @@ pub(super) fn require_defaults(schema: &mut Value) {
     let known = schema["required"].as_array().into_iter().flatten();
     names.extend(known.filter_map(Value::as_str).map(str::to_owned));
     schema["required"] = json!(names);
+}
+
+fn rename_members(schema: &mut Value) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
+        return;
+    };
+    *properties = std::mem::take(properties)
+        .into_iter()
+        .map(|(name, member)| {
+            let other = member.get(NAME_IN_REQUESTS).and_then(Value::as_str);
+            (other.map_or(name, str::to_owned), member)
+        })
+        .collect();
+}
+
+/// The name of the schema of a JSON body.
+pub(super) fn body_name(body: &Value) -> Option<String> {
+    name_of(&body["content"]["application/json"]["schema"]).map(str::to_owned)
 }
 
 /// The names of all schemas that `roots` refer to, and those refer to.
@@ -127,39 +201,56 @@ fn name_of(value: &Value) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn normalized(schema: Value) -> Value {
-        let mut schemas = Schemas::from([
-            (
-                "Inner".to_owned(),
-                json!({ "type": "object", "properties": { "a": { "default": 0 }, "b": {} }, "required": ["b"],
-                    "additionalProperties": false }),
-            ),
-            ("Outer".to_owned(), schema),
-        ]);
-        normalize_all(&mut schemas);
-        schemas.remove("Outer").unwrap()
+    fn normalized(schema: Value, usage: Use) -> Value {
+        let inner = json!({
+            "type": "object",
+            "properties": { "a": { "default": 0 }, "b": {}, "n": { "default": null },
+                "r": { "x-name-in-requests": "q" } },
+            "required": ["b"],
+            "additionalProperties": false,
+        });
+        let parts = Schemas::from([("Inner".to_owned(), inner)]);
+        let mut schema = schema;
+        normalize(&mut schema, &parts, usage);
+        schema
+    }
+
+    fn outer() -> Value {
+        let own = json!({ "type": "object", "properties": { "c": {} }, "required": ["c"] });
+        let reference = json!({ "$ref": "#/components/schemas/Inner" });
+        json!({ "description": "d", "allOf": [reference, own] })
     }
 
     #[test]
-    fn flattened_struct_is_merged_and_admits_all_members() {
-        let own = json!({ "type": "object", "properties": { "c": {} }, "required": ["c"] });
-        let reference = json!({ "$ref": "#/components/schemas/Inner" });
-        let mut view = normalized(json!({ "description": "d", "allOf": [reference, own] }));
+    fn flattened_struct_of_an_answer_admits_and_has_all_members() {
+        let expected = json!({ "description": "d", "type": "object", "required": ["a", "b", "c", "n"],
+            "properties": { "a": {}, "b": {}, "c": {}, "n": {}, "r": {} } });
+        assert_eq!(normalized(outer(), Use::Answer), expected);
+    }
+
+    #[test]
+    fn flattened_struct_of_a_request_refuses_unknown_members() {
         let expected = json!({ "description": "d", "type": "object", "required": ["b", "c"],
-            "properties": { "a": { "default": 0 }, "b": {}, "c": {} } });
-        assert_eq!(view, expected);
-        require_defaults(&mut view);
-        assert_eq!(view["required"], json!(["a", "b", "c"]));
-        assert_eq!(view["properties"]["a"], json!({}));
-        let mut words = json!({ "type": "string", "enum": ["a"] });
-        require_defaults(&mut words);
-        assert_eq!(words, json!({ "type": "string", "enum": ["a"] }));
+            "properties": { "a": { "default": 0 }, "b": {}, "c": {}, "n": {}, "q": {} },
+            "additionalProperties": false });
+        assert_eq!(normalized(outer(), Use::Request), expected);
+    }
+
+    #[test]
+    fn patch_requires_no_member() {
+        let expected = json!({ "description": "d", "type": "object",
+            "properties": { "a": {}, "b": {}, "c": {}, "n": {}, "q": {} },
+            "additionalProperties": false });
+        assert_eq!(normalized(outer(), Use::Patch), expected);
     }
 
     #[test]
     fn description_of_an_optional_struct_is_on_its_member() {
         let choices = json!([{ "type": "null" }, { "$ref": "#/components/schemas/Inner", "description": "d" }]);
-        let schema = normalized(json!({ "properties": { "m": { "oneOf": choices } } }));
+        let schema = normalized(
+            json!({ "properties": { "m": { "oneOf": choices } } }),
+            Use::Answer,
+        );
         let member = &schema["properties"]["m"];
         assert_eq!(member["description"], "d");
         assert_eq!(

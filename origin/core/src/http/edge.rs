@@ -14,6 +14,7 @@ use weir_base::key::KeyRing;
 use weir_base::stamp::Stamp;
 
 use super::Problem;
+use super::refusal::{Refusal, UNAUTHORIZED};
 use crate::clock::now_ms;
 
 /// Documents of one second are the same, byte for byte, so that caches between the origin and edges have one of them.
@@ -27,6 +28,33 @@ impl From<Option<KeyRing>> for Edges {
     fn from(keys: Option<KeyRing>) -> Self {
         Self(keys)
     }
+}
+
+/// This origin has no edges.
+const EDGES_OFF: Refusal = Refusal::not_found(
+    "edges_off",
+    "No edges",
+    "This origin has no edges: WEIR_EDGE_SECRET is not set",
+);
+
+const FEED_UNAVAILABLE: Refusal =
+    Refusal::unavailable("feed_unavailable", "The feed cannot be written");
+
+/// Why a feed is refused, whatever is in it.
+pub const EDGE_REFUSALS: &[Refusal] = &[UNAUTHORIZED, EDGES_OFF, FEED_UNAVAILABLE];
+
+/// What an edge sends with each request.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct EdgeHeaders {
+    /// The edge's stamp: v1;<at_ms>;<edge>;<client>;<method>;<path and query>.
+    #[param(rename = "x-weir-edge")]
+    #[expect(dead_code, reason = "describes a parameter")]
+    stamp: String,
+    /// The stamp's signature: <key id>;<hex>.
+    #[param(rename = "x-weir-edge-signature")]
+    #[expect(dead_code, reason = "describes a parameter")]
+    signature: String,
 }
 
 /// Routes for edges, which stamp what they ask.
@@ -43,10 +71,9 @@ async fn require_stamp(State(edges): State<Edges>, request: Request, next: Next)
 
 impl Edges {
     fn keys(&self) -> Result<&KeyRing, Problem> {
-        self.0.as_ref().ok_or_else(|| {
-            let detail = "this origin has no edges: set WEIR_EDGE_SECRET";
-            Problem::not_found("edges_off", "No edges", detail)
-        })
+        self.0
+            .as_ref()
+            .ok_or_else(|| EDGES_OFF.because("this origin has no edges: set WEIR_EDGE_SECRET"))
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {
@@ -80,7 +107,7 @@ impl Edges {
             let sealed = document::seal(self.keys()?, at_ms, body);
             let text = sealed.map_err(|error| {
                 error!(%error, feed = T::KIND, "a feed cannot be written");
-                Problem::unavailable("feed_unavailable", "the feed cannot be written")
+                FEED_UNAVAILABLE.because("the feed cannot be written")
             })?;
             let mut response = text.into_response();
             let content_type = HeaderValue::from_static(CONTENT_TYPE);
@@ -106,6 +133,5 @@ pub fn document_ms() -> u64 {
 }
 
 fn refusal(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
-    let status = StatusCode::UNAUTHORIZED;
-    Problem::new(status, "unauthorized", "Unauthorized", detail).challenge("Weir-Edge")
+    UNAUTHORIZED.because(detail).challenge("Weir-Edge")
 }

@@ -9,7 +9,10 @@ use axum::http::header::{
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use serde_json::{Map, Value, json};
+
 use super::no_route;
+use super::refusal::{NO_ROUTE, Refusal};
 
 /// The content type of HTML.
 pub const HTML: &str = "text/html; charset=utf-8";
@@ -47,6 +50,10 @@ pub use crate::files;
 pub struct Page {
     /// Where it is. Its files are below.
     pub path: &'static str,
+    /// Its name in the OpenAPI document, such as `LinksPage`.
+    pub id: &'static str,
+    /// What it is, such as `The page of links`.
+    pub title: &'static str,
     /// Its content security policy.
     pub policy: &'static str,
     /// The HTML at the page's path.
@@ -71,8 +78,38 @@ macro_rules! policy {
 pub use crate::policy;
 
 impl Page {
+    /// The operations of its routes: path, description, refusals.
+    pub(crate) fn described(&self) -> [(String, Map<String, Value>, &'static [Refusal]); 2] {
+        let Self {
+            path, id, title, ..
+        } = self;
+        let page = json!({
+            "operationId": format!("get{id}"),
+            "summary": title,
+            "responses": { "200": {
+                "description": "The page",
+                "content": { "text/html": { "schema": { "type": "string" } } },
+            } },
+        });
+        let file = json!({
+            "operationId": format!("get{id}File"),
+            "summary": format!("A file of the page at `{path}`"),
+            "parameters": [{ "name": "file", "in": "path", "required": true, "description": "Its name",
+                "schema": { "type": "string" } }],
+            "responses": { "200": { "description": "The file" } },
+        });
+        let members = |described: Value| match described {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        [
+            ((*path).to_owned(), members(page), &[]),
+            (format!("{path}/{{file}}"), members(file), &[NO_ROUTE]),
+        ]
+    }
+
     /// `GET` of the page, and of its files.
-    pub fn routes(&'static self) -> Router {
+    pub(crate) fn routes<S: Clone + Send + Sync + 'static>(&'static self) -> Router<S> {
         let [index] = self.index;
         let index = move || async move { index.answer(self.policy) };
         let file = move |Path(name): Path<String>| async move {

@@ -5,8 +5,8 @@ use std::fmt::Display;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use super::refusal::BODY_TOO_LARGE;
 use super::{Fault, Problem, shape};
+use crate::api::schemas::Use;
 
 /// A JSON body. The content type is not asked for: there is only one thing it could be.
 pub struct JsonBody<T>(pub T);
@@ -38,9 +39,13 @@ impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBod
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let usage = match *request.method() {
+            Method::PATCH => Use::Patch,
+            _ => Use::Request,
+        };
         let body = Bytes::from_request(request, state).await;
         let body = body.map_err(|rejection| unread_body(&rejection))?;
-        read_typed(&body).map(Self)
+        read_json(&body, |body| shape::faults_in::<T>(body, usage)).map(Self)
     }
 }
 
@@ -49,7 +54,16 @@ impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBod
 /// # Errors
 /// When it cannot be read as such.
 pub fn read_typed<T: DeserializeOwned + ToSchema>(body: &[u8]) -> Result<T, Problem> {
-    read_json(body, shape::faults_in::<T>)
+    read_json(body, |body| shape::faults_in::<T>(body, Use::Request))
+}
+
+/// The same of what is JSON already.
+///
+/// # Errors
+/// When it cannot be read as such.
+pub fn read_typed_value<T: DeserializeOwned + ToSchema>(value: &Value) -> Result<T, Problem> {
+    let read = serde_path_to_error::deserialize(value);
+    read.map_err(|error| invalid_body(&error, shape::faults_in::<T>(value, Use::Request)))
 }
 
 /// What a query string says.

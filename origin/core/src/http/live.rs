@@ -156,7 +156,10 @@ fn message<T: Serialize>(read: &Result<T, Problem>) -> Bytes {
     // JSON has no line breaks.
     let text = match read {
         Ok(value) => serde_json::to_string(value).map(|json| format!("data: {json}\n\n")),
-        Err(problem) => Ok(format!("event: problem\ndata: {}\n\n", problem.body())),
+        Err(problem) => Ok(format!(
+            "event: problem\ndata: {}\n\n",
+            serde_json::json!(problem.body())
+        )),
     };
     text.unwrap_or_default().into()
 }

@@ -34,16 +34,17 @@ use crate::metrics::RequestMetrics;
 pub use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub use cors::{AllowedOrigin, Cors};
-pub use edge::document_ms;
-pub use edge::{Edges, with_stamp};
+pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
 pub use health::Silences;
 pub use health::{Health, Loop, Part, alive, probes, starting};
 pub use input::{
-    JsonBody, ReadQuery, TypedBody, page_len, read_json_of, read_value_of, shared_members,
+    JsonBody, ReadQuery, TypedBody, page_len, read_json_of, read_typed, read_typed_value,
+    read_value_of, shared_members,
 };
 pub use live::Live;
-pub use problem::{Fault, Problem, RETRY_AFTER_S, Remedy};
+pub use problem::{Fault, Problem, ProblemBody, RETRY_AFTER_S, Remedy};
 pub use refusal::Refusal;
+use refusal::{NO_METHOD, NO_ROUTE};
 pub use shape::handwritten;
 
 /// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
@@ -102,11 +103,9 @@ pub fn shared(routes: Router, cors: &Cors) -> Router {
 
 /// Answers a path that no route has: 404 `no_route`.
 pub async fn no_route() -> Problem {
-    Problem::not_found("no_route", "Not found", "there is nothing at this path")
+    NO_ROUTE.because("there is nothing at this path")
 }
 
 async fn no_method() -> Problem {
-    let status = axum::http::StatusCode::METHOD_NOT_ALLOWED;
-    let detail = "this path does not take this method";
-    Problem::new(status, "no_method", "Method not allowed", detail)
+    NO_METHOD.because("this path does not take this method")
 }

@@ -7,8 +7,8 @@ use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::{Value, json};
 use tracing::error;
+use utoipa::ToSchema;
 use weir_base::problem;
 
 use super::refusal::{INVALID_BODY, INVALID_QUERY, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE};
@@ -38,12 +38,34 @@ pub struct Problem {
 }
 
 /// One mistake in a body.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Fault {
     /// Where it is: a JSON Pointer (RFC 6901).
     pub pointer: String,
     /// What is wrong there.
     pub detail: String,
+}
+
+/// A refusal (RFC 9457). `error` is one of the codes that the response lists; info.x-error-codes says what each means
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody {
+    /// urn:weir:problem: and the code
+    #[serde(rename = "type")]
+    uri: String,
+    /// The kind of problem in a few words, the same for each occurrence
+    title: &'static str,
+    /// The HTTP status
+    status: u16,
+    /// What is wrong this time
+    detail: Cow<'static, str>,
+    /// The code, for programs
+    error: &'static str,
+    /// The same as `detail`: gateways' own answers have `error` and `message`, too
+    message: Cow<'static, str>,
+    /// Every mistake in what was sent, if that is what is wrong
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Fault>,
 }
 
 /// What a refused client may do.
@@ -191,20 +213,16 @@ impl From<CallError> for Problem {
 
 impl Problem {
     /// The problem as JSON.
-    pub fn body(&self) -> Value {
-        let mut body = json!({
-            "type": format!("{}{}", problem::TYPE_PREFIX, self.code),
-            "title": self.title,
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            // The gateway's two members, so that a client reads one form whoever answers.
-            "error": self.code,
-            "message": self.detail,
-        });
-        if !self.faults.is_empty() {
-            body["errors"] = json!(self.faults);
+    pub fn body(&self) -> ProblemBody {
+        ProblemBody {
+            uri: format!("{}{}", problem::TYPE_PREFIX, self.code),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: self.detail.clone(),
+            error: self.code,
+            message: self.detail.clone(),
+            errors: self.faults.clone(),
         }
-        body
     }
 }
 
@@ -240,6 +258,7 @@ impl Remedy {
 mod tests {
     use super::*;
     use http_body_util::BodyExt;
+    use serde_json::{Value, json};
 
     #[tokio::test]
     async fn a_problem_is_written_as_rfc_9457_says() {

@@ -19,6 +19,34 @@ pub struct Refusal {
     pub meaning: &'static str,
 }
 
+/// 404: no route has this path.
+pub const NO_ROUTE: Refusal =
+    Refusal::not_found("no_route", "Not found", "There is nothing at this path");
+
+/// 405: the path has no such method.
+pub const NO_METHOD: Refusal = Refusal::new(
+    StatusCode::METHOD_NOT_ALLOWED,
+    "no_method",
+    "Method not allowed",
+    "This path does not take this method",
+);
+
+/// 401: no key, or one that is not known.
+pub const UNAUTHORIZED: Refusal = Refusal::new(
+    StatusCode::UNAUTHORIZED,
+    "unauthorized",
+    "Unauthorized",
+    "The key, or the edge's stamp, is missing or wrong",
+);
+
+/// 403: the key does not open this.
+pub const FORBIDDEN: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "forbidden",
+    "Forbidden",
+    "The key does not permit this operation, or not on this object",
+);
+
 /// 503: the database did not answer.
 pub const SQL_UNAVAILABLE: Refusal =
     Refusal::unavailable("sql_unavailable", "The database did not answer");

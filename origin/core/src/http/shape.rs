@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::problem::Fault;
-use crate::api::schemas::{self, Schemas};
+use crate::api::schemas::{self, Schemas, Use};
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../openapi.json")).unwrap_or_default()
@@ -39,7 +39,7 @@ pub(super) fn faults_of(schema: &str, body: &Value) -> Vec<Fault> {
 }
 
 /// What is wrong with `body` as the schema of this type has it.
-pub(super) fn faults_in<T: ToSchema>(body: &Value) -> Vec<Fault> {
+pub(super) fn faults_in<T: ToSchema>(body: &Value, usage: Use) -> Vec<Fault> {
     let mut parts = Vec::new();
     T::schemas(&mut parts);
     let parts = parts.into_iter();
@@ -47,8 +47,8 @@ pub(super) fn faults_in<T: ToSchema>(body: &Value) -> Vec<Fault> {
         .map(|(name, part)| (name, serde_json::to_value(part).unwrap_or_default()))
         .collect();
     let mut schema = serde_json::to_value(T::schema()).unwrap_or_default();
-    schemas::normalize(&mut schema, &parts);
-    schemas::normalize_all(&mut parts);
+    schemas::normalize(&mut schema, &parts, usage);
+    schemas::normalize_all(&mut parts, |_| Use::Request);
     schema["components"]["schemas"] = json!(parts);
     jsonschema::validator_for(&schema)
         .map_or_else(|_| Vec::new(), |known| faults_with(&known, body))

@@ -116,25 +116,26 @@ pub struct Sent {
 }
 
 /// A subject of which a receiver does not have every change. Domains add its name when they show it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Waiting {
     /// The subject.
     #[serde(skip)]
     pub subject: String,
-    /// The first change that is missing, and the last one.
+    /// The change that is sent next.
     #[serde(rename = "next_sequence")]
     pub next_seq: u64,
-    /// See there.
+    /// Its last change.
     #[serde(rename = "last_sequence")]
     pub last_seq: u64,
-    /// Since when, in milliseconds since the Unix epoch.
+    /// Since when it has waited, in milliseconds since the Unix epoch.
     pub since_ms: u64,
-    /// When it is tried again.
+    /// When it is tried again, in milliseconds since the Unix epoch.
     #[serde(rename = "tried_again_at_ms")]
     pub due_at_ms: u64,
     /// How often it has failed.
     pub tries: u32,
-    /// The error of the last try; `None` before the first failure.
+    /// Why the last try failed; null before the first failure.
+    #[schema(required)]
     pub last_error: Option<String>,
 }
 

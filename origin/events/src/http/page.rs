@@ -1,12 +1,13 @@
 //! The page of groups, collectors and dead letters, at `/events/page` of the admin port: plain files, part of the program. It needs no
 //! token, as nobody has typed one in yet; everything it shows comes from the other routes, with the token.
 
-use axum::Router;
-
+use weir_origin_core::api::Api;
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
 static PAGE: Page = Page {
     path: "/events/page",
+    id: "EventsPage",
+    title: "The page of event groups, collectors and dead letters, for people",
     policy: policy!("'self'"),
     index: &files! {
         "index.html": HTML,
@@ -22,7 +23,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// `GET /events/page` and the files that it names.
-pub fn page() -> Router {
-    PAGE.routes()
+/// The page and the files that it names.
+pub fn page() -> Api<()> {
+    Api::open_admin().page(&PAGE)
 }

@@ -26,7 +26,7 @@ use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::http::refusal::{INVALID_BODY, INVALID_QUERY};
 use weir_origin_core::http::{Problem, Refusal, UserReader};
 
-pub use page::routes as page;
+pub use page::page;
 
 /// Where files are uploaded, which may take long.
 pub const UPLOAD: &str = "/fitment/imports";

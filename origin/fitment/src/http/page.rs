@@ -1,12 +1,13 @@
 //! The page of fitment in the console, at `/fitment/ui`: plain files, part of the program. It needs no token, as nobody has typed
 //! one in yet; everything it shows comes from the other routes, with the token.
 
-use axum::Router;
-
+use weir_origin_core::api::Api;
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
 static PAGE: Page = Page {
     path: "/fitment/ui",
+    id: "FitmentUi",
+    title: "The page of fitment, for people",
     policy: policy!("'self'"),
     index: &files! {
         "index.html": HTML,
@@ -19,7 +20,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// `GET /fitment/ui` and the files that it names.
-pub fn routes() -> Router {
-    PAGE.routes()
+/// The page and the files that it names.
+pub fn page() -> Api<()> {
+    Api::open_admin().page(&PAGE)
 }

@@ -15,6 +15,7 @@ use weir_base::id::UserId;
 use weir_history::Owner;
 
 use super::History;
+pub use page::page;
 use weir_origin_core::http::{Problem, UserReader};
 
 /// What a route needs to know whose list is meant.
@@ -42,7 +43,7 @@ pub fn public(history: Option<History>, users: UserReader) -> Router {
         history,
         users: Some(users),
     };
-    of_lists(routes).merge(page::routes())
+    of_lists(routes).merge(page().into_router(()))
 }
 
 /// The routes for operators: the same about anybody's list, named by `?user=` or `?visitor=`, and products.

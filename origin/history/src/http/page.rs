@@ -1,12 +1,13 @@
 //! The page of products that were seen last, at `/history/page`: plain files, part of the program. The files are everybody's;
 //! what the page shows comes from the other routes, for whoever the gateway says has signed in.
 
-use axum::Router;
-
+use weir_origin_core::api::Api;
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
 static PAGE: Page = Page {
     path: "/history/page",
+    id: "HistoryPage",
+    title: "The page of products that the signed user has seen last, for people",
     // Products' pictures may be anywhere.
     policy: policy!("'self' https: http:"),
     index: &files! {
@@ -19,7 +20,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// `GET /history/page` and the files that it names.
-pub(super) fn routes() -> Router {
-    PAGE.routes()
+/// The page and the files that it names.
+pub fn page() -> Api<()> {
+    Api::public().page(&PAGE)
 }

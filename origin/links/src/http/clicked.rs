@@ -2,9 +2,13 @@
 
 use axum::Json;
 use axum::extract::Path;
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
+use weir_link::code::{Code, DomainId};
+use weir_link::record::{App, Platform};
 
 use super::links::not_found;
+use super::refusals::UNKNOWN_CLICK;
 use crate::Links;
 use crate::find::FindError;
 use weir_origin_core::http::Problem;
@@ -12,8 +16,47 @@ use weir_origin_core::http::Problem;
 /// For how long after a click this is told, in milliseconds: people install, and open the app later.
 const TOLD_FOR_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// `GET /link-clicks/{name}`: what the link says now. Whoever has the name has followed the link.
-pub(super) async fn get(links: Links, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
+/// Where a click would have led, for an app that was installed after it
+///
+/// Where a click led.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ClickedLink {
+    /// The domain of the link.
+    #[schema(value_type = String)]
+    domain: DomainId,
+    /// Its code.
+    #[schema(value_type = String)]
+    code: Code,
+    /// When it was clicked, in milliseconds since the Unix epoch.
+    clicked_at_ms: u64,
+    /// Where it leads now.
+    target: String,
+    /// The apps that it opens.
+    apps: Vec<ClickedApp>,
+}
+
+/// An app that a link opens.
+#[derive(Serialize, ToSchema)]
+struct ClickedApp {
+    /// On which clients.
+    platform: Platform,
+    /// With which address.
+    url: String,
+}
+
+/// What the link says now whose click has this name, for 7 days after it. An app that a store has installed asks this, with the
+/// name that the store gave it.
+#[utoipa::path(
+    get,
+    path = "/link-clicks/{name}",
+    operation_id = "getClickedLink",
+    params(("name" = String, Path, description = "The name of a click: what `weir_click` says.", max_length = 256)),
+    responses((status = 200, description = "What the link says now", body = ClickedLink)),
+)]
+pub(super) async fn get(
+    links: Links,
+    Path(name): Path<String>,
+) -> Result<Json<ClickedLink>, Problem> {
     let click = links.read_click(name.as_bytes()).ok_or_else(unknown)?;
     let age_ms = links.now_ms().saturating_sub(click.at_ms);
     if age_ms > TOLD_FOR_MS {
@@ -30,15 +73,19 @@ pub(super) async fn get(links: Links, Path(name): Path<String>) -> Result<Json<V
     if link.guard.is_some() || link.is_disabled || has_ended {
         return Err(unknown());
     }
-    let apps = link.apps.iter();
-    let apps = apps.map(|app| json!({ "platform": app.platform, "url": app.url }));
-    Ok(Json(json!({
-        "domain": click.link.domain, "code": click.link.code, "clicked_at_ms": click.at_ms,
-        "target": link.target, "apps": apps.collect::<Vec<_>>(),
-    })))
+    let app = |app: &App| ClickedApp {
+        platform: app.platform,
+        url: app.url.clone(),
+    };
+    Ok(Json(ClickedLink {
+        domain: click.link.domain,
+        code: click.link.code,
+        clicked_at_ms: click.at_ms,
+        target: link.target.clone(),
+        apps: link.apps.iter().map(app).collect(),
+    }))
 }
 
 fn unknown() -> Problem {
-    let detail = "there is no such click, or its link leads nowhere now";
-    Problem::not_found("unknown_click", "Unknown click", detail)
+    UNKNOWN_CLICK.because("there is no such click, or its link leads nowhere now")
 }

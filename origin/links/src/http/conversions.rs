@@ -1,36 +1,57 @@
 //! Orders that came of a link's clicks.
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::links::{NamedLink, found};
-use super::stats::{StatsQuery, range_of};
+use super::refusals::CONVERSIONS_OFF;
+use super::stats::StatsQuery;
 use crate::Links;
-use weir_origin_core::http::Problem;
+use crate::conversions::Conversions;
+use weir_origin_core::http::{Problem, ReadQuery};
 
-/// `GET /links/{code}/conversions`.
+/// Orders that came of a link's clicks, as they stand now.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LinkConversions)]
+pub(super) struct ConversionsView {
+    /// From when orders were made, in milliseconds since the Unix epoch.
+    from_ms: u64,
+    /// Before when.
+    to_ms: u64,
+    /// The time zone of whose days this is.
+    tz: String,
+    #[serde(flatten)]
+    found: Conversions,
+}
+
+/// Orders that came of a link's clicks
+///
+/// Orders that came of a link's clicks, made in this time, as they stand now.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/conversions",
+    operation_id = "getLinkConversions",
+    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), StatsQuery),
+    responses((status = 200, description = "As they stand", body = ConversionsView)),
+)]
 pub(super) async fn get(
     links: Links,
     NamedLink(id): NamedLink,
-    asked: Result<Query<StatsQuery>, QueryRejection>,
-) -> Result<Json<Value>, Problem> {
-    let range = range_of(asked)?;
+    ReadQuery(asked): ReadQuery<StatsQuery>,
+) -> Result<Json<ConversionsView>, Problem> {
+    let range = asked.range()?;
     found(&links, &id).await?;
     let Some(orders) = links.conversions() else {
         let detail = "nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
-        return Err(Problem::not_found(
-            "conversions_off",
-            "No conversions",
-            detail,
-        ));
+        return Err(CONVERSIONS_OFF.because(detail));
     };
     let (from_ms, until_ms) = (range.from_ms(), range.until_ms());
     let found = orders.of_link(&id, from_ms, until_ms).await?;
-    Ok(Json(json!({
-        "from_ms": from_ms, "to_ms": until_ms, "tz": range.zone(),
-        "clicks": found.clicks, "orders": found.orders, "units": found.units,
-        "paid_orders": found.paid_orders, "paid_units": found.paid_units, "revenue": found.revenue,
-    })))
+    Ok(Json(ConversionsView {
+        from_ms,
+        to_ms: until_ms,
+        tz: range.zone().to_owned(),
+        found,
+    }))
 }

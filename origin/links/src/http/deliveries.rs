@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use serde::Serialize;
-use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::within::Within;
 use crate::Links;
@@ -14,18 +14,38 @@ use weir_origin_core::outbox::{Backlog, Waiting};
 use weir_origin_core::tenants::NameRange;
 
 /// What one receiver does not have yet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LinkDeliveries)]
 pub(super) struct LinkBacklog {
+    /// How many links wait.
     links: u64,
+    /// Since when the oldest has waited, in milliseconds since the Unix epoch.
+    #[schema(required)]
     oldest_since_ms: Option<u64>,
+    /// Those that have waited longest.
     waiting: Vec<WaitingLink>,
 }
 
-#[derive(Debug, Serialize)]
+/// A link whose changes wait for a receiver.
+#[derive(Debug, Serialize, ToSchema)]
 struct WaitingLink {
+    /// The link's name.
     link: String,
     #[serde(flatten)]
     waiting: Waiting,
+}
+
+/// What waits, by the name of the receiver.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LinkDeliveriesByReceiver)]
+pub(super) struct LinkDeliveries(BTreeMap<&'static str, LinkBacklog>);
+
+/// What is tried again.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RetriedLinkDeliveries)]
+pub(super) struct RetriedLinks {
+    /// Links with changes that had waited for another try.
+    links: u64,
 }
 
 impl LinkBacklog {
@@ -42,21 +62,34 @@ impl LinkBacklog {
     }
 }
 
-/// `GET /link-deliveries`: what waits for each receiver, and the links that have waited longest.
-pub(super) async fn list(
-    links: Links,
-    within: Within,
-) -> Result<Json<BTreeMap<&'static str, LinkBacklog>>, Problem> {
+/// What waits for each receiver of changes of links
+///
+/// What waits for each receiver of changes of links, and why.
+#[utoipa::path(
+    get,
+    path = "/link-deliveries",
+    operation_id = "listLinkDeliveries",
+    responses((status = 200, description = "Those that have waited longest come first", body = LinkDeliveries)),
+)]
+pub(super) async fn list(links: Links, within: Within) -> Result<Json<LinkDeliveries>, Problem> {
     within.check_all()?;
     let (queue, all) = (links.store().outbox(), NameRange::default());
     let backlogs = queue.backlogs(&all, LinkBacklog::new).await?;
-    Ok(Json(backlogs))
+    Ok(Json(LinkDeliveries(backlogs)))
 }
 
-/// `POST /link-deliveries/retry`: what waits for another try has its turn now.
-pub(super) async fn retry(links: Links, within: Within) -> Result<Json<Value>, Problem> {
+/// Try all again at once that wait for another try
+///
+/// Has all that waits for another try tried at once.
+#[utoipa::path(
+    post,
+    path = "/link-deliveries/retry",
+    operation_id = "retryLinkDeliveries",
+    responses((status = 200, description = "How many", body = RetriedLinks)),
+)]
+pub(super) async fn retry(links: Links, within: Within) -> Result<Json<RetriedLinks>, Problem> {
     within.check_all()?;
     let queue = links.store().outbox();
-    let retried = queue.retry_all(&NameRange::default(), now_ms()).await?;
-    Ok(Json(json!({ "links": retried })))
+    let links = queue.retry_all(&NameRange::default(), now_ms()).await?;
+    Ok(Json(RetriedLinks { links }))
 }

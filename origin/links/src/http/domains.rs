@@ -4,44 +4,56 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use serde_json::json;
 use tracing::warn;
-use weir_link::domain::Domain;
+use weir_link::domain::{Domain, DomainsConfig};
 
 use super::links::if_match;
+use super::refusals::{
+    DOMAIN_HAS_LINKS, DOMAINS_BUSY, INVALID_DOMAIN, UNKNOWN_DOMAIN, VERSION_CONFLICT,
+};
 use super::within::Within;
 use crate::Links;
 use crate::domains::ChangeError;
 use crate::store::StoredDomains;
-use weir_origin_core::http::{JsonBody, Problem};
+use weir_origin_core::http::{Problem, TypedBody};
 
 /// The longest body: all domains, with their pages, files and lists.
 pub(super) const BODY_LEN_MAX: usize = 16 << 20;
 
-/// All domains, as `GET` tells and `PUT` takes them; also what a file of `--links` is.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AllDomains {
-    /// Told by `GET`; `PUT` goes by `If-Match`.
-    #[serde(default)]
-    #[expect(dead_code, reason = "what GET has told may be given back as it is")]
-    version: Option<u64>,
-    domains: Vec<Domain>,
-}
-
-/// `GET /link-domains`: all that the key is about, the default first.
+/// All domains of links, the default first
+///
+/// All domains of links in their order, the default first, with their version as ETag.
+#[utoipa::path(
+    get,
+    path = "/link-domains",
+    operation_id = "listLinkDomains",
+    responses(
+        (status = 200, description = "As it is", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
+    ),
+)]
 pub(super) async fn list(links: Links, within: Within) -> Response {
     with_all(&links.domains(), |domain| {
         within.has_domain(domain.id.as_str())
     })
 }
 
-/// `PUT /link-domains`: these in place of all, as from a file.
+/// These domains in place of all, as from a file of --links
+///
+/// Puts these domains in place of all. Domains that have links cannot be left out.
+#[utoipa::path(
+    put,
+    path = "/link-domains",
+    operation_id = "setLinkDomains",
+    params(("If-Match" = Option<String>, Header, description = "Only if the domains have this version.")),
+    request_body = DomainsConfig,
+    responses(
+        (status = 200, description = "As it is", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
+    ),
+)]
 pub(super) async fn replace_all(
     links: Links,
     headers: HeaderMap,
-    JsonBody(body): JsonBody<AllDomains>,
+    TypedBody(body): TypedBody<DomainsConfig>,
 ) -> Result<Response, Problem> {
     let before = links.domains();
     let is_kept = |domain: &&Domain| body.domains.iter().any(|one| one.id == domain.id);
@@ -61,7 +73,18 @@ pub(super) async fn replace_all(
     Ok(with_all(&stored, |_| true))
 }
 
-/// `GET /link-domains/{id}`.
+/// A domain of links
+///
+/// A domain of links, with the version of all domains as ETag.
+#[utoipa::path(
+    get,
+    path = "/link-domains/{id}",
+    operation_id = "getLinkDomain",
+    params(("id" = String, Path, description = "Its name.", max_length = 16)),
+    responses(
+        (status = 200, description = "As it is", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+    ),
+)]
 pub(super) async fn get(
     links: Links,
     within: Within,
@@ -74,20 +97,32 @@ pub(super) async fn get(
     Ok(with_etag(&stored, Json(domain)))
 }
 
-/// `PUT /link-domains/{id}`: makes or replaces one. A new one comes after all others.
+/// Make or replace a domain of links; a new one comes after all others
+///
+/// Makes or replaces a domain of links. A new one comes after all others.
+#[utoipa::path(
+    put,
+    path = "/link-domains/{id}",
+    operation_id = "setLinkDomain",
+    params(
+        ("id" = String, Path, description = "Its name.", max_length = 16),
+        ("If-Match" = Option<String>, Header, description = "Only if the domains have this version."),
+    ),
+    request_body = Domain,
+    responses(
+        (status = 200, description = "As it is", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 201, description = "It is new", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+    ),
+)]
 pub(super) async fn put(
     links: Links,
     Path(id): Path<String>,
     headers: HeaderMap,
-    JsonBody(domain): JsonBody<Domain>,
+    TypedBody(domain): TypedBody<Domain>,
 ) -> Result<Response, Problem> {
     if domain.id.as_str() != id {
         let detail = "id: is not the one in the path";
-        return Err(Problem::unprocessable(
-            "invalid_domain",
-            "Invalid domain",
-            detail,
-        ));
+        return Err(INVALID_DOMAIN.because(detail));
     }
     let is_new = links.domains().domains.by_id(&id).is_none();
     let put = |all: &mut Vec<Domain>| {
@@ -110,7 +145,19 @@ pub(super) async fn put(
     Ok((status, with_etag(&stored, Json(&domain))).into_response())
 }
 
-/// `DELETE /link-domains/{id}`: only of a domain without links.
+/// Take a domain away that has no links
+///
+/// Takes a domain away that has no links.
+#[utoipa::path(
+    delete,
+    path = "/link-domains/{id}",
+    operation_id = "deleteLinkDomain",
+    params(
+        ("id" = String, Path, description = "Its name.", max_length = 16),
+        ("If-Match" = Option<String>, Header, description = "Only if the domains have this version."),
+    ),
+    responses((status = 204, description = "It is gone")),
+)]
 pub(super) async fn delete(
     links: Links,
     Path(id): Path<String>,
@@ -131,8 +178,10 @@ async fn publish(links: &Links) {
 }
 
 fn with_all(stored: &StoredDomains, is_shown: impl Fn(&&Domain) -> bool) -> Response {
-    let domains: Vec<&Domain> = stored.domains.iter().filter(is_shown).collect();
-    let all = json!({ "version": stored.version, "domains": domains });
+    let all = DomainsConfig {
+        version: stored.version,
+        domains: stored.domains.iter().filter(is_shown).cloned().collect(),
+    };
     with_etag(stored, Json(all))
 }
 
@@ -142,28 +191,17 @@ fn with_etag(stored: &StoredDomains, body: impl IntoResponse) -> Response {
 }
 
 fn unknown() -> Problem {
-    Problem::not_found(
-        "unknown_domain",
-        "Unknown domain",
-        "there is no such domain",
-    )
+    UNKNOWN_DOMAIN.because("there is no such domain")
 }
 
 fn not_changed(failure: ChangeError) -> Problem {
     let detail = failure.to_string();
     match failure {
-        ChangeError::Invalid(_) => {
-            Problem::unprocessable("invalid_domain", "Invalid domain", detail)
-        }
-        ChangeError::Version(_) => {
-            let status = StatusCode::PRECONDITION_FAILED;
-            Problem::new(status, "version_conflict", "Changed meanwhile", detail)
-        }
+        ChangeError::Invalid(_) => INVALID_DOMAIN.because(detail),
+        ChangeError::Version(_) => VERSION_CONFLICT.because(detail),
         ChangeError::Unknown => unknown(),
-        ChangeError::HasLinks => {
-            Problem::conflict("domain_has_links", "The domain has links", detail)
-        }
-        ChangeError::Busy => Problem::unavailable("domains_busy", detail),
+        ChangeError::HasLinks => DOMAIN_HAS_LINKS.because(detail),
+        ChangeError::Busy => DOMAINS_BUSY.because(detail),
         ChangeError::Store(error) => error.into(),
     }
 }

@@ -4,20 +4,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
-use axum::extract::Query;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 use tracing::error;
 
-use super::links::QueryResult;
+use super::links::PageQuery;
 use super::within::Within;
 use crate::Links;
 use crate::search::{Cursor, Wanted, search};
 use crate::view::LinkView;
-use weir_origin_core::http::Problem;
 use weir_origin_core::http::csv::Csv;
+use weir_origin_core::http::{Problem, ReadQuery};
 use weir_origin_core::sql::SqlError;
 
 /// Links of one page: what is in memory at a time is this, twice.
@@ -71,31 +70,48 @@ impl hyper::body::Body for Chunks {
     }
 }
 
-/// `GET /links.csv`: a table. It takes the parameters of `GET /links`, but for `limit`.
+/// All links that a search finds, as a table
+///
+/// All links that a search finds as one table, as a stream.
+#[utoipa::path(
+    get,
+    path = "/links.csv",
+    operation_id = "exportLinksCsv",
+    params(PageQuery),
+    responses((status = 200, description = "A table", body = String, content_type = "text/csv")),
+)]
 pub(super) async fn csv(
     links: Links,
     within: Within,
-    query: QueryResult,
+    ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Response, Problem> {
-    export(links, within, query, Format::Csv)
+    export(links, within, &query, Format::Csv)
 }
 
-/// `GET /links.ndjson`: a link as `GET /links/{code}` shows it in each line.
+/// All links that a search finds, as lines of JSON
+///
+/// All links that a search finds as one stream, with a link as JSON in each line.
+#[utoipa::path(
+    get,
+    path = "/links.ndjson",
+    operation_id = "exportLinksNdjson",
+    params(PageQuery),
+    responses((status = 200, description = "A link in each line", body = LinkView, content_type = "application/x-ndjson")),
+)]
 pub(super) async fn ndjson(
     links: Links,
     within: Within,
-    query: QueryResult,
+    ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Response, Problem> {
-    export(links, within, query, Format::Ndjson)
+    export(links, within, &query, Format::Ndjson)
 }
 
 fn export(
     links: Links,
     within: Within,
-    query: QueryResult,
+    query: &PageQuery,
     format: Format,
 ) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(|error| Problem::invalid_query(error.body_text()))?;
     let (wanted, cursor) = (query.wanted(within), query.cursor()?);
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {

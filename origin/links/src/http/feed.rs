@@ -2,12 +2,13 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, Response};
 use serde::Deserialize;
 use weir_link::feed::{self as feed, Cursor, DomainList};
 
+use super::refusals::NO_SUCH_PLACE;
 use crate::Links;
-use weir_origin_core::http::{Edges, Problem, ReadQuery, document_ms};
+use weir_origin_core::http::{EdgeHeaders, Edges, Problem, ReadQuery, document_ms};
 
 /// The links of an origin that has edges.
 #[derive(Clone, Debug)]
@@ -19,9 +20,11 @@ pub(super) struct Feeds {
 }
 
 /// What an edge asks for.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Asked {
-    /// Where it stands.
+    /// Where the edge stands: <source>.<next> of the last page. 410 if the feed has no such place: begin again.
+    #[param(value_type = Option<String>)]
     after: Option<Cursor>,
 }
 
@@ -31,8 +34,19 @@ impl Feeds {
     }
 }
 
-/// `GET /edge/v1/feed/links`: what has changed behind the cursor. Its time is from before it is read, so an edge that has read
-/// the last page knows all changes up to that time.
+/// What has become of links, in the order of their last changes, deletions among them
+///
+/// What has become of links since a place in the feed, signed, for edges.
+#[utoipa::path(
+    get,
+    path = weir_base::feed::routes::LINKS,
+    operation_id = "getLinkFeed",
+    params(Asked, EdgeHeaders),
+    responses(
+        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "The edge has it: If-None-Match"),
+    ),
+)]
 pub(super) async fn links(
     State(feeds): State<Feeds>,
     ReadQuery(asked): ReadQuery<Asked>,
@@ -51,7 +65,19 @@ pub(super) async fn links(
     feeds.edges.publish(&page, at_ms, &version, &headers)
 }
 
-/// `GET /edge/v1/feed/domains`: the domains.
+/// The domains of links
+///
+/// All domains of links, signed, for edges.
+#[utoipa::path(
+    get,
+    path = weir_base::feed::routes::DOMAINS,
+    operation_id = "getDomainFeed",
+    params(EdgeHeaders),
+    responses(
+        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "The edge has it: If-None-Match"),
+    ),
+)]
 pub(super) async fn domains(
     State(feeds): State<Feeds>,
     headers: HeaderMap,
@@ -69,5 +95,5 @@ pub(super) async fn domains(
 
 fn no_place() -> Problem {
     let detail = "the feed has no such place: forget what you have read of it, and begin anew";
-    Problem::new(StatusCode::GONE, "no_such_place", "No such place", detail)
+    NO_SUCH_PLACE.because(detail)
 }

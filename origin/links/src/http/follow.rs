@@ -40,7 +40,7 @@ const VISIT_LIMIT: Duration = PUBLIC_LIMIT.saturating_sub(Duration::from_millis(
 /// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
 /// gateway would, and put into Redis; or one of the domain's files. A browser shows what comes: where nobody can say where the
 /// link leads, that is the domain's page, too. Of a link with a password it is the page that asks for it.
-pub(super) async fn follow(
+async fn answer_get(
     links: Links,
     method: HttpMethod,
     uri: Uri,
@@ -86,13 +86,110 @@ pub(super) async fn follow(
     sent(answer.reply(domain))
 }
 
+/// The home of the domain that the host names, for a client whose request passed a gateway
+///
+/// Leads to the home page of the domain that the host names. Gateways send here what they cannot answer themselves.
+#[utoipa::path(
+    get,
+    path = "/l/",
+    operation_id = "followHome",
+    responses(
+        (status = 302, description = "Where it leads", headers(("Location" = String))),
+        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+    ),
+)]
+pub(super) async fn home(
+    links: Links,
+    method: HttpMethod,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
+    answer_get(links, method, uri, headers).await
+}
+
+/// Follow a link, for a client whose request passed a gateway; the host names the domain
+///
+/// Follows a link of the domain that the host names. Gateways send here what they cannot answer themselves.
+#[utoipa::path(
+    get,
+    path = "/l/{code}",
+    operation_id = "followLink",
+    params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32)),
+    responses(
+        (status = 200, description = "A page that opens an app, or asks for a password; of `robots.txt` and `apple-app-site-association`, that file", body = String, content_type = "text/html"),
+        (status = 204, description = "Of `favicon.ico`: there is none"),
+        (status = 301, description = "Where it leads", headers(("Location" = String))),
+        (status = 302, description = "Where it leads", headers(("Location" = String))),
+        (status = 307, description = "Where it leads", headers(("Location" = String))),
+        (status = 308, description = "Where it leads", headers(("Location" = String))),
+        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 410, description = "It has ended, is disabled, or its clicks are used up", body = String, content_type = "text/html"),
+        (status = 503, description = "The page of the domain for when nothing is known", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+    ),
+)]
+pub(super) async fn follow(
+    links: Links,
+    method: HttpMethod,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
+    answer_get(links, method, uri, headers).await
+}
+
+/// A file of the domain for apps, for a client whose request passed a gateway
+///
+/// The file by which a domain names the apps that may open its links.
+#[utoipa::path(
+    get,
+    path = "/l/.well-known/{file}",
+    operation_id = "getAppAssociation",
+    params(FileParam),
+    responses(
+        (status = 200, description = "The file", body = AppAssociation),
+        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+    ),
+)]
+pub(super) async fn file(
+    links: Links,
+    method: HttpMethod,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
+    answer_get(links, method, uri, headers).await
+}
+
 /// What the form of a link with a password sends.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::ToSchema)]
+#[schema(as = LinkPassword)]
 pub(super) struct Entered {
+    /// The password.
+    #[schema(max_length = 128)]
     password: String,
 }
 
-/// `POST /l/{code}`: a password for a link. If it is the link's, the answer leads on as a GET of another link would.
+/// Follow a link with its password, for a client whose request passed a gateway
+///
+/// What the page of a link with a password sends. Wrong passwords count for 15 minutes: 10 of an address, 1,000 of a link.
+#[utoipa::path(
+    post,
+    path = "/l/{code}",
+    operation_id = "unlockLink",
+    params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32)),
+    request_body(content = Entered, content_type = "application/x-www-form-urlencoded"),
+    responses(
+        (status = 200, description = "A page that opens an app", body = String, content_type = "text/html"),
+        (status = 302, description = "Where it leads now that it has ended", headers(("Location" = String))),
+        (status = 303, description = "Where it leads", headers(("Location" = String))),
+        (status = 307, description = "Where it leads: it has no password", headers(("Location" = String))),
+        (status = 308, description = "Where it leads: it has no password", headers(("Location" = String))),
+        (status = 403, description = "The page again: the password is another one", body = String, content_type = "text/html"),
+        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 405, description = "It has no password, and redirects no POST"),
+        (status = 410, description = "It has ended, or is disabled", body = String, content_type = "text/html"),
+        (status = 429, description = "The page again: too many were tried", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 503, description = "The page again: too many are being tried; or the link cannot be looked up", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+    ),
+)]
 pub(super) async fn unlock(
     links: Links,
     uri: Uri,
@@ -260,6 +357,54 @@ fn field(headers: &HeaderMap, name: header::HeaderName) -> &[u8] {
     headers.get(name).map_or(&b""[..], |value| value.as_bytes())
 }
 
+/// Which file.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+struct FileParam {
+    /// The name of the file.
+    #[param(inline)]
+    #[expect(dead_code, reason = "describes a parameter")]
+    file: AppFile,
+}
+
+/// The files of a domain for apps.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "describes a parameter")]
+enum AppFile {
+    #[schema(rename = "apple-app-site-association")]
+    Apple,
+    #[schema(rename = "assetlinks.json")]
+    Android,
+}
+
+/// What a domain says of the apps that may open its links: apple-app-site-association or assetlinks.json, as an operator has set
+/// it.
+#[derive(utoipa::ToSchema)]
+struct AppAssociation(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
+
+/// What a gateway asks for: see [`link_purpose`].
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct RecordQuery {
+    /// What it is for: a look, a renewed life, or a click that counts.
+    #[param(rename = "for", inline)]
+    #[expect(dead_code, reason = "describes a parameter")]
+    purpose: RecordPurpose,
+    /// Of a click its name, so that it uses one of the link's clicks however often it is asked.
+    #[expect(dead_code, reason = "describes a parameter")]
+    click: Option<String>,
+}
+
+/// What the record of a link is for.
+#[derive(utoipa::ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "describes a parameter")]
+enum RecordPurpose {
+    Look,
+    Renew,
+    Click,
+}
+
 /// Nobody can say where the link leads. Why is in the log.
 struct Unanswered;
 
@@ -281,8 +426,23 @@ async fn visit_in_time(
     }
 }
 
-/// `GET /link-records/{domain}/{code}`: what a gateway is told of a link that Redis does not know: see
-/// [`weir_link::redis::document`].
+/// What a gateway is told of a link that Redis does not know. No gateway routes clients here
+///
+/// What a gateway is told of a link that Redis does not know. Gateways do not send clients here.
+#[utoipa::path(
+    get,
+    path = "/link-records/{domain}/{code}",
+    operation_id = "getLinkRecord",
+    params(
+        ("domain" = String, Path, description = "The domain of the link; the default unless given."),
+        ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
+        RecordQuery,
+    ),
+    responses(
+        (status = 200, description = "Milliseconds of life left and clicks left, - for none, and a line below the record", body = String, content_type = "application/octet-stream"),
+        (status = 404, description = "No such link", headers(("x-weir-link" = String))),
+    ),
+)]
 pub(super) async fn record(
     links: Links,
     Path((domain, code)): Path<(String, String)>,

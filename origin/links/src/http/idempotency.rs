@@ -11,6 +11,7 @@ use ring::digest::{SHA256, digest};
 use tracing::warn;
 
 use super::links::Made;
+use super::refusals::{IDEMPOTENCY_MISMATCH, IDEMPOTENCY_UNDER_WAY, INVALID_IDEMPOTENCY_KEY};
 use crate::records::LinkRecords;
 use weir_origin_core::http::Problem;
 use weir_origin_core::tenants::TenantName;
@@ -43,14 +44,7 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
         return Ok(Some(key));
     }
     let detail = format!("Idempotency-Key is 1 to {KEY_LEN_MAX} visible characters");
-    let status = StatusCode::BAD_REQUEST;
-    let title = "Invalid Idempotency-Key";
-    Err(Problem::new(
-        status,
-        "invalid_idempotency_key",
-        title,
-        detail,
-    ))
+    Err(INVALID_IDEMPOTENCY_KEY.because(detail))
 }
 
 /// The answer to a request of a tenant, or of the platform, with `key`: that of `make`, or that of the first request.
@@ -96,16 +90,11 @@ fn replay(held: &[u8], body_hash: &[u8]) -> Result<Response, Problem> {
     let (hash, rest) = held.split_at_checked(HASH_LEN).unwrap_or((body_hash, b""));
     if hash != body_hash {
         let detail = "this Idempotency-Key was used for another request";
-        let title = "Key used before";
-        return Err(Problem::unprocessable(
-            "idempotency_mismatch",
-            title,
-            detail,
-        ));
+        return Err(IDEMPOTENCY_MISMATCH.because(detail));
     }
     let Some(made) = answer(rest) else {
         let detail = "a request with this Idempotency-Key is under way";
-        return Err(Problem::conflict("idempotency_under_way", "Under way", detail).retry());
+        return Err(IDEMPOTENCY_UNDER_WAY.because(detail).retry());
     };
     let mut response = made.into_response();
     let headers = response.headers_mut();

@@ -7,30 +7,55 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::links::{not_found, not_made};
+use super::refusals::INVALID_IMPORT;
 use super::within::Within;
 use crate::Links;
 use crate::import::format::Format;
 use crate::import::rows::FIRST_LINE;
 use crate::import::{ImportError, Order, Report};
+use weir_origin_core::http::refusal::BODY_TOO_LARGE;
 use weir_origin_core::http::{Problem, ReadQuery};
 
 /// The largest file, in bytes. Larger ones come in parts, as `weir-origin links import` sends them.
 pub(super) const BODY_LEN_MAX: usize = 8 * 1024 * 1024;
 
 /// How a file is taken over.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ImportQuery {
+    /// Whose export it is: `csv` and `ndjson` are Weir's own.
+    #[param(inline)]
     format: Format,
+    /// Where links go whose host is none of ours; the first domain unless set.
     domain: Option<String>,
+    /// The life in days of links of which the file does not say it; unless set 0, for ever, and in Weir's own exports the
+    /// domain's.
     life_days: Option<u32>,
+    /// A tag that all get.
     tag: Option<String>,
+    /// The line in the whole file of the first row behind the names of the columns, if the body is only a part of it.
+    #[param(minimum = 1)]
     first_line: Option<u64>,
+    /// Only says what would be.
     #[serde(default)]
+    #[param(required = false, default = false)]
     dry_run: bool,
 }
 
-/// `POST /link-imports?format=`: the body is the file. It may come again: what is there is left as it is.
+/// Take links over from an export of Weir, Bitly, Shlink, Dub or YOURLS
+///
+/// Takes links over from a file, which is the body: an export of Weir's own, or of another shortener. Links keep their codes. A
+/// file may come again, whole or in part: what is there already and leads to the same is left as it is. Each row that is not taken
+/// over is told with its line and why; all others are.
+#[utoipa::path(
+    post,
+    path = super::IMPORTS,
+    operation_id = "importLinks",
+    params(ImportQuery),
+    request_body(content = String, content_type = "text/csv"),
+    responses((status = 200, description = "The file was read to its end", body = Report)),
+)]
 pub(super) async fn import(
     links: Links,
     within: Within,
@@ -61,9 +86,7 @@ pub(super) async fn import(
     };
     let imported = links.importer().import(&order, &file).await;
     imported.map(Json).map_err(|failure| match failure {
-        ImportError::File(error) => {
-            Problem::unprocessable("invalid_import", "Not such a file", error.to_string())
-        }
+        ImportError::File(error) => INVALID_IMPORT.because(error.to_string()),
         ImportError::Create(error) => not_made(error),
         ImportError::Store(error) => error.into(),
         ImportError::Find(error) => not_found(error),
@@ -72,14 +95,9 @@ pub(super) async fn import(
 
 fn unread(rejection: &BytesRejection) -> Problem {
     match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "body_too_large",
-            "Body too large",
-            format!(
-                "a file has up to {BODY_LEN_MAX} bytes: send it in parts, as `weir-origin links import` does"
-            ),
-        ),
+        StatusCode::PAYLOAD_TOO_LARGE => BODY_TOO_LARGE.because(format!(
+            "a file has up to {BODY_LEN_MAX} bytes: send it in parts, as `weir-origin links import` does"
+        )),
         _ => Problem::invalid_body("the body could not be read"),
     }
 }

@@ -10,10 +10,15 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::error;
+use utoipa::ToSchema;
 use weir_link::code::{Code, DomainId, LinkId};
 
+use super::refusals::{
+    CODE_TAKEN, INVALID_IF_MATCH, INVALID_LINK, LINK_BUSY, LOG_UNAVAILABLE, NO_NUMBERS,
+    UNKNOWN_LINK, VERSION_CONFLICT,
+};
 use super::within::Within;
 use super::{Enabled, idempotency};
 use crate::Links;
@@ -24,7 +29,9 @@ use crate::find::FindError;
 use crate::request::{EditRequest, LinkRequest, Refused};
 use crate::search::{Cursor, Page, Wanted, search};
 use crate::view::{LinkView, PastView};
-use weir_origin_core::http::{JsonBody, Problem, page_len, read_json_of, read_value_of};
+use weir_origin_core::http::{
+    Problem, ProblemBody, ReadQuery, TypedBody, page_len, read_typed, read_typed_value,
+};
 
 /// The largest body of new links, in bytes: a thousand with targets of 4 KB.
 pub(super) const BODY_LEN_MAX: usize = 4 * 1024 * 1024;
@@ -44,8 +51,11 @@ const PAGE: usize = 50;
 /// The link that a path names, and its `?domain=`: the first domain unless set. It is one that the caller may see.
 pub(super) struct NamedLink(pub LinkId);
 
-#[derive(Deserialize)]
-struct Named {
+/// Under which domain the link is.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DomainQuery {
+    /// The name of its domain; the first domain unless set.
     domain: Option<String>,
 }
 
@@ -57,7 +67,7 @@ impl FromRequestParts<Enabled> for NamedLink {
         let links = Links::from_request_parts(parts, enabled).await?;
         let code = Path::<String>::from_request_parts(parts, enabled).await;
         let code = code.ok().and_then(|Path(code)| Code::new(code).ok());
-        let named = Query::<Named>::from_request_parts(parts, enabled).await;
+        let named = Query::<DomainQuery>::from_request_parts(parts, enabled).await;
         let domain = match named.map_err(|_| unknown_link())?.0.domain {
             Some(id) => DomainId::new(id).map_err(|_| unknown_link())?,
             None => links.domains().domains.default_domain().id.clone(),
@@ -74,7 +84,23 @@ impl FromRequestParts<Enabled> for NamedLink {
     }
 }
 
-/// `POST /links`: one, or a list of up to 1,000. With an `Idempotency-Key`, once.
+/// Make a link, or a list of up to 1,000
+///
+/// Makes one link, or a list of up to 1,000. A link is acknowledged when it is durable and Redis has it. With an `Idempotency-Key`
+/// the same request makes them once.
+#[utoipa::path(
+    post,
+    path = "/links",
+    operation_id = "createLinks",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "Within a day, requests with one key count once.", max_length = 255),
+    ),
+    request_body = NewLinks,
+    responses(
+        (status = 201, description = "It is made, or all are", body = MadeLinks),
+        (status = 207, description = "Of a list, some were refused: one answer each, in their order", body = LinkAnswers),
+    ),
+)]
 pub(super) async fn create(
     links: Links,
     within: Within,
@@ -113,7 +139,7 @@ async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Res
     if is_list {
         return made_all(links, within, body, is_kept).await;
     }
-    let request: LinkRequest = read_json_of(body, "NewLink")?;
+    let request: LinkRequest = read_typed(body)?;
     check_passwords(std::slice::from_ref(&request), is_kept)?;
     check_conversion(links, request.fields.conversion)?;
     let known = links.domains();
@@ -124,7 +150,7 @@ async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Res
     Ok(Made {
         status: StatusCode::CREATED,
         location: Some(format!("/links/{}?domain={}", link.code, link.domain)),
-        json: to_json(&link)?,
+        json: to_json(&MadeLinks::One(Box::new(link)))?,
     })
 }
 
@@ -147,7 +173,7 @@ async fn made_all(
     let known = links.domains();
     let default = known.domains.default_domain().id.as_str();
     let read = |value| {
-        let request = read(value)?;
+        let request: LinkRequest = read_typed_value(value)?;
         within.check_new(&request, default)?;
         Ok(request)
     };
@@ -169,10 +195,10 @@ async fn made_all(
     let mut answers = Vec::with_capacity(requests.len());
     for request in requests {
         answers.push(match request {
-            Err(problem) => Item::Problem(problem.body()),
+            Err(problem) => Item::Problem(Box::new(problem.body())),
             Ok(_) => match made.next() {
                 Some(Ok(link)) => Item::Link(Box::new(link)),
-                Some(Err(error)) => Item::Problem(not_made(error).body()),
+                Some(Err(error)) => Item::Problem(Box::new(not_made(error).body())),
                 None => return Err(Problem::overloaded()),
             },
         });
@@ -180,7 +206,7 @@ async fn made_all(
     Ok(Made {
         status,
         location: None,
-        json: to_json(&answers)?,
+        json: to_json(&MadeLinks::All(LinkAnswers(answers)))?,
     })
 }
 
@@ -189,11 +215,7 @@ fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> 
     match wanted == Some(true) && links.conversions().is_none() {
         true => {
             let detail = "conversion: nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
-            Err(Problem::unprocessable(
-                "invalid_link",
-                "Invalid link",
-                detail,
-            ))
+            Err(INVALID_LINK.because(detail))
         }
         false => Ok(()),
     }
@@ -216,15 +238,63 @@ fn check_passwords(requests: &[LinkRequest], is_kept: bool) -> Result<(), Proble
     }
 }
 
-#[derive(Serialize)]
+/// What became of one link of a list.
+#[derive(Serialize, ToSchema)]
+#[schema(as = MadeLinkOrProblem)]
 #[serde(untagged)]
 enum Item {
     Link(Box<LinkView>),
-    Problem(Value),
+    Problem(Box<ProblemBody>),
 }
 
-fn read(value: &Value) -> Result<LinkRequest, Problem> {
-    read_value_of(value, "NewLink")
+/// What became of each link of a list, in their order.
+#[derive(Serialize, ToSchema)]
+struct LinkAnswers(Vec<Item>);
+
+/// A link, or all of a list.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum MadeLinks {
+    One(Box<LinkView>),
+    #[schema(value_type = Vec<LinkView>)]
+    All(LinkAnswers),
+}
+
+/// One link, or a list of up to 1,000 links.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+#[expect(
+    dead_code,
+    reason = "describes a body; each link of a list is read by itself"
+)]
+enum NewLinks {
+    One(Box<LinkRequest>),
+    List(LinkList),
+}
+
+/// A list of links to be made.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewLinkList, min_items = 1, max_items = 1000)]
+#[expect(dead_code, reason = "describes a body")]
+struct LinkList(Vec<LinkRequest>);
+
+/// A page of links.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Links)]
+pub(super) struct LinkPage {
+    /// The links of this page.
+    links: Vec<LinkView>,
+    /// `after` of the next page; null: this is the last one.
+    #[schema(required)]
+    next: Option<String>,
+}
+
+/// What was done to a link.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LinkHistory)]
+pub(super) struct History {
+    /// Its states, the last first.
+    history: Vec<PastView>,
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
@@ -235,26 +305,36 @@ fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
 }
 
 /// Which page of links.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
+    /// In the code, an address, a tag or the title of the preview.
     q: Option<String>,
+    /// Only links with this tag.
     tag: Option<String>,
+    /// Only of this domain.
     domain: Option<String>,
+    /// In one of the addresses.
     target: Option<String>,
+    /// Made then or later, in milliseconds since the Unix epoch.
     from_ms: Option<u64>,
+    /// Made before.
     to_ms: Option<u64>,
+    /// Which come first.
     #[serde(default)]
+    #[param(required = false, inline, default = "created")]
     sort: Sort,
+    /// `next` of an earlier page.
     after: Option<String>,
+    /// How many at most; an export has all.
+    #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
 }
 
-/// The parameters, or what is wrong with them.
-pub(super) type QueryResult = Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>;
-
 /// In which order.
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[schema(as = LinkOrder)]
 #[serde(rename_all = "snake_case")]
 enum Sort {
     /// Those that were made last first.
@@ -296,13 +376,21 @@ impl PageQuery {
     }
 }
 
-/// `GET /links`: those that are wanted, page by page.
+/// Links by what they say, those that were made last or clicked most first
+///
+/// Links page by page, those that were made last first; with `tag` only those that have it.
+#[utoipa::path(
+    get,
+    path = "/links",
+    operation_id = "listLinks",
+    params(PageQuery),
+    responses((status = 200, description = "A page", body = LinkPage)),
+)]
 pub(super) async fn list(
     links: Links,
     within: Within,
-    query: QueryResult,
-) -> Result<Json<Value>, Problem> {
-    let Query(query) = query.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    ReadQuery(query): ReadQuery<PageQuery>,
+) -> Result<Json<LinkPage>, Problem> {
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
     let wanted = query.wanted(within);
     let found = search(links.store(), &wanted, query.cursor()?, limit);
@@ -311,12 +399,22 @@ pub(super) async fn list(
     let standings = links.states().of(&found).await?;
     let found = found.into_iter().zip(standings);
     let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
-    let views: Vec<LinkView> = found.map(view).collect();
-    let next = next.map(|cursor| cursor.write());
-    Ok(Json(json!({ "links": views, "next": next })))
+    Ok(Json(LinkPage {
+        links: found.map(view).collect(),
+        next: next.map(|cursor| cursor.write()),
+    }))
 }
 
-/// `GET /links/{code}`.
+/// A link
+///
+/// A link as it stands, with its version as ETag.
+#[utoipa::path(
+    get,
+    path = "/links/{code}",
+    operation_id = "getLink",
+    params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32), DomainQuery),
+    responses((status = 200, description = "It is", body = LinkView)),
+)]
 pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Response, Problem> {
     Ok(with_etag(found(&links, &id).await?))
 }
@@ -328,15 +426,32 @@ pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Proble
     Ok(LinkView::of(found, &links.domains().domains, standing))
 }
 
-/// `PATCH /links/{code}`: what is not named stays. With `If-Match: "<version>"`, only that version.
+/// Change a link; what is not named stays
+///
+/// Changes the members that are given. With `If-Match` only that version is changed.
+#[utoipa::path(
+    patch,
+    path = "/links/{code}",
+    operation_id = "changeLink",
+    params(
+        ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
+        ("If-Match" = Option<String>, Header, description = "A version in quotes: only if the link has it."),
+        DomainQuery,
+    ),
+    request_body = EditRequest,
+    responses(
+        (status = 200, description = "It is changed; gateways see it within a second", body = LinkView),
+        (status = 202, description = "It is changed; gateways see it when Redis answers again", body = LinkView),
+    ),
+)]
 pub(super) async fn edit(
     links: Links,
     within: Within,
     NamedLink(id): NamedLink,
     headers: HeaderMap,
-    JsonBody(request): JsonBody<EditRequest>,
+    TypedBody(request): TypedBody<EditRequest>,
 ) -> Result<Response, Problem> {
-    let fields: LinkFields = read_value_of(&request.sample(), "LinkChanges")?;
+    let fields: LinkFields = read_typed_value(&request.sample())?;
     if request.has("tags") {
         within.check_tags(&fields.tags)?;
     }
@@ -349,7 +464,23 @@ pub(super) async fn edit(
     Ok(response)
 }
 
-/// `DELETE /links/{code}`. Its code is free again when the quarantine is over.
+/// Delete a link
+///
+/// Deletes a link. Its code is free again after the quarantine.
+#[utoipa::path(
+    delete,
+    path = "/links/{code}",
+    operation_id = "deleteLink",
+    params(
+        ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
+        ("If-Match" = Option<String>, Header, description = "A version in quotes: only if the link has it."),
+        DomainQuery,
+    ),
+    responses(
+        (status = 202, description = "It is deleted; gateways see it when Redis answers again"),
+        (status = 204, description = "It is deleted"),
+    ),
+)]
 pub(super) async fn delete(
     links: Links,
     NamedLink(id): NamedLink,
@@ -369,18 +500,27 @@ fn followed(is_published: bool, status: StatusCode) -> StatusCode {
     }
 }
 
-/// `GET /links/{code}/history`: what was done to it, the last first.
+/// What was done to a link, the last first
+///
+/// Each state that a link has had, the last first.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/history",
+    operation_id = "getLinkHistory",
+    params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32), DomainQuery),
+    responses((status = 200, description = "It is", body = History)),
+)]
 pub(super) async fn history(
     links: Links,
     NamedLink(id): NamedLink,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<History>, Problem> {
     let mut past = links.store().history(&id).await?;
     if past.is_empty() {
         let created = links.finder().find(&id).await.map_err(not_found)?;
         past = vec![created.into()];
     }
-    let history: Vec<PastView> = past.into_iter().rev().map(Into::into).collect();
-    Ok(Json(json!({ "history": history })))
+    let history = past.into_iter().rev().map(Into::into).collect();
+    Ok(Json(History { history }))
 }
 
 fn with_etag(link: LinkView) -> Response {
@@ -403,14 +543,12 @@ pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Pro
     let version = digits.and_then(|digits| digits.parse().ok());
     version.map(Some).ok_or_else(|| {
         let detail = "If-Match is a version in quotes, such as \"3\"";
-        let status = StatusCode::BAD_REQUEST;
-        Problem::new(status, "invalid_if_match", "Invalid If-Match", detail)
+        INVALID_IF_MATCH.because(detail)
     })
 }
 
 fn unknown_link() -> Problem {
-    let detail = "there is no such link";
-    Problem::not_found("unknown_link", "Unknown link", detail)
+    UNKNOWN_LINK.because("there is no such link")
 }
 
 fn refusal(refused: &Refused) -> Problem {
@@ -423,18 +561,17 @@ pub(super) fn not_made(failure: CreateError) -> Problem {
         CreateError::Busy(_) => Problem::overloaded(),
         CreateError::Taken => {
             let detail = "there is a link of this code already, or there may soon be one";
-            Problem::conflict("code_taken", "Code taken", detail)
+            CODE_TAKEN.because(detail)
         }
         CreateError::Store(error) => error.into(),
         CreateError::Redis(error) => error.into(),
         CreateError::Log(error) => {
             error!(%error, "a link was not made");
-            let detail = "the link could not be kept; please try again";
-            Problem::unavailable("log_unavailable", detail)
+            LOG_UNAVAILABLE.because("the link could not be kept; please try again")
         }
         CreateError::NoNumber(error) => {
             error!(%error, "a link was not made");
-            Problem::unavailable("no_numbers", "there is no free code; please try again")
+            NO_NUMBERS.because("there is no free code; please try again")
         }
     }
 }
@@ -453,16 +590,12 @@ fn not_edited(failure: EditError) -> Problem {
         EditError::Find(failure) => not_found(failure),
         EditError::Refused(refused) => refusal(&refused),
         EditError::Hash(_) => Problem::overloaded(),
-        EditError::Version(_) => {
-            let status = StatusCode::PRECONDITION_FAILED;
-            let detail = failure.to_string();
-            Problem::new(status, "version_conflict", "Changed meanwhile", detail)
-        }
+        EditError::Version(_) => VERSION_CONFLICT.because(failure.to_string()),
         EditError::Busy => busy(&failure),
         EditError::Store(error) => error.into(),
     }
 }
 
 fn busy(failure: &impl Display) -> Problem {
-    Problem::unavailable("link_busy", format!("{failure}; please try again"))
+    LINK_BUSY.because(format!("{failure}; please try again"))
 }

@@ -12,32 +12,42 @@ mod import;
 mod links;
 mod page;
 mod qr;
+mod refusals;
 mod stats;
 mod within;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::request::Parts;
-use axum::routing::{get, post};
-use weir_link::routes::{LINK_FOLLOW, LINK_RECORD};
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
 
 use super::Links;
 use super::logo::FILE_LEN_MAX;
-use weir_origin_core::http::{Edges, Problem, with_stamp};
+use feed::Feeds;
+use refusals::{
+    CODE_TAKEN, CONVERSIONS_OFF, DOMAIN_HAS_LINKS, DOMAINS_BUSY, IDEMPOTENCY_MISMATCH,
+    IDEMPOTENCY_UNDER_WAY, INVALID_DOMAIN, INVALID_IDEMPOTENCY_KEY, INVALID_IF_MATCH,
+    INVALID_IMPORT, INVALID_LINK, INVALID_PICTURE, LINK_BUSY, LINKS_OFF, LOG_UNAVAILABLE,
+    NO_NUMBERS, NO_SUCH_DOMAIN, NO_SUCH_PLACE, TARGETS, UNKNOWN_CLICK, UNKNOWN_DOMAIN,
+    UNKNOWN_LINK, VERSION_CONFLICT,
+};
+use weir_origin_core::access::TENANT_LIMIT;
+use weir_origin_core::access::scope::Area;
+use weir_origin_core::api::{Api, Document, Noting, RouteRules};
+use weir_origin_core::http::refusal::{
+    BODY_TOO_LARGE, INVALID_BODY, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE,
+};
+use weir_origin_core::http::{EDGE_REFUSALS, Edges, Problem, with_stamp};
 
-pub use page::routes as page;
-
-/// The routes of QR codes. Their POST changes nothing: it brings a picture.
-pub const QR_SVG: &str = "/links/{code}/qr.svg";
-/// See [`QR_SVG`].
-pub const QR_PNG: &str = "/links/{code}/qr.png";
+pub use page::page;
 
 /// The route that takes files, for as long as there is something to be made.
 pub const IMPORTS: &str = "/link-imports";
 
 /// The links of an origin, if it has any. Without them the routes answer `links_off`.
 #[derive(Clone, Debug)]
-struct Enabled(Option<Links>);
+pub struct Enabled(pub Option<Links>);
 
 impl FromRequestParts<Enabled> for Links {
     type Rejection = Problem;
@@ -48,110 +58,160 @@ impl FromRequestParts<Enabled> for Links {
 }
 
 fn links_off() -> Problem {
-    let detail = "this origin has no links: start it with --links";
-    Problem::not_found("links_off", "No links", detail)
+    LINKS_OFF.because("this origin has no links: start it with --links")
 }
 
-/// The routes for gateways.
-///
-/// - `GET` and `HEAD /l/{code}`: a client's request that passed a gateway, by the host; also for the domain's files. `POST`: with
-///   the password of a link.
-/// - `GET /link-clicks/{name}`: what an app asks that was installed after a click.
-/// - `GET /link-records/{domain}/{code}`: a short link that Redis does not know. Gateways route no client there.
-pub fn public(links: Option<Links>) -> Router {
-    Router::new()
-        .route(LINK_FOLLOW, get(follow::follow))
+/// The routes for gateways, and for clients whose requests passed one.
+pub fn public() -> Api<Enabled> {
+    let form = DefaultBodyLimit::max(follow::FORM_LEN_MAX);
+    let record = RouteRules::OPEN.refuses(&[
+        LINKS_OFF,
+        SQL_UNAVAILABLE,
+        OVERLOADED,
+        REDIS_UNAVAILABLE,
+        LINK_BUSY,
+    ]);
+    Api::public()
         .route(
-            &format!("{LINK_FOLLOW}{{code}}"),
-            get(follow::follow)
-                .post(follow::unlock)
-                .layer(DefaultBodyLimit::max(follow::FORM_LEN_MAX)),
+            routes!(follow::home),
+            RouteRules::OPEN.refuses(&[LINKS_OFF]),
         )
         .route(
-            &format!("{LINK_FOLLOW}.well-known/{{file}}"),
-            get(follow::follow),
+            routes!(follow::follow, follow::unlock).layer(form),
+            RouteRules::OPEN.refuses(&[LINKS_OFF]),
         )
         .route(
-            &format!("{LINK_RECORD}{{domain}}/{{code}}"),
-            get(follow::record),
+            routes!(follow::file),
+            RouteRules::OPEN.refuses(&[LINKS_OFF]),
         )
-        .route("/link-clicks/{name}", get(clicked::get))
-        .with_state(Enabled(links))
+        .route(routes!(follow::record), record)
+        .route(routes!(clicked::get), record.refuses(&[UNKNOWN_CLICK]))
+}
+
+/// What all routes add to the OpenAPI document.
+pub fn document() -> Document {
+    let mut document = public().into_document();
+    document.merge(feeds().into_document());
+    document.merge(admin().into_document());
+    document.merge(page().into_document());
+    document
 }
 
 /// The routes for edges.
-///
-/// - `GET /edge/v1/feed/links`: what has become of links.
-/// - `GET /edge/v1/feed/domains`: the domains, and whether maxima stand in objects: of links whose keys begin so.
-pub fn feeds(links: Option<Links>, edges: Edges, maxima_in_objects: Option<String>) -> Router {
-    let state = feed::Feeds {
+fn feeds() -> Api<Feeds> {
+    let rules = RouteRules::OPEN
+        .refuses(EDGE_REFUSALS)
+        .refuses(&[LINKS_OFF]);
+    Api::public()
+        .route(
+            routes!(feed::links),
+            rules.refuses(&[NO_SUCH_PLACE, SQL_UNAVAILABLE, OVERLOADED]),
+        )
+        .route(routes!(feed::domains), rules)
+}
+
+/// The routes for edges. `maxima_in_objects`: maxima of links whose keys begin so are counted in objects.
+pub fn feed_routes(
+    links: Option<Links>,
+    edges: Edges,
+    maxima_in_objects: Option<String>,
+) -> Router {
+    let state = Feeds {
         links,
         maxima_in_objects,
         edges: edges.clone(),
     };
-    let routes = Router::new()
-        .route(weir_base::feed::routes::LINKS, get(feed::links))
-        .route(weir_base::feed::routes::DOMAINS, get(feed::domains))
-        .with_state(state);
-    with_stamp(routes, edges)
+    with_stamp(feeds().into_router(state), edges)
 }
 
-/// The routes for operators.
-///
-/// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
-/// - `GET /links.csv` and `/links.ndjson`, `POST /link-imports`
-/// - `GET /link-deliveries`, `POST /link-deliveries/retry`
-/// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
-/// - `GET /links/{code}/stats`, `/stats.csv`, `/cross` and `/conversions`; `GET` and `POST` of `/qr.svg` and `/qr.png`
-pub fn admin(links: Option<Links>) -> Router {
-    Router::new()
+/// What a key of some domains or tags opens is [narrow](RouteRules::narrow): these routes look whose a link is.
+pub fn admin() -> Api<Enabled> {
+    let links = RouteRules::HEEDS.refuses(&[LINKS_OFF]);
+    let all = RouteRules::PLATFORM.refuses(&[LINKS_OFF]);
+    let named = links.refuses(&[UNKNOWN_LINK, REDIS_UNAVAILABLE, LINK_BUSY]);
+    let named_narrow = named.narrow();
+    let made = links.narrow().refuses(&[
+        BODY_TOO_LARGE,
+        REDIS_UNAVAILABLE,
+        LOG_UNAVAILABLE,
+        NO_NUMBERS,
+    ]);
+    let domains = &[
+        INVALID_IF_MATCH,
+        VERSION_CONFLICT,
+        INVALID_DOMAIN,
+        DOMAINS_BUSY,
+    ];
+    Api::admin(Area::Links)
+        // A link is made while SQL is away, and faster than a transaction of its own would let it.
         .route(
-            "/links",
-            post(links::create)
-                .layer(DefaultBodyLimit::max(links::BODY_LEN_MAX))
-                .get(links::list),
-        )
-        .route("/links.csv", get(export::csv))
-        .route("/links.ndjson", get(export::ndjson))
-        .route(
-            IMPORTS,
-            post(import::import).layer(DefaultBodyLimit::max(import::BODY_LEN_MAX)),
-        )
-        .route(
-            "/links/{code}",
-            get(links::get).patch(links::edit).delete(links::delete),
-        )
-        .route(
-            "/link-domains",
-            get(domains::list)
-                .put(domains::replace_all)
-                .layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
-        )
-        .route(
-            "/link-domains/{id}",
-            get(domains::get)
-                .put(domains::put)
-                .delete(domains::delete)
-                .layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
-        )
-        .route("/link-deliveries", get(deliveries::list))
-        .route("/link-deliveries/retry", post(deliveries::retry))
-        .route("/links/{code}/history", get(links::history))
-        .route("/links/{code}/stats", get(stats::stats))
-        .route("/links/{code}/stats.csv", get(stats::csv))
-        .route("/links/{code}/cross", get(stats::cross))
-        .route("/links/{code}/conversions", get(conversions::get))
-        .route(
-            QR_SVG,
-            get(qr::svg)
-                .post(qr::svg_with_logo)
-                .layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+            routes!(links::create).layer(DefaultBodyLimit::max(links::BODY_LEN_MAX)),
+            made.noted(Noting::Behind).refuses(TARGETS).refuses(&[
+                INVALID_LINK,
+                NO_SUCH_DOMAIN,
+                CODE_TAKEN,
+                TENANT_LIMIT,
+                INVALID_IDEMPOTENCY_KEY,
+                IDEMPOTENCY_UNDER_WAY,
+                IDEMPOTENCY_MISMATCH,
+            ]),
         )
         .route(
-            QR_PNG,
-            get(qr::png)
-                .post(qr::png_with_logo)
-                .layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+            routes!(links::list),
+            links.narrow().refuses(&[REDIS_UNAVAILABLE, LINK_BUSY]),
         )
-        .with_state(Enabled(links))
+        .route(routes!(export::csv), links.narrow())
+        .route(routes!(export::ndjson), links.narrow())
+        .route(
+            routes!(import::import).layer(DefaultBodyLimit::max(import::BODY_LEN_MAX)),
+            made.refuses(&[INVALID_BODY, INVALID_IMPORT]),
+        )
+        .route(routes!(links::get), named_narrow)
+        .route(
+            routes!(links::edit),
+            named_narrow.refuses(TARGETS).refuses(&[
+                INVALID_LINK,
+                INVALID_IF_MATCH,
+                VERSION_CONFLICT,
+            ]),
+        )
+        .route(
+            routes!(links::delete),
+            named_narrow.refuses(&[INVALID_IF_MATCH, VERSION_CONFLICT]),
+        )
+        .route(routes!(domains::list), links.narrow())
+        .route(
+            routes!(domains::replace_all).layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
+            all.refuses(domains).refuses(&[DOMAIN_HAS_LINKS]),
+        )
+        .route(
+            routes!(domains::get),
+            links.narrow().refuses(&[UNKNOWN_DOMAIN]),
+        )
+        .route(
+            routes!(domains::put).layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
+            all.refuses(domains),
+        )
+        .route(
+            routes!(domains::delete),
+            all.refuses(domains)
+                .refuses(&[UNKNOWN_DOMAIN, DOMAIN_HAS_LINKS]),
+        )
+        .route(routes!(deliveries::list), all)
+        .route(routes!(deliveries::retry), all)
+        .route(routes!(links::history), named_narrow)
+        .route(routes!(stats::stats), named_narrow)
+        .route(routes!(stats::csv), named_narrow)
+        .route(routes!(stats::cross), named_narrow)
+        .route(routes!(conversions::get), named.refuses(&[CONVERSIONS_OFF]))
+        .route(routes!(qr::svg), named_narrow)
+        .route(routes!(qr::png), named_narrow)
+        .route(
+            routes!(qr::svg_with_logo).layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+            named_narrow.question().refuses(&[INVALID_PICTURE]),
+        )
+        .route(
+            routes!(qr::png_with_logo).layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+            named_narrow.question().refuses(&[INVALID_PICTURE]),
+        )
 }

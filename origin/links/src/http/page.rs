@@ -1,12 +1,13 @@
 //! The page of links, at `/links/ui` of the admin port: plain files, part of the program. It needs no key, as nobody has shown one
 //! yet; everything it shows comes from the other routes, within the session of the console.
 
-use axum::Router;
-
+use weir_origin_core::api::Api;
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
 static PAGE: Page = Page {
     path: "/links/ui",
+    id: "LinksPage",
+    title: "The page of links, for people",
     // And pictures that the page has fetched itself, with its session.
     policy: policy!("'self' blob:"),
     index: &files! {
@@ -32,7 +33,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// `GET /links/ui` and the files that it names.
-pub fn routes() -> Router {
-    PAGE.routes()
+/// The page and the files that it names.
+pub fn page() -> Api<()> {
+    Api::open_admin().page(&PAGE)
 }

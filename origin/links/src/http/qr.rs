@@ -1,32 +1,55 @@
 //! The admin's routes of QR codes.
 
 use axum::body::Bytes;
-use axum::extract::Query;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::BytesRejection;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use utoipa::openapi::Object;
 use weir_link::click::SCAN_MARKER;
 
-use super::links::{NamedLink, found};
+use super::links::{DomainQuery, NamedLink, found};
+use super::refusals::INVALID_PICTURE;
 use crate::Links;
 use crate::logo::Logo;
 use crate::qr::{self, Colour, Level, QrError, Style};
-use weir_origin_core::http::Problem;
+use weir_origin_core::api::words;
+use weir_origin_core::http::{Problem, ReadQuery};
 
 /// How the code is to be drawn; `domain` belongs to the link's name.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct QrQuery {
+    /// The domain's short name; the first domain unless given.
     #[serde(rename = "domain")]
+    #[param(pattern = "^[a-z0-9-]{1,16}$")]
     _domain: Option<String>,
+    /// Pixels of a side.
+    #[param(minimum = 64, maximum = 2048, default = 512)]
     size: Option<u32>,
+    /// Modules of the empty frame.
+    #[param(maximum = 16, default = 4)]
     margin: Option<u32>,
+    /// How much may be lost: 7, 15, 25 or 30 %.
+    #[param(schema_with = levels)]
     level: Option<String>,
+    /// The darker colour, RRGGBB.
+    #[param(pattern = "^[0-9A-Fa-f]{6}$", default = "000000")]
     dark: Option<String>,
+    /// The lighter colour; the contrast must be 3 or more.
+    #[param(pattern = "^[0-9A-Fa-f]{6}$", default = "ffffff")]
     light: Option<String>,
     /// Whether the code has what tells scans apart.
+    #[param(default = true)]
     scans: Option<bool>,
+}
+
+fn levels() -> Object {
+    let description = "How much may be lost: 7, 15, 25 or 30 %.";
+    let mut levels = words(description, ["L", "M", "Q", "H"]);
+    levels.default = Some("M".into());
+    levels
 }
 
 impl QrQuery {
@@ -49,20 +72,46 @@ impl QrQuery {
     }
 }
 
-/// `GET /links/{code}/qr.svg`.
+/// The link as a QR code
+///
+/// The link's address as a QR code, as SVG.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/qr.svg",
+    operation_id = "getLinkQrSvg",
+    params(
+        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        DomainQuery, QrQuery,
+    ),
+    responses((status = 200, description = "The picture", body = String, content_type = "image/svg+xml")),
+)]
 pub(super) async fn svg(
     links: Links,
     named: NamedLink,
-    asked: Result<Query<QrQuery>, QueryRejection>,
+    ReadQuery(asked): ReadQuery<QrQuery>,
 ) -> Result<Response, Problem> {
     svg_with(&links, named, asked, None).await
 }
 
-/// `POST /links/{code}/qr.svg`: the body is a picture for its middle.
+/// The link's QR code with a picture in the middle
+///
+/// The link's QR code with a picture in the middle, which is the body: a PNG of up to 256 KiB and 1,024 pixels a side. The code is
+/// of level H. Nothing is changed or kept.
+#[utoipa::path(
+    post,
+    path = "/links/{code}/qr.svg",
+    operation_id = "drawLinkQrSvg",
+    params(
+        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        DomainQuery, QrQuery,
+    ),
+    request_body(content = String, content_type = "image/png"),
+    responses((status = 200, description = "The picture", body = String, content_type = "image/svg+xml")),
+)]
 pub(super) async fn svg_with_logo(
     links: Links,
     named: NamedLink,
-    asked: Result<Query<QrQuery>, QueryRejection>,
+    ReadQuery(asked): ReadQuery<QrQuery>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     svg_with(&links, named, asked, Some(&logo(body)?)).await
@@ -71,7 +120,7 @@ pub(super) async fn svg_with_logo(
 async fn svg_with(
     links: &Links,
     named: NamedLink,
-    asked: Result<Query<QrQuery>, QueryRejection>,
+    asked: QrQuery,
     logo: Option<&Logo>,
 ) -> Result<Response, Problem> {
     let (url, style) = drawn(links, named, asked).await?;
@@ -82,20 +131,46 @@ async fn svg_with(
     Ok(([kind("image/svg+xml"), policy], image).into_response())
 }
 
-/// `GET /links/{code}/qr.png`.
+/// The link as a QR code
+///
+/// The link's address as a QR code, as PNG.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/qr.png",
+    operation_id = "getLinkQrPng",
+    params(
+        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        DomainQuery, QrQuery,
+    ),
+    responses((status = 200, description = "The picture", body = String, content_type = "image/png")),
+)]
 pub(super) async fn png(
     links: Links,
     named: NamedLink,
-    asked: Result<Query<QrQuery>, QueryRejection>,
+    ReadQuery(asked): ReadQuery<QrQuery>,
 ) -> Result<Response, Problem> {
     png_with(&links, named, asked, None).await
 }
 
-/// `POST /links/{code}/qr.png`: the body is a picture for its middle.
+/// The link's QR code with a picture in the middle
+///
+/// The link's QR code with a picture in the middle, which is the body: a PNG of up to 256 KiB and 1,024 pixels a side. The code is
+/// of level H. Nothing is changed or kept.
+#[utoipa::path(
+    post,
+    path = "/links/{code}/qr.png",
+    operation_id = "drawLinkQrPng",
+    params(
+        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        DomainQuery, QrQuery,
+    ),
+    request_body(content = String, content_type = "image/png"),
+    responses((status = 200, description = "The picture", body = String, content_type = "image/png")),
+)]
 pub(super) async fn png_with_logo(
     links: Links,
     named: NamedLink,
-    asked: Result<Query<QrQuery>, QueryRejection>,
+    ReadQuery(asked): ReadQuery<QrQuery>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     png_with(&links, named, asked, Some(&logo(body)?)).await
@@ -104,7 +179,7 @@ pub(super) async fn png_with_logo(
 async fn png_with(
     links: &Links,
     named: NamedLink,
-    asked: Result<Query<QrQuery>, QueryRejection>,
+    asked: QrQuery,
     logo: Option<&Logo>,
 ) -> Result<Response, Problem> {
     let (url, style) = drawn(links, named, asked).await?;
@@ -115,9 +190,7 @@ async fn png_with(
 fn logo(body: Result<Bytes, BytesRejection>) -> Result<Logo, Problem> {
     let file = body.map_err(|_| QrError::Logo("has more than 256 KiB"));
     let logo = file.and_then(|file| Logo::read(&file));
-    logo.map_err(|error| {
-        Problem::unprocessable("invalid_picture", "No such picture", error.to_string())
-    })
+    logo.map_err(|error| INVALID_PICTURE.because(error.to_string()))
 }
 
 const fn kind(kind: &'static str) -> (header::HeaderName, &'static str) {
@@ -127,9 +200,8 @@ const fn kind(kind: &'static str) -> (header::HeaderName, &'static str) {
 async fn drawn(
     links: &Links,
     NamedLink(id): NamedLink,
-    asked: Result<Query<QrQuery>, QueryRejection>,
+    asked: QrQuery,
 ) -> Result<(String, Style), Problem> {
-    let Query(asked) = asked.map_err(|error| Problem::invalid_query(error.body_text()))?;
     let is_marked = asked.scans.unwrap_or(true);
     let style = asked.style().map_err(|error| refused(&error))?;
     let mut url = found(links, &id).await?.url;

@@ -1,8 +1,6 @@
 //! The admin's routes of a link's clicks.
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -11,62 +9,104 @@ use weir_link::code::LinkId;
 use super::links::{NamedLink, found};
 use crate::Links;
 use crate::cross::{Cross, Filter};
-use crate::report::{Range, Report};
+use crate::report::{Range, Report, ReportView};
 use crate::stats::Span;
 use crate::zone::Zone;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery};
 
 /// Which clicks; `domain` belongs to the link's name.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct StatsQuery {
+    /// The domain's short name; the first domain unless given.
     #[serde(rename = "domain")]
+    #[param(pattern = "^[a-z0-9-]{1,16}$")]
     _domain: Option<String>,
+    /// What the series has: hours, at most 744, or days of UTC, at most 400.
+    #[param(inline, default = "day")]
     by: Option<By>,
+    /// The hour or day that holds this instant is the first; 24 hours or 30 days back unless given.
     from_ms: Option<u64>,
+    /// The hour or day before this instant is the last; the current one unless given.
     to_ms: Option<u64>,
+    /// The time zone whose days they are, such as `Europe/Berlin`; for the last 90 days.
+    #[param(default = "UTC")]
     tz: Option<String>,
 }
 
 /// Which clicks, by more than one thing.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct CrossQuery {
+    /// The domain's short name; the first domain unless given.
     #[serde(rename = "domain")]
+    #[param(pattern = "^[a-z0-9-]{1,16}$")]
     _domain: Option<String>,
+    /// What the series has: hours, at most 744, or days of UTC, at most 400.
+    #[param(inline, default = "day")]
     by: Option<By>,
+    /// The hour or day that holds this instant is the first; 24 hours or 30 days back unless given.
     from_ms: Option<u64>,
+    /// The hour or day before this instant is the last; the current one unless given.
     to_ms: Option<u64>,
+    /// The time zone whose days they are, such as `Europe/Berlin`; for the last 90 days.
+    #[param(default = "UTC")]
     tz: Option<String>,
+    /// From this country, by two letters, or `unknown`.
     country: Option<String>,
+    /// Of this kind: `desktop`, `mobile`, `tablet`, `script`.
     device: Option<String>,
+    /// From this host, `direct` or `qr`.
     referrer: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// What a series has.
+#[derive(Clone, Copy, Debug, Deserialize, utoipa::ToSchema)]
+#[schema(as = LinkSeries)]
 #[serde(rename_all = "snake_case")]
 enum By {
     Hour,
     Day,
 }
 
-/// `GET /links/{code}/stats`.
+/// The clicks on a link
+///
+/// Clicks, visitors and where they came from, by hour, day or minute.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/stats",
+    operation_id = "getLinkStats",
+    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), StatsQuery),
+    responses((status = 200, description = "Its clicks", body = ReportView<'static>)),
+)]
 pub(super) async fn stats(
     links: Links,
     NamedLink(id): NamedLink,
-    asked: Result<Query<StatsQuery>, QueryRejection>,
-) -> Result<Json<Report>, Problem> {
-    report(&links, &id, asked).await.map(Json)
+    ReadQuery(asked): ReadQuery<StatsQuery>,
+) -> Result<Response, Problem> {
+    let report = report(&links, &id, &asked).await?;
+    Ok(Json(report.view()).into_response())
 }
 
-/// `GET /links/{code}/stats.csv`: the same as a table.
+/// The same as a table
+///
+/// The series of clicks as CSV.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/stats.csv",
+    operation_id = "getLinkStatsCsv",
+    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), StatsQuery),
+    responses((status = 200, description = "RFC 4180; no cell is a formula", body = String, content_type = "text/csv")),
+)]
 pub(super) async fn csv(
     links: Links,
     NamedLink(id): NamedLink,
-    asked: Result<Query<StatsQuery>, QueryRejection>,
+    ReadQuery(asked): ReadQuery<StatsQuery>,
 ) -> Result<Response, Problem> {
-    let report = report(&links, &id, asked).await?;
+    let report = report(&links, &id, &asked).await?;
     let LinkId { domain, code } = id;
     // Neither has a character that would have to be escaped.
     let file = format!("attachment; filename=\"{domain}-{code}.csv\"");
@@ -81,18 +121,15 @@ pub(super) async fn csv(
     Ok((headers, report.csv()).into_response())
 }
 
-/// Which time is asked for.
-pub(super) fn range_of(asked: Result<Query<StatsQuery>, QueryRejection>) -> Result<Range, Problem> {
-    let Query(asked) = asked.map_err(|error| Problem::invalid_query(error.body_text()))?;
-    range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())
+impl StatsQuery {
+    /// Which time is asked for.
+    pub(super) fn range(&self) -> Result<Range, Problem> {
+        range(self.by, self.from_ms, self.to_ms, self.tz.as_deref())
+    }
 }
 
-async fn report(
-    links: &Links,
-    id: &LinkId,
-    asked: Result<Query<StatsQuery>, QueryRejection>,
-) -> Result<Report, Problem> {
-    let range = range_of(asked)?;
+async fn report(links: &Links, id: &LinkId, asked: &StatsQuery) -> Result<Report, Problem> {
+    let range = asked.range()?;
     let link = found(links, id).await?;
     let report = Report::read(links.store(), id, link.created_at_ms, range);
     Ok(report.await?)
@@ -115,7 +152,17 @@ fn range(
     range.map_err(|error| Problem::invalid_query(error.to_string()))
 }
 
-/// `GET /links/{code}/cross`: clicks by country, device and referrer at once.
+/// A link's clicks by country, device and referrer at once
+///
+/// A link's clicks over time, and by country, device and referrer, filtered by any of the three: each list passes the filters of
+/// the other two. For the last 31 days.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/cross",
+    operation_id = "getLinkCross",
+    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), CrossQuery),
+    responses((status = 200, description = "Clicks", body = Cross)),
+)]
 pub(super) async fn cross(
     links: Links,
     NamedLink(id): NamedLink,

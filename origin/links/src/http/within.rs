@@ -2,7 +2,6 @@
 
 use axum::RequestPartsExt;
 use axum::extract::FromRequestParts;
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 
 use crate::Links;
@@ -10,6 +9,7 @@ use crate::request::LinkRequest;
 use crate::store::StoredLink;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::http::Problem;
+use weir_origin_core::http::refusal::FORBIDDEN;
 use weir_origin_core::tenants::Tenant;
 
 /// Who asks. A request that came by no key is about nothing.
@@ -89,5 +89,5 @@ impl Within {
 }
 
 fn not_within(detail: &'static str) -> Problem {
-    Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
+    FORBIDDEN.because(detail)
 }

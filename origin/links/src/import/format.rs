@@ -6,8 +6,9 @@ use clap::ValueEnum;
 use serde::Deserialize;
 
 /// Whose export a file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LinkFileFormat)]
 pub enum Format {
     /// Weir's table: `GET /links.csv`
     Csv,

@@ -12,6 +12,7 @@ pub mod format;
 pub mod rows;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_link::code::{Code, LinkId};
 use weir_link::domain::Domains;
 
@@ -50,30 +51,34 @@ pub struct Order {
 }
 
 /// Something that was not taken over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LinkImportFlaw)]
 pub struct Flaw {
     /// The line of the file.
     pub line: u64,
     /// The code, as far as it is known.
+    #[schema(required)]
     pub code: Option<String>,
-    /// A word for programs.
+    /// A word for programs: `invalid_row`, `link_ended`, `code_taken`, `forbidden`, or one that making a link may be refused
+    /// with.
     pub error: &'static str,
-    /// A sentence.
+    /// Why, for people.
     pub detail: String,
 }
 
 /// What has become of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LinkImport)]
 pub struct Report {
-    /// Its rows.
+    /// Rows of the file.
     pub rows: u64,
-    /// Links that were made.
+    /// Links that were made; a row of Bitly's with a custom link is two.
     pub made: u64,
-    /// Links that were there already.
+    /// Links that were there already, and lead to the same.
     pub present: u64,
-    /// What was not taken over.
+    /// What was not taken over, in the order of the file.
     pub refused: Vec<Flaw>,
-    /// Columns that nothing here is made of.
+    /// Columns that nothing here is made of, such as titles and clicks.
     pub ignored_columns: Vec<String>,
 }
 

@@ -113,8 +113,9 @@ pub struct StoredLink {
 }
 
 /// What was done to a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LinkAction)]
 pub enum Action {
     /// It was made.
     Create,

@@ -24,7 +24,7 @@ pub(super) async fn speak(request: Request, next: Next) -> Response {
     let Some(said) = message(problem.code, language) else {
         return response;
     };
-    let mut body = problem.body();
+    let mut body = json!(problem.body());
     body["message"] = json!(said);
     say(response, &body, language)
 }
