@@ -5,6 +5,7 @@
 //!
 //! - [`Script`], [`Call`]: a script, and one call of it, ready to be sent with EVALSHA or EVAL.
 //! - [`reply`]: reading replies.
+//! - [`scripts!`]: a table of small scripts: script, call and parser of each.
 //! - [`keys`]: every key that Weir has in Redis, and the keys that no domain owns.
 //! - [`tally`]: what gateways have decided, counted by the minute.
 
@@ -18,6 +19,7 @@ extern crate std;
 pub mod call;
 pub mod keys;
 pub mod reply;
+mod table;
 pub mod tally;
 
 pub use call::{Call, Script};

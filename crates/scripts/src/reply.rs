@@ -1,6 +1,6 @@
 //! Reading replies.
 
-use weir_base::resp::Value;
+pub use weir_base::resp::Value;
 
 /// A reply that is not what the script returns: another script's, another version's, or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,15 +31,46 @@ pub fn unsigned<N: TryFrom<i64>>(value: &Value) -> Option<N> {
     N::try_from(integer(value)?).ok()
 }
 
-/// Reads the reply of a script that says 1 for done and 0 for nothing to do.
-pub fn flag(value: &Value, script: &'static crate::Script) -> Result<bool, ReplyError> {
-    match value {
-        Value::Integer(0) => Ok(false),
-        Value::Integer(1) => Ok(true),
-        _ => Err(ReplyError {
-            script: script.name,
-        }),
+/// What a script replies.
+pub trait FromReply: Sized {
+    /// The reply; `None` for a value that the script never returns.
+    fn from_reply(value: &Value) -> Option<Self>;
+}
+
+/// 1 for done, 0 for nothing to do.
+impl FromReply for bool {
+    fn from_reply(value: &Value) -> Option<Self> {
+        match value {
+            Value::Integer(0) => Some(false),
+            Value::Integer(1) => Some(true),
+            _ => None,
+        }
     }
+}
+
+/// How many.
+impl FromReply for usize {
+    fn from_reply(value: &Value) -> Option<Self> {
+        unsigned(value)
+    }
+}
+
+/// Reads the reply of a script.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn read<T: FromReply>(value: &Value, script: &'static crate::Script) -> Result<T, ReplyError> {
+    T::from_reply(value).ok_or(ReplyError {
+        script: script.name,
+    })
+}
+
+/// Reads the reply of a script that says 1 for done and 0 for nothing to do.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn flag(value: &Value, script: &'static crate::Script) -> Result<bool, ReplyError> {
+    read(value, script)
 }
 
 /// The bytes of a bulk reply.

@@ -16,7 +16,7 @@ use weir_sale::ledger::{
 };
 use weir_sale::redis::keys::ShardKeys;
 use weir_sale::redis::{
-    audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount, release,
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, record, recount, release,
     restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::shard::bucket;
@@ -340,7 +340,7 @@ impl Pair {
             let Value::Bulk(text) = self.command(&[b"HGET", &key, user.as_str().as_bytes()]) else {
                 panic!("{user} has no orders in Redis");
             };
-            assert_eq!(correct::read_orders(&text), Some(orders));
+            assert_eq!(record::read_orders(&text), Some(orders));
         }
     }
 }

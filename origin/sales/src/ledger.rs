@@ -12,8 +12,8 @@ use weir_sale::ledger::{
 };
 use weir_sale::redis::keys::{self, ShardKeys};
 use weir_sale::redis::{
-    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount, release,
-    restock, restore, settle, settle_transfer, stock_change, warm, wipe,
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, record, recount,
+    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{BUCKETS, bucket, home_shard};
@@ -451,7 +451,7 @@ impl Ledger {
         let pairs = fields.chunks_exact(2);
         let users = pairs.filter_map(|pair| {
             let [user, orders] = pair else { return None };
-            Some((UserId::new(user).ok()?, correct::read_orders(orders)?))
+            Some((UserId::new(user).ok()?, record::read_orders(orders)?))
         });
         Ok((cursor, users.collect()))
     }
@@ -472,7 +472,7 @@ impl Ledger {
         };
         let replies = self.redis.send_all(users.iter().map(get).collect()).await?;
         let orders = |reply| match reply {
-            redis::Value::BulkString(text) => correct::read_orders(&text).unwrap_or_default(),
+            redis::Value::BulkString(text) => record::read_orders(&text).unwrap_or_default(),
             _ => vec![],
         };
         Ok(replies.into_iter().map(orders).collect())
@@ -512,7 +512,7 @@ impl Ledger {
                 .map_err(|error| CallError::unexpected("HSCAN gave no page", error.to_string()))?;
             for pair in fields.chunks_exact(2) {
                 if let [user, record] = pair
-                    && let Some((held, deadline_ms)) = recount::read_claim(record)
+                    && let Some((held, deadline_ms)) = record::read_claim(record)
                 {
                     let mut add = redis::cmd("ZADD");
                     add.arg(keys.pending()).arg("NX").arg(deadline_ms).arg(user);

@@ -3,16 +3,50 @@
 //! The Lua is in `lua/`, one file a script, with its KEYS, ARGV and replies documented at its top.
 
 pub mod history;
-pub mod history_clear;
-pub mod history_count;
-pub mod history_delete;
 pub mod history_fill;
 pub mod history_mark;
 pub mod history_read;
 pub mod history_view;
 pub mod keys;
 
+use weir_base::resp::Arguments;
 use weir_scripts::Script;
+use weir_scripts::call::decimal;
+
+use self::history::{Active, Change, push_pairs};
+use self::keys::HistoryKeys;
+use crate::Seen;
+
+weir_scripts::scripts! {
+    /// `history_clear.lua`: one owner clears the list.
+    mod history_clear = include_str!("../../lua/history_clear.lua");
+    /// The call that clears the list of views up to `at_ms`. The reply: how many views went.
+    fn call(keys: &HistoryKeys, active: &Active<'_>, change: &Change<'_>, at_ms: u64) = keys.of_change(active.key),
+        [decimal(change.life_ms), change.owner.as_str().into(), decimal(active.life_ms), decimal(at_ms)];
+    -> usize;
+
+    /// `history_count.lua`: keeps a count that was promised.
+    mod history_count = include_str!("../../lua/history_count.lua");
+    /// The call that keeps the count that `promise` is of, for so long. The reply: whether it was kept. It is not if the list has
+    /// changed since the promise.
+    fn call(keys: &HistoryKeys, promise: &str, count: u64, life_ms: u64) = [keys.count()],
+        [promise.into(), decimal(count), decimal(life_ms)];
+    -> bool;
+
+    /// `history_delete.lua`: one owner deletes products from the list.
+    mod history_delete = include_str!("../../lua/history_delete.lua");
+    /// The call that deletes these: of each product, views up to that time. Deletions up to `forget_ms` are forgotten. The reply: how
+    /// many views went.
+    fn call(keys: &HistoryKeys, active: &Active<'_>, change: &Change<'_>, forget_ms: u64, deleted: &[Seen]) =
+        keys.of_change(active.key), {
+            let (life_ms, max) = (decimal(change.life_ms), decimal(change.max as u64));
+            let owner = change.owner.as_str().into();
+            let mut args = Arguments::from([life_ms, max, owner, decimal(active.life_ms), decimal(forget_ms)]);
+            push_pairs(&mut args, deleted);
+            args
+        };
+    -> usize;
+}
 
 /// Every script of this domain.
 pub const SCRIPTS: &[&Script] = &[

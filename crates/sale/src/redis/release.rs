@@ -8,7 +8,7 @@ use weir_base::id::UserId;
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::keys::ShardKeys;
-use weir_scripts::reply::array;
+use weir_scripts::reply::{FromReply, array};
 use weir_scripts::{Call, ReplyError, Script};
 
 /// The script.
@@ -42,15 +42,9 @@ pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
 /// # Errors
 /// When the reply is not one of `count` answers of the script.
 pub fn parse(value: &Value, count: usize) -> Result<Vec<ReleaseReply>, ReplyError> {
-    let parse_one = |value: &Value| match value {
-        Value::Integer(0) => Some(ReleaseReply::Nothing),
-        Value::Integer(1) => Some(ReleaseReply::Ended),
-        Value::Integer(2) => Some(ReleaseReply::StillOut),
-        _ => None,
-    };
     array(value)
         .filter(|replies| replies.len() == count)
-        .and_then(|replies| replies.iter().map(parse_one).collect())
+        .and_then(|replies| replies.iter().map(ReleaseReply::from_reply).collect())
         .ok_or(ReplyError {
             script: SCRIPT.name,
         })

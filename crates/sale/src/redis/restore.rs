@@ -1,17 +1,12 @@
 //! `restore.lua`: writes users' orders on a cold shard, as SQL knows them.
 
-use alloc::vec::Vec;
-
-use alloc::format;
-use alloc::string::String;
-
 use crate::ledger::OrderEntry;
 use crate::shard::bucket;
 use weir_base::id::UserId;
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::keys::ShardKeys;
-use crate::redis::settle::mark;
+use crate::redis::record::orders_word;
 use weir_scripts::reply::flag;
 use weir_scripts::{Call, ReplyError, Script};
 
@@ -30,7 +25,7 @@ pub fn call(keys: &ShardKeys, token: &str, users: &[(&UserId, &[OrderEntry])]) -
         args.push(user.as_str().as_bytes());
         args.push_decimal(bucket(user).into());
         args.push_decimal(last.generation);
-        args.push(as_record(orders).as_bytes());
+        args.push(orders_word(orders).as_bytes());
     }
     Call {
         script: &SCRIPT,
@@ -45,22 +40,6 @@ pub fn call(keys: &ShardKeys, token: &str, users: &[(&UserId, &[OrderEntry])]) -
         .into(),
         args,
     }
-}
-
-/// Orders as records have them; `-` if there are none.
-pub(crate) fn as_record(orders: &[OrderEntry]) -> String {
-    if orders.is_empty() {
-        return "-".into();
-    }
-    let entry = |order: &OrderEntry| {
-        format!(
-            "{}{}{}",
-            order.generation,
-            mark(order.deduction),
-            order.units
-        )
-    };
-    orders.iter().map(entry).collect::<Vec<_>>().join(",")
 }
 
 /// Reads the reply: whether it did.

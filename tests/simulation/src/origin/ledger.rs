@@ -9,8 +9,8 @@ use weir_sale::ledger::{
 };
 use weir_sale::redis::keys::{self, ShardKeys};
 use weir_sale::redis::{
-    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount, release,
-    restock, restore, settle, settle_transfer, stock_change, warm, wipe,
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, record, recount,
+    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
@@ -219,7 +219,7 @@ impl Ledger {
         encode_command(&mut command, [b"HSCAN".as_slice(), &key, b"0"]);
         let read = |(user, orders): (Vec<u8>, Vec<u8>)| {
             let user = UserId::new(user).map_err(|_| RedisError)?;
-            Ok((user, correct::read_orders(&orders).ok_or(RedisError)?))
+            Ok((user, record::read_orders(&orders).ok_or(RedisError)?))
         };
         let fields = pairs(self.io.send(command).await?)?;
         fields.into_iter().map(read).collect()
@@ -233,7 +233,7 @@ impl Ledger {
             [b"HGET".as_slice(), &key, user.as_str().as_bytes()],
         );
         match self.io.send(command).await? {
-            Value::Bulk(orders) => correct::read_orders(&orders).ok_or(RedisError),
+            Value::Bulk(orders) => record::read_orders(&orders).ok_or(RedisError),
             _ => Ok(vec![]),
         }
     }
@@ -256,7 +256,7 @@ impl Ledger {
         encode_command(&mut command, [b"HSCAN".as_slice(), &keys.claims(), b"0"]);
         let (mut open, mut held) = (0, 0);
         for (user, record) in pairs(self.io.send(command).await?)? {
-            let (units, deadline_ms) = recount::read_claim(&record).ok_or(RedisError)?;
+            let (units, deadline_ms) = record::read_claim(&record).ok_or(RedisError)?;
             let deadline = deadline_ms.to_string();
             let words = [
                 b"ZADD".as_slice(),

@@ -1,0 +1,97 @@
+//! Users' orders and claims as texts, in records and in arguments of scripts.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::ledger::{Deduction, OrderEntry};
+use weir_scripts::reply::Numbers;
+
+/// How a record marks an order.
+pub(crate) fn mark(deduction: Deduction) -> &'static str {
+    match deduction {
+        Deduction::AtOrder => ":",
+        Deduction::AtPayment => "~",
+    }
+}
+
+/// The orders as [`ShardKeys::bought_in`](super::keys::ShardKeys::bought_in) has them, the oldest first.
+pub fn write_orders(orders: &[OrderEntry]) -> String {
+    let entry = |order: &OrderEntry| {
+        let mark = mark(order.deduction);
+        format!("{}{mark}{}", order.generation, order.units)
+    };
+    orders.iter().map(entry).collect::<Vec<_>>().join(",")
+}
+
+/// The same as an argument of a script: `-` if there are none.
+pub(crate) fn orders_word(orders: &[OrderEntry]) -> String {
+    match orders {
+        [] => "-".into(),
+        orders => write_orders(orders),
+    }
+}
+
+/// Reads what [`write_orders`] writes, of at least one order; `None` for a text that no script writes.
+pub fn read_orders(text: &[u8]) -> Option<Vec<OrderEntry>> {
+    let mut text = Numbers(text);
+    let mut orders = Vec::new();
+    loop {
+        let generation = text.number()?;
+        let deduction = match text.take()? {
+            b':' => Deduction::AtOrder,
+            b'~' => Deduction::AtPayment,
+            _ => return None,
+        };
+        orders.push(OrderEntry {
+            generation,
+            units: text.number()?,
+            deduction,
+        });
+        match text.take() {
+            Some(b',') => {}
+            Some(_) => return None,
+            None => return Some(orders),
+        }
+    }
+}
+
+/// The units of an open claim, and its deadline in milliseconds, as they stand in
+/// [`ShardKeys::claims`](super::keys::ShardKeys::claims).
+pub fn read_claim(record: &[u8]) -> Option<(u64, u64)> {
+    let mut text = Numbers(record);
+    let mut next = || {
+        let number = text.number()?;
+        (text.take()? == b' ').then_some(number)
+    };
+    let _generation = next()?;
+    Some((next()?, next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn orders_read_as_they_were_written() {
+        let orders = vec![
+            OrderEntry {
+                generation: 1_700_000_000_000_001,
+                units: 1,
+                deduction: Deduction::AtOrder,
+            },
+            OrderEntry {
+                generation: 1_700_000_000_000_002,
+                units: 3,
+                deduction: Deduction::AtPayment,
+            },
+        ];
+        let text = write_orders(&orders);
+        assert_eq!(text, "1700000000000001:1,1700000000000002~3");
+        assert_eq!(read_orders(text.as_bytes()), Some(orders));
+        for other in ["", "-", "1", "1:", "1:2,", "1;2", "1:2 3:4"] {
+            assert_eq!(read_orders(other.as_bytes()), None, "{other}");
+        }
+    }
+}
