@@ -18,6 +18,7 @@ use weir_sale::engine::Gate;
 
 use crate::edge::{Data, Pairs};
 use crate::part::Make;
+use crate::shard::ObjectCommands;
 
 /// An engine has one request at a time.
 const STREAM: StreamId = 1;
@@ -35,7 +36,7 @@ pub struct Ask {
     /// What all keys of the commands begin with: the name of the object.
     pub object: String,
     /// The commands.
-    pub commands: Vec<u8>,
+    pub commands: ObjectCommands,
     /// How long the replies may take, in milliseconds.
     pub timeout_ms: u64,
 }
@@ -87,7 +88,10 @@ pub(crate) enum Part {
     /// The edge knows the replies.
     Known(Vec<u8>),
     /// An object has to be asked.
-    Of { object: String, commands: Vec<u8> },
+    Of {
+        object: String,
+        commands: ObjectCommands,
+    },
 }
 
 /// Who knows what an engine asks, or which object does.

@@ -5,10 +5,11 @@
 //! which nobody knows whether it was counted leads nowhere, and is given back by its name, as at a gateway.
 
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use weir_base::FieldError;
-use weir_base::resp::{decode, encode_command};
+use weir_base::resp::decode;
 use weir_engine::Request;
 use weir_link::engine::Links;
 use weir_link::redis::keys::LinkKeys;
@@ -16,6 +17,7 @@ use weir_link::redis::keys::LinkKeys;
 use crate::asking::{Knows, Part, Pool, Run};
 use crate::knowledge::{Knowledge, words};
 use crate::part::Make;
+use crate::shard::{LinkCommand, ObjectCommands};
 use crate::store::Store;
 
 /// The engine of links with a maximum.
@@ -88,9 +90,11 @@ impl<S: Store> Knows for Of<'_, S> {
             rest = rest.get(used..)?;
             let words = words(&command)?;
             if let Some(link) = LinkKeys::of_command(self.key_prefix, &words) {
-                let (object, mut commands) = (link.into(), Vec::new());
-                encode_command(&mut commands, words);
-                parts.push(Part::Of { object, commands });
+                let command = LinkCommand::from_redis(&words, link.as_bytes()).ok()?;
+                parts.push(Part::Of {
+                    object: link.into(),
+                    commands: ObjectCommands::Link(vec![command]),
+                });
             } else {
                 let reply = self.knowledge.reply_to(self.key_prefix, &words, now_ms);
                 parts.push(Part::Known(reply?));

@@ -4,10 +4,11 @@
 //! the client is told to come again, and is then given the claim that it has.
 
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use weir_base::FieldError;
-use weir_base::resp::{decode, encode_command};
+use weir_base::resp::decode;
 use weir_engine::Request;
 use weir_sale::engine::Gate;
 use weir_sale::engine::route::{Route, RouteKind};
@@ -17,6 +18,7 @@ use crate::asking::{Knows, Part, Pool, Run};
 use crate::edge::Data;
 use crate::knowledge::{Knowledge, words};
 use crate::part::Make;
+use crate::shard::{ObjectCommands, ShardCommand};
 use crate::store::Store;
 
 /// Where the origin takes claims: gateways' routes lead there, too.
@@ -99,16 +101,16 @@ impl<S: Store> Knows for Of<'_, S> {
                 continue;
             }
             let shard = ShardKeys::of_command(self.key_prefix, &words)?;
+            let command = ShardCommand::from_redis(&words, shard.as_bytes()).ok()?;
             match parts.last_mut() {
-                Some(Part::Of { object, commands }) if object == shard => {
-                    encode_command(commands, words);
-                }
-                _ => {
-                    let mut commands = Vec::new();
-                    encode_command(&mut commands, words);
-                    let object = shard.into();
-                    parts.push(Part::Of { object, commands });
-                }
+                Some(Part::Of {
+                    object,
+                    commands: ObjectCommands::Shard(commands),
+                }) if object == shard => commands.push(command),
+                _ => parts.push(Part::Of {
+                    object: shard.into(),
+                    commands: ObjectCommands::Shard(vec![command]),
+                }),
             }
         }
         Some(parts)

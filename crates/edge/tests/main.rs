@@ -7,6 +7,7 @@
     clippy::unwrap_used
 )]
 
+mod commands;
 mod edge;
 mod maxima;
 mod stock;

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use weir_base::feed::document::seal;
 use weir_base::key::SigningKey;
-use weir_base::resp::{decode, encode_command};
+use weir_base::resp::decode;
 use weir_base::shared_data::LocalData;
 use weir_edge::asking::{Ask, Asking};
 use weir_edge::edge::Given;
 use weir_edge::knowledge::Feed;
-use weir_edge::shard::Link;
+use weir_edge::shard::{Link, LinkCommand, ObjectCommands};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Begun, Decision, Edge, Sold};
 use weir_engine::Headers;
@@ -56,10 +56,8 @@ fn text(record: &Record) -> String {
     String::from_utf8(record.encode()).unwrap()
 }
 
-fn command(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode_command(&mut bytes, words.iter().copied());
-    bytes
+fn command(words: &[&[u8]]) -> [LinkCommand; 1] {
+    [LinkCommand::from_redis(words, KEY.as_bytes()).unwrap()]
 }
 
 /// How a reply comes.
@@ -101,9 +99,9 @@ impl World {
         let mut edge = edge_of(&config(), 3, true).unwrap();
         let record = text(&record(max_clicks));
         hear(&mut edge, prefix, state(record.clone()));
-        let mut object = Link::new(KEY.as_bytes()).unwrap();
+        let mut object = Link::default();
         let set = command(&[b"SET", KEY.as_bytes(), record.as_bytes()]);
-        object.run(&set, NOW_MS).unwrap();
+        object.run(&set, NOW_MS);
         Self {
             edge,
             object,
@@ -112,13 +110,13 @@ impl World {
     }
 
     fn write(&mut self, words: &[&[u8]]) {
-        self.object.run(&command(words), self.now_ms).unwrap();
+        self.object.run(&command(words), self.now_ms);
     }
 
     /// How many clicks the object counts as used.
     fn used(&mut self) -> u64 {
         let get = command(&[b"GET", format!("{KEY}:clicks").as_bytes()]);
-        let done = self.object.run(&get, self.now_ms).unwrap();
+        let done = self.object.run(&get, self.now_ms);
         match decode(&done.replies).unwrap().0 {
             weir_base::resp::Value::Bulk(used) => String::from_utf8(used).unwrap().parse().unwrap(),
             _ => 0,
@@ -132,7 +130,10 @@ impl World {
             Way::Refused => return Err(Definite::Refused("no".into()).into()),
             Way::Comes | Way::Lost => {}
         }
-        let done = self.object.run(&ask.commands, self.now_ms).unwrap();
+        let ObjectCommands::Link(commands) = &ask.commands else {
+            panic!("{ask:?}");
+        };
+        let done = self.object.run(commands, self.now_ms);
         match way {
             Way::Lost => Err(Unknown::Lost.into()),
             _ => Ok(done.replies),

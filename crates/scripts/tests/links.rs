@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use weir_base::resp::{Value, encode_command};
+use weir_base::resp::Value;
+use weir_edge::shard::LinkCommand;
 use weir_link::click::{BatchId, ClickId, Row, decode, encode};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
@@ -124,6 +125,7 @@ struct Pair<'a> {
 
 /// A link as an object holds it. Its clock can be set.
 struct Object {
+    key: Vec<u8>,
     link: weir_edge::shard::Link,
     now_ms: u64,
 }
@@ -131,20 +133,20 @@ struct Object {
 impl Object {
     fn new(keys: &LinkKeys) -> Self {
         Self {
-            link: weir_edge::shard::Link::new(&keys.record()).unwrap(),
+            key: keys.record(),
+            link: weir_edge::shard::Link::default(),
             now_ms: 1_700_000_000_000,
         }
     }
 
     fn command(&mut self, words: &[&[u8]]) -> Value {
-        let mut commands = Vec::new();
-        encode_command(&mut commands, words.iter().copied());
+        let commands = [LinkCommand::from_redis(words, &self.key).unwrap()];
         let before = self.link.clone();
-        let done = self.link.run(&commands, self.now_ms).unwrap();
+        let done = self.link.run(&commands, self.now_ms);
         // What is no change is not written down.
         if !done.is_change {
             let mut again = before;
-            again.run(&commands, self.now_ms).unwrap();
+            again.run(&commands, self.now_ms);
             assert_eq!(again, self.link);
         }
         weir_base::resp::decode(&done.replies).unwrap().0

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use weir_base::id::{SaleId, UserId};
 use weir_base::resp::Value;
-use weir_edge::shard::Shard;
+use weir_edge::shard::command::prefix_of;
+use weir_edge::shard::{Shard, ShardCommand};
 use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, EvictedKey, LendReply, OrderEntry, ReleaseKind,
@@ -40,7 +41,7 @@ struct Pair {
     redis: Redis,
     keys: ShardKeys,
     model: ShardLedger,
-    /// The same behind bytes, as long as nothing is lost: only Redis loses anything.
+    /// The same in an object, as long as nothing is lost: only Redis loses anything.
     shard: Option<Shard>,
     now_us: u64,
 }
@@ -57,7 +58,7 @@ impl Pair {
             shard: None,
             now_us: START_US,
         };
-        pair.shard = Shard::new(&pair.keys.stock()).ok();
+        pair.shard = Some(Shard::default());
         pair.set_clock_us(START_US);
         pair
     }
@@ -74,17 +75,17 @@ impl Pair {
         self.now_us = now_us;
     }
 
-    /// Redis' reply, which is that of the shard behind bytes.
+    /// Redis' reply, which the shard in an object gives, too.
     fn run(&mut self, call: &Call) -> Value {
         let reply = self.redis.run(call);
-        let (mut known, mut unknown) = (Vec::new(), Vec::new());
-        call.encode_evalsha(&call.script.sha1_hex(), &mut known);
-        call.encode_eval(&mut unknown);
+        let (keys, args) = (
+            Vec::from_iter(call.keys.iter()),
+            Vec::from_iter(call.args.iter()),
+        );
+        let command = ShardCommand::from_script(call.script.name, &keys, &args).unwrap();
+        assert_eq!(command.to_redis(&self.keys).as_ref(), Some(call));
         if let Some(shard) = &mut self.shard {
-            let mut said = value_of(&shard.run(&known, self.now_us).unwrap().replies);
-            if matches!(&said, Value::Error(error) if error.starts_with(b"NOSCRIPT")) {
-                said = value_of(&shard.run(&unknown, self.now_us).unwrap().replies);
-            }
+            let said = value_of(&shard.run(&[command], self.now_us).replies);
             assert_eq!(
                 in_order(said),
                 in_order(reply.clone()),
@@ -97,11 +98,11 @@ impl Pair {
 
     fn command(&mut self, words: &[&[u8]]) -> Value {
         let reply = self.redis.command(words);
-        let mut bytes = Vec::new();
-        weir_base::resp::encode_command(&mut bytes, words.iter().copied());
         if let Some(shard) = &mut self.shard {
+            let stock = self.keys.stock();
+            let command = ShardCommand::from_redis(words, prefix_of(&stock).unwrap()).unwrap();
             // How many of them were new, only Redis tells.
-            let said = value_of(&shard.run(&bytes, self.now_us).unwrap().replies);
+            let said = value_of(&shard.run(&[command], self.now_us).replies);
             assert!(
                 said == reply || matches!(said, Value::Integer(_)),
                 "{said:?} {reply:?}"

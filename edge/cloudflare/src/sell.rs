@@ -156,7 +156,7 @@ async fn reply_once(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)>
     let object = shard::object(space, &ask.object, env)?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post)
-        .with_body(Some(js_sys::Uint8Array::from(&ask.commands[..]).into()));
+        .with_body(Some(ask.commands.to_json().into()));
     let request = Request::new_with_init(shard::own_url(&ask.object)?.as_str(), &init)?;
     let mut response = object.fetch_with_request(request).await?;
     Ok((response.status_code(), response.bytes().await?))

@@ -1,6 +1,6 @@
 //! The object that is one shard of a sale, or one short link with a maximum: what Redis would hold of it is here.
 //!
-//! Whoever has the edges' key sends commands, as to a Redis, to `POST /.weir/shard?key=…&id=…&sha256=…`, with a stamp: the stamp
+//! Whoever has the edges' key sends [commands](ObjectCommands) to `POST /.weir/shard?key=…&id=…&sha256=…`, with a stamp: the stamp
 //! names the path, and the path the digest of the body, so nobody can send other commands with it. A stamp counts for a minute, and
 //! its `id` once. The object writes what changes it into a log before it answers: workerd holds the answer back until that is on
 //! disk. At its start it reads the log, and the model of the claim protocol does again what it did.
@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 #[cfg(feature = "conformance")]
 use wasm_bindgen::{JsCast, JsValue};
 use weir_base::feed::routes::SHARD as PATH;
-use weir_edge::shard::Held;
-use weir_edge::shard::call::prefix_of;
+use weir_edge::shard::command::prefix_of;
+use weir_edge::shard::{Held, ObjectCommands};
 use worker::{
     Date, DurableObject, Env, Method, Request, RequestInit, Response, Result, SqlStorage,
     SqlStorageValue, State, Stub, Url, durable_object,
@@ -24,8 +24,9 @@ use crate::host::{self, with_site};
 /// The objects' namespace.
 const SHARDS: &str = "WEIR_SHARDS";
 
-/// No call is larger: a gateway's bridge takes 1 MiB.
-const BODY_BYTES_MAX: usize = 1 << 20;
+/// A gateway's bridge takes calls of 1 MiB, and claims are at most half as long again in JSON. The log must take them: see
+/// [`CHUNK_BYTES`].
+const BODY_BYTES_MAX: usize = 3 << 19;
 
 /// After so many changes the log is replaced by what came of them.
 const LOG_MAX: u32 = 500;
@@ -181,7 +182,7 @@ impl Mortal {
     }
 
     fn hear(&self, commands: &[u8]) -> Result<()> {
-        if commands == b"*1\r\n$8\r\nSHUTDOWN\r\n" {
+        if commands == b"\"Shutdown\"" {
             let abort = js_sys::Reflect::get(&self.0, &"abort".into())?;
             let abort: js_sys::Function = abort.dyn_into()?;
             // By itself, in a moment: what dies within a call into the module leaves the module's other calls behind.
@@ -204,7 +205,7 @@ enum Ran {
 }
 
 impl ShardObject {
-    fn run(&self, asked: &Asked, commands: &[u8]) -> Result<Ran> {
+    fn run(&self, asked: &Asked, body: &[u8]) -> Result<Ran> {
         let log = Log::open(&self.state)?;
         let mut held = self.held.borrow_mut();
         let held = match &mut *held {
@@ -215,11 +216,12 @@ impl ShardObject {
         if !asked.id.is_empty() && !log.is_new(&asked.id, now_ms)? {
             return Ok(Ran::Before);
         }
-        let Ok(done) = held.run(commands, now_ms) else {
+        let done = ObjectCommands::from_json(body).and_then(|commands| held.run(&commands, now_ms));
+        let Ok(done) = done else {
             return Ok(Ran::Refused);
         };
         if done.is_change {
-            log.append(now_ms, commands)?;
+            log.append(now_ms, body)?;
             if log.len()? >= log_max(held) {
                 log.replace(held)?;
             }
@@ -260,7 +262,7 @@ impl Log {
     fn open(state: &State) -> Result<Self> {
         let sql = state.storage().sql();
         for table in [
-            "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, at_ms TEXT NOT NULL, commands BLOB NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, at_ms TEXT NOT NULL, json BLOB NOT NULL)",
             "CREATE TABLE IF NOT EXISTS whole (part INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
             "CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)",
             "CREATE INDEX IF NOT EXISTS ids_at ON ids (at_ms)",
@@ -282,16 +284,13 @@ impl Log {
         if !whole.is_empty() {
             held = decoded(&held, &whole).map_err(|error| error.to_string())?;
         }
-        for row in self.rows("SELECT at_ms, commands FROM log ORDER BY seq")? {
-            let [
-                SqlStorageValue::String(at_ms),
-                SqlStorageValue::Blob(commands),
-            ] = &row[..]
-            else {
+        for row in self.rows("SELECT at_ms, json FROM log ORDER BY seq")? {
+            let [SqlStorageValue::String(at_ms), SqlStorageValue::Blob(json)] = &row[..] else {
                 return Err("the log is damaged".into());
             };
             let at_ms: u64 = at_ms.parse().map_err(|_| "the log is damaged")?;
-            let done = held.run(commands, at_ms);
+            let commands = ObjectCommands::from_json(json);
+            let done = commands.and_then(|commands| held.run(&commands, at_ms));
             done.map_err(|error| error.to_string())?;
         }
         Ok(held)
@@ -313,9 +312,9 @@ impl Log {
         Ok(inserted.raw().next().is_some())
     }
 
-    fn append(&self, at_ms: u64, commands: &[u8]) -> Result<()> {
-        let insert = "INSERT INTO log (at_ms, commands) VALUES (?, ?)";
-        let values = vec![at_ms.to_string().into(), commands.to_vec().into()];
+    fn append(&self, at_ms: u64, json: &[u8]) -> Result<()> {
+        let insert = "INSERT INTO log (at_ms, json) VALUES (?, ?)";
+        let values = vec![at_ms.to_string().into(), json.to_vec().into()];
         self.0.exec(insert, values).map(drop)
     }
 

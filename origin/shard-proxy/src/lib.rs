@@ -1,8 +1,9 @@
 //! `weir-origin shard-proxy`: a Redis to origin and gateways, whose shards of sales stand in objects of an edge, and so do links
 //! with a maximum.
 //!
-//! It speaks RESP2. Commands on the keys of a shard go to the edge, signed, and so do those on links as `links.rs` says; all others go to a Redis behind it as they are, its
-//! `AUTH` among them. It holds nothing: two of them side by side, or one that dies, change nothing.
+//! It speaks RESP2. It translates commands about the keys of a shard into [`ObjectCommands`](weir_edge::shard::ObjectCommands) and
+//! sends them to the edge, signed, and commands about links as `links.rs` says. All others go to a Redis behind it as they are, its
+//! `AUTH` among them. It has no state: two of them side by side, or one that dies, change nothing.
 //!
 //! A reply that does not come ends the client's connection, as that of a Redis that has died: whoever asked does not know whether
 //! it has run, and asks again. Every script and command here may run twice with the effect of once; see [`weir_origin_core::redis`].

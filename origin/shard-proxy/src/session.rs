@@ -173,7 +173,7 @@ impl Session {
             let shards = Arc::clone(&self.shards);
             tasks.spawn(async move {
                 let count = group.places.len();
-                let said = shards.run(&object, group.bytes, count).await;
+                let said = shards.run(&object, &group.bytes, count).await;
                 (group.places, said)
             });
         }

@@ -11,6 +11,7 @@ use weir_base::feed::routes::shard_commands;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::KeyRing;
 use weir_base::stamp::Stamp;
+use weir_edge::shard::ObjectCommands;
 use weir_sale::redis::keys::ShardKeys;
 
 use super::links::{Step, on_link};
@@ -53,17 +54,16 @@ impl Shards {
         on_link(&self.key_prefix, words)
     }
 
-    /// The replies to `count` commands to a shard, or to a link. If the object says that none of them has run, each has an error that says so.
+    /// The replies to `count` RESP commands to a shard, or to a link. If none of them has run, each reply is an error that says so.
     ///
     /// # Errors
     /// When it is not known whether they have run.
-    pub(super) async fn run(
-        &self,
-        shard: &str,
-        commands: Vec<u8>,
-        count: usize,
-    ) -> Result<Vec<u8>> {
-        let sha256 = hex::encode(digest(&SHA256, &commands));
+    pub(super) async fn run(&self, shard: &str, commands: &[u8], count: usize) -> Result<Vec<u8>> {
+        let Ok(commands) = ObjectCommands::from_redis(commands, shard.as_bytes()) else {
+            return Ok(refused("no command", shard, count));
+        };
+        let commands = commands.to_json();
+        let sha256 = hex::encode(digest(&SHA256, commands.as_bytes()));
         let path = shard_commands(shard, &self.id()?, &sha256);
         let stamp = Stamp {
             at_ms: now_ms(),
@@ -89,8 +89,7 @@ impl Shards {
             StatusCode::OK => Ok(replies.to_vec()),
             // Before anything ran, as a Redis says who may not.
             StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN => {
-                let error = format!("-NOPERM the edge has refused it: {status} of {shard}\r\n");
-                Ok(error.repeat(count).into_bytes())
+                Ok(refused(&status.to_string(), shard, count))
             }
             status => bail!("the edge has answered {status} for {shard}"),
         }
@@ -103,4 +102,10 @@ impl Shards {
         ensure!(filled.is_ok(), "there is no randomness");
         Ok(hex::encode(bytes))
     }
+}
+
+/// So many errors: nothing has run.
+fn refused(why: &str, shard: &str, count: usize) -> Vec<u8> {
+    let error = format!("-NOPERM the edge has refused it: {why} of {shard}\r\n");
+    error.repeat(count).into_bytes()
 }

@@ -23,7 +23,7 @@ use weir_base::feed::routes::SHARD;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::KeyRing;
 use weir_base::stamp::Stamp;
-use weir_edge::shard::Held;
+use weir_edge::shard::{Held, ObjectCommands};
 use weir_link::click::ClickId;
 use weir_link::record::Link;
 use weir_link::redis::keys::LinkKeys;
@@ -74,7 +74,7 @@ async fn run_commands(
         let mut held = objects.held.lock().unwrap();
         let held = held.entry(key.clone());
         let held = held.or_insert_with(|| Held::new(key.as_bytes()).unwrap());
-        held.run(&body, now_ms())
+        ObjectCommands::from_json(&body).and_then(|commands| held.run(&commands, now_ms()))
     };
     match done {
         _ if objects.loses_next.swap(false, Ordering::SeqCst) => {

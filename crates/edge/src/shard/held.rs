@@ -1,6 +1,6 @@
-//! What an object holds: a shard of a sale, or a short link. The key that it is asked about tells which.
+//! The content of an object: a shard of a sale, or a short link. Its key tells which.
 
-use crate::shard::call::{Refused, prefix_of};
+use crate::shard::command::{ObjectCommands, Refused, prefix_of};
 use crate::shard::link::{Link, is_link};
 use crate::shard::sale::{Done, Shard};
 
@@ -24,20 +24,23 @@ impl Held {
     /// When the key has no hash tag.
     pub fn new(key: &[u8]) -> Result<Self, Refused> {
         let prefix = prefix_of(key).ok_or(Refused)?;
-        match is_link(prefix) {
-            true => Link::new(prefix).map(Self::Link),
-            false => Shard::new(prefix).map(Self::Shard),
-        }
+        Ok(match is_link(prefix) {
+            true => Self::Link(Link::default()),
+            false => Self::Shard(Shard::default()),
+        })
     }
 
     /// Runs commands at this time, in milliseconds since the Unix epoch: see [`Shard::run`] and [`Link::run`].
     ///
     /// # Errors
-    /// When one is no command of what is here: then none has run.
-    pub fn run(&mut self, commands: &[u8], now_ms: u64) -> Result<Done, Refused> {
-        match self {
-            Self::Shard(shard) => shard.run(commands, now_ms.saturating_mul(1_000)),
-            Self::Link(link) => link.run(commands, now_ms),
+    /// When they are for the other kind of object: then none has run.
+    pub fn run(&mut self, commands: &ObjectCommands, now_ms: u64) -> Result<Done, Refused> {
+        match (self, commands) {
+            (Self::Shard(shard), ObjectCommands::Shard(commands)) => {
+                Ok(shard.run(commands, now_ms.saturating_mul(1_000)))
+            }
+            (Self::Link(link), ObjectCommands::Link(commands)) => Ok(link.run(commands, now_ms)),
+            _ => Err(Refused),
         }
     }
 }
@@ -45,6 +48,8 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::command::ShardCommand;
+    use alloc::vec;
 
     #[test]
     fn a_key_tells_what_is_held() {
@@ -53,5 +58,13 @@ mod tests {
         assert!(matches!(held(b"weir:link:{d/abc}:clicks"), Held::Link(_)));
         assert!(matches!(held(b"a:link:{s:0}"), Held::Shard(_)));
         assert!(Held::new(b"weir:catalogue").is_err());
+    }
+
+    #[test]
+    fn an_object_refuses_commands_to_the_other_kind() {
+        let mut link = Held::new(b"weir:link:{d/abc}").unwrap();
+        let to_shard = ObjectCommands::Shard(vec![ShardCommand::Epoch]);
+        assert_eq!(link.run(&to_shard, 1), Err(Refused));
+        assert!(link.run(&ObjectCommands::Link(vec![]), 1).is_ok());
     }
 }

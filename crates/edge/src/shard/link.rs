@@ -1,20 +1,19 @@
 //! What Redis would hold of one short link: its record, how many of its clicks are used, and the marks of clicks.
 //!
 //! It answers the scripts `link_read` and `link_back` as the Lua does, and the few plain commands with which the origin writes a
-//! link. As a [`Shard`](crate::shard::Shard) it has no clock: the same commands at the same times leave the same link. Both scripts are
-//! always known.
+//! link. As a [`Shard`](crate::shard::Shard) it has no clock: the same commands at the same times leave the same link.
 
 use alloc::collections::BTreeMap;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use weir_base::resp::Value;
-use weir_link::redis::{link_back, link_read};
+#[cfg(doc)]
+use weir_link::redis::link_read;
 
-use crate::shard::call::{Calls, Refused, script, words};
+use crate::shard::command::{Refused, number, script_call};
 use crate::shard::reply;
 use crate::shard::sale::Done;
 
@@ -26,15 +25,13 @@ const CLICKS: &[u8] = b":clicks";
 const MARK: &[u8] = b":click:";
 
 /// One short link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// The key of its record, with which the others begin.
-    key: Vec<u8>,
     now_ms: u64,
-    record: Option<Kept<Vec<u8>>>,
+    record: Option<Kept<String>>,
     used: Option<Kept<u64>>,
     /// By the name of the click.
-    marks: BTreeMap<Vec<u8>, Kept<Mark>>,
+    marks: BTreeMap<String, Kept<Mark>>,
 }
 
 /// A value with the time of its end, if it has one.
@@ -54,39 +51,61 @@ enum Mark {
 }
 
 /// Why a link is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Purpose {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// See [`link_read::Purpose::Look`].
     Look,
+    /// See [`link_read::Purpose::Renew`].
     Renew,
-    Click { name: Vec<u8>, mark_ms: u64 },
+    /// See [`link_read::Purpose::Click`].
+    Click {
+        /// The click's name.
+        name: String,
+        /// For how long its mark is kept.
+        mark_ms: u64,
+    },
 }
 
-/// Which of a link's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
+/// One of a link's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Name {
+    /// The record.
     Record,
+    /// The number of used clicks.
     Clicks,
 }
 
-/// What is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Call {
+/// A new value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NewValue {
+    /// Of the record.
+    Record(String),
+    /// Of the number of used clicks.
+    Clicks(u64),
+}
+
+/// A command to one short link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    missing_docs,
+    reason = "fields are the arguments that scripts and Redis document"
+)]
+pub enum LinkCommand {
     /// `link_read.lua`
     Read { permille: u64, purpose: Purpose },
     /// `link_back.lua`
-    Back { name: Vec<u8>, mark_ms: u64 },
+    Back { name: String, mark_ms: u64 },
     /// `GET`
     Get(Name),
     /// `SET`: with `PX` and `NX`, or without.
     Set {
-        name: Name,
-        value: Vec<u8>,
+        value: NewValue,
         life_ms: Option<u64>,
         is_new: bool,
     },
     /// `UNLINK`
     Unlink(Vec<Name>),
-    /// `PEXPIRE`; `PERSIST` has none.
+    /// `PEXPIRE`; without a life `PERSIST`.
     Expire { name: Name, life_ms: Option<u64> },
 }
 
@@ -104,47 +123,20 @@ impl<T> Kept<T> {
 }
 
 impl Link {
-    /// One of which nothing is known, with this [prefix](crate::shard::call::prefix_of): the key of its record.
-    ///
-    /// # Errors
-    /// When it is none of a link.
-    pub fn new(prefix: &[u8]) -> Result<Self, Refused> {
-        if !is_link(prefix) {
-            return Err(Refused);
-        }
-        Ok(Self {
-            key: prefix.to_vec(),
-            now_ms: 0,
-            record: None,
-            used: None,
-            marks: BTreeMap::new(),
-        })
-    }
-
-    /// Runs commands at this time, in milliseconds since the Unix epoch; their replies. A time before that of the last commands is
-    /// that of the last ones.
-    ///
-    /// # Errors
-    /// When one is no command of this link: then none has run.
-    pub fn run(&mut self, commands: &[u8], now_ms: u64) -> Result<Done, Refused> {
-        let mut rest = commands;
-        let mut asked = Vec::new();
-        while !rest.is_empty() {
-            let (command, used) = weir_base::resp::decode(rest).map_err(|_| Refused)?;
-            rest = rest.get(used..).ok_or(Refused)?;
-            asked.push(Call::read(&words(command)?, &self.key)?);
-        }
+    /// Runs commands at this time, in milliseconds since the Unix epoch. An earlier time than that of the last commands counts as that
+    /// one.
+    pub fn run(&mut self, commands: &[LinkCommand], now_ms: u64) -> Done {
         self.pass(now_ms);
         let mut done = Done {
             replies: Vec::new(),
             is_change: false,
         };
-        for call in asked {
-            let (value, is_change) = self.answer(call);
+        for command in commands {
+            let (value, is_change) = self.answer(command);
             done.is_change |= is_change;
             reply::encode(&value, &mut done.replies);
         }
-        Ok(done)
+        done
     }
 
     /// How many marks of clicks it holds.
@@ -162,30 +154,27 @@ impl Link {
     }
 
     /// The reply, and whether anything is different now.
-    fn answer(&mut self, call: Call) -> (Value, bool) {
-        match call {
-            Call::Read { permille, purpose } => self.read(permille, &purpose),
-            Call::Back { name, mark_ms } => self.back(name, mark_ms),
-            Call::Get(Name::Record) => {
-                let record = self.record.as_ref();
-                let value = record.map_or(Value::Null, |kept| Value::Bulk(kept.value.clone()));
-                (value, false)
+    fn answer(&mut self, command: &LinkCommand) -> (Value, bool) {
+        match command {
+            LinkCommand::Read { permille, purpose } => self.read(*permille, purpose),
+            LinkCommand::Back { name, mark_ms } => self.back(name, *mark_ms),
+            LinkCommand::Get(Name::Record) => {
+                let record = self.record.as_ref().map(|kept| kept.value.clone());
+                (record.map_or(Value::Null, reply::text), false)
             }
-            Call::Get(Name::Clicks) => {
-                let used = self.used.as_ref();
-                let value = used.map_or(Value::Null, |kept| reply::text(kept.value.to_string()));
-                (value, false)
+            LinkCommand::Get(Name::Clicks) => {
+                let used = self.used.as_ref().map(|kept| kept.value.to_string());
+                (used.map_or(Value::Null, reply::text), false)
             }
-            Call::Set {
-                name,
+            LinkCommand::Set {
                 value,
                 life_ms,
                 is_new,
-            } => self.set(name, value, life_ms, is_new),
-            Call::Unlink(names) => self.unlink(&names),
-            Call::Expire { name, life_ms } => {
+            } => self.set(value, *life_ms, *is_new),
+            LinkCommand::Unlink(names) => self.unlink(names),
+            LinkCommand::Expire { name, life_ms } => {
                 let until_ms = life_ms.map(|life_ms| self.now_ms.saturating_add(life_ms));
-                let is_there = self.expire(name, until_ms);
+                let is_there = self.expire(*name, until_ms);
                 (reply::flag(is_there), is_there)
             }
         }
@@ -206,7 +195,7 @@ impl Link {
         let mut takes = None;
         if let (Some(now_left), Purpose::Click { name, mark_ms }) = (left, purpose) {
             match self.marks.get(name).map(|kept| kept.value) {
-                None if now_left > 0 => takes = Some((now_left, name.clone(), *mark_ms)),
+                None if now_left > 0 => takes = Some((now_left, name, *mark_ms)),
                 Some(Mark::Used(before)) => left = Some(before),
                 None | Some(Mark::Back) => {}
             }
@@ -232,7 +221,7 @@ impl Link {
     }
 
     /// Uses a click of which so many were left before, of a link that lives so long.
-    fn take(&mut self, before: u64, name: Vec<u8>, (until_ms, mark_ms): (Option<u64>, u64)) {
+    fn take(&mut self, before: u64, name: &str, (until_ms, mark_ms): (Option<u64>, u64)) {
         let used = self.used.get_or_insert(Kept {
             value: 0,
             until_ms: None,
@@ -244,14 +233,14 @@ impl Link {
         self.mark(name, Mark::Used(before), mark_ms);
     }
 
-    fn mark(&mut self, name: Vec<u8>, value: Mark, mark_ms: u64) {
+    fn mark(&mut self, name: &str, value: Mark, mark_ms: u64) {
         let until_ms = Some(self.now_ms.saturating_add(mark_ms));
-        self.marks.insert(name, Kept { value, until_ms });
+        self.marks.insert(name.into(), Kept { value, until_ms });
     }
 
     /// See `link_back.lua`.
-    fn back(&mut self, name: Vec<u8>, mark_ms: u64) -> (Value, bool) {
-        let before = self.marks.get(&name).map(|kept| kept.value);
+    fn back(&mut self, name: &str, mark_ms: u64) -> (Value, bool) {
+        let before = self.marks.get(name).map(|kept| kept.value);
         self.mark(name, Mark::Back, mark_ms);
         let was_used = matches!(before, Some(Mark::Used(_)));
         if was_used {
@@ -263,26 +252,22 @@ impl Link {
         (reply::flag(was_used), true)
     }
 
-    fn set(
-        &mut self,
-        name: Name,
-        value: Vec<u8>,
-        life_ms: Option<u64>,
-        is_new: bool,
-    ) -> (Value, bool) {
-        let is_there = match name {
-            Name::Record => self.record.is_some(),
-            Name::Clicks => self.used.is_some(),
+    fn set(&mut self, value: &NewValue, life_ms: Option<u64>, is_new: bool) -> (Value, bool) {
+        let is_there = match value {
+            NewValue::Record(_) => self.record.is_some(),
+            NewValue::Clicks(_) => self.used.is_some(),
         };
         if is_new && is_there {
             return (Value::Null, false);
         }
         let until_ms = life_ms.map(|life_ms| self.now_ms.saturating_add(life_ms));
-        match name {
-            Name::Record => self.record = Some(Kept { value, until_ms }),
-            Name::Clicks => {
-                // It was read as a number.
-                let value = number(Some(&value)).unwrap_or(0);
+        match value {
+            NewValue::Record(record) => {
+                let value = record.clone();
+                self.record = Some(Kept { value, until_ms });
+            }
+            NewValue::Clicks(used) => {
+                let value = *used;
                 self.used = Some(Kept { value, until_ms });
             }
         }
@@ -299,7 +284,7 @@ impl Link {
         }
         // A link that has lost its maximum is nothing that is kept here: its record stands in Redis.
         let has_max =
-            |kept: &mut Kept<Vec<u8>>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
+            |kept: &mut Kept<String>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
         let is_left = match names.contains(&Name::Clicks) {
             true => self.record.take_if(|kept| !has_max(kept)).is_some(),
             false => false,
@@ -326,23 +311,22 @@ impl Link {
 }
 
 /// `{record, pttl, left}`
-fn read_reply(record: Vec<u8>, left_ms: Option<u64>, left: Option<u64>) -> Value {
+fn read_reply(record: String, left_ms: Option<u64>, left: Option<u64>) -> Value {
     let bounded = |number: Option<u64>| {
         let number = number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
         Value::Integer(number.unwrap_or(-1))
     };
-    Value::Array(vec![Value::Bulk(record), bounded(left_ms), bounded(left)])
+    Value::Array(vec![reply::text(record), bounded(left_ms), bounded(left)])
 }
 
-/// The life and the maximum with which a record begins; `None` if it is none.
-pub fn numbers(record: &[u8]) -> Option<(u64, u64)> {
-    let mut parts = record.splitn(3, |byte| *byte == b' ');
+/// The life and the maximum at the beginning of a record; `None` if it has none.
+fn numbers(record: &str) -> Option<(u64, u64)> {
+    let mut parts = record.splitn(3, ' ');
     let mut next = || {
         let digits = parts.next()?;
-        let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-        let text = core::str::from_utf8(digits).ok().filter(|_| is_number)?;
-        // What is too long for a number is a very great one.
-        Some(text.parse().unwrap_or(u64::MAX).min(WHOLE_MAX))
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        // A number that is too long is a very great one.
+        is_number.then(|| digits.parse().unwrap_or(u64::MAX).min(WHOLE_MAX))
     };
     let numbers = (next()?, next()?);
     parts.next().map(|_| numbers)
@@ -350,121 +334,113 @@ pub fn numbers(record: &[u8]) -> Option<(u64, u64)> {
 
 // --- commands
 
-impl Call {
-    fn read(words: &[Vec<u8>], key: &[u8]) -> Result<Self, Refused> {
-        match script(words)? {
-            Some(Calls::BySource(script) | Calls::ByDigest(script)) => {
-                Self::read_script(script.name, words, key)
-            }
-            None => Self::read_plain(words, key),
-        }
+impl LinkCommand {
+    /// Reads a command to the link whose keys begin with `key`, that of its record.
+    ///
+    /// # Errors
+    /// When no party sends it, or a key belongs to another link.
+    pub fn from_redis(words: &[&[u8]], key: &[u8]) -> Result<Self, Refused> {
+        let command = match script_call(words, key)? {
+            Some((script, keys, args)) => Self::from_script(script.name, key, keys, args),
+            None => Self::from_plain(words, key),
+        };
+        command.ok_or(Refused)
     }
 
-    /// `EVAL <script> <number of keys> KEYS… ARGV…`
-    fn read_script(name: &str, words: &[Vec<u8>], key: &[u8]) -> Result<Self, Refused> {
-        let count: usize = number(words.get(2))?;
-        let rest = words.get(3..).ok_or(Refused)?;
-        let (keys, args) = rest.split_at_checked(count).ok_or(Refused)?;
-        let first = keys.first().ok_or(Refused)?;
-        if name == link_read::SCRIPT.name && named(first, key)? == Name::Record {
-            let purpose = match args.get(1).map(Vec::as_slice) {
-                Some(b"look") => Purpose::Look,
-                Some(b"renew") => Purpose::Renew,
-                Some(b"click") => Purpose::Click {
-                    name: click(keys.get(2), key)?,
-                    mark_ms: number(args.get(2))?,
+    fn from_script(name: &str, key: &[u8], keys: &[&[u8]], args: &[&[u8]]) -> Option<Self> {
+        let first = named(keys.first()?, key)?;
+        match (name, first, args) {
+            ("link_read", Name::Record, [permille, purpose, more @ ..]) => Some(Self::Read {
+                permille: number(permille)?,
+                purpose: match *purpose {
+                    b"look" => Purpose::Look,
+                    b"renew" => Purpose::Renew,
+                    b"click" => Purpose::Click {
+                        name: click(keys.get(2)?, key)?,
+                        mark_ms: number(more.first()?)?,
+                    },
+                    _ => return None,
                 },
-                _ => return Err(Refused),
-            };
-            let permille = number(args.first())?;
-            return Ok(Self::Read { permille, purpose });
+            }),
+            ("link_back", Name::Clicks, [mark_ms, ..]) => Some(Self::Back {
+                name: click(keys.get(1)?, key)?,
+                mark_ms: number(mark_ms)?,
+            }),
+            _ => None,
         }
-        if name == link_back::SCRIPT.name && named(first, key)? == Name::Clicks {
-            return Ok(Self::Back {
-                name: click(keys.get(1), key)?,
-                mark_ms: number(args.first())?,
-            });
-        }
-        Err(Refused)
     }
 
-    fn read_plain(words: &[Vec<u8>], key: &[u8]) -> Result<Self, Refused> {
-        let (command, rest) = words.split_first().ok_or(Refused)?;
-        let (first, more) = rest.split_first().ok_or(Refused)?;
+    fn from_plain(words: &[&[u8]], key: &[u8]) -> Option<Self> {
+        let (command, rest) = words.split_first()?;
+        let (first, more) = rest.split_first()?;
         let name = named(first, key)?;
-        match (command.as_slice(), more) {
-            (b"GET", []) => Ok(Self::Get(name)),
+        Some(match (*command, more) {
+            (b"GET", []) => Self::Get(name),
             (b"SET", [value, options @ ..]) => {
-                if name == Name::Clicks {
-                    number::<u64>(Some(value))?;
-                }
                 let (life_ms, is_new) = options_of(options)?;
-                Ok(Self::Set {
-                    name,
-                    value: value.clone(),
+                Self::Set {
+                    value: match name {
+                        Name::Record => NewValue::Record(core::str::from_utf8(value).ok()?.into()),
+                        Name::Clicks => NewValue::Clicks(number(value)?),
+                    },
                     life_ms,
                     is_new,
-                })
+                }
             }
             (b"UNLINK", _) => {
                 let names = rest.iter().map(|word| named(word, key));
-                Ok(Self::Unlink(names.collect::<Result<_, _>>()?))
+                Self::Unlink(names.collect::<Option<_>>()?)
             }
-            (b"PEXPIRE", [life_ms]) => Ok(Self::Expire {
+            (b"PEXPIRE", [life_ms]) => Self::Expire {
                 name,
-                life_ms: Some(number(Some(life_ms))?),
-            }),
-            (b"PERSIST", []) => Ok(Self::Expire {
+                life_ms: Some(number(life_ms)?),
+            },
+            (b"PERSIST", []) => Self::Expire {
                 name,
                 life_ms: None,
-            }),
-            _ => Err(Refused),
-        }
+            },
+            _ => return None,
+        })
     }
 }
 
 /// `[PX <ms>] [NX]`
-fn options_of(options: &[Vec<u8>]) -> Result<(Option<u64>, bool), Refused> {
+fn options_of(options: &[&[u8]]) -> Option<(Option<u64>, bool)> {
     let (mut life_ms, mut is_new, mut rest) = (None, false, options.iter());
     while let Some(option) = rest.next() {
-        match option.as_slice() {
-            b"PX" => life_ms = Some(number(rest.next())?),
+        match *option {
+            b"PX" => life_ms = Some(number(rest.next()?)?),
             b"NX" => is_new = true,
-            _ => return Err(Refused),
+            _ => return None,
         }
     }
-    Ok((life_ms, is_new))
+    Some((life_ms, is_new))
 }
 
 /// Which value of the link a key is.
-fn named(word: &[u8], key: &[u8]) -> Result<Name, Refused> {
-    match word.strip_prefix(key) {
-        Some(b"") => Ok(Name::Record),
-        Some(CLICKS) => Ok(Name::Clicks),
-        _ => Err(Refused),
+fn named(word: &[u8], key: &[u8]) -> Option<Name> {
+    match word.strip_prefix(key)? {
+        b"" => Some(Name::Record),
+        CLICKS => Some(Name::Clicks),
+        _ => None,
     }
 }
 
 /// The name of the click whose mark a key is.
-fn click(word: Option<&Vec<u8>>, key: &[u8]) -> Result<Vec<u8>, Refused> {
-    let behind = word.and_then(|word| word.strip_prefix(key));
-    let name = behind.and_then(|behind| behind.strip_prefix(MARK));
-    name.map(<[u8]>::to_vec).ok_or(Refused)
-}
-
-fn number<T: FromStr>(word: Option<&Vec<u8>>) -> Result<T, Refused> {
-    let text = word.and_then(|word| core::str::from_utf8(word).ok());
-    text.ok_or(Refused)?.parse().map_err(|_| Refused)
+fn click(word: &[u8], key: &[u8]) -> Option<String> {
+    let name = word.strip_prefix(key)?.strip_prefix(MARK)?;
+    Some(core::str::from_utf8(name).ok()?.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::command::ObjectCommands;
     use weir_base::resp::{decode, encode_command};
     use weir_link::click::ClickId;
     use weir_link::record::Link as Record;
     use weir_link::redis::keys::LinkKeys;
-    use weir_link::redis::link_read::{MARK_MS, Purpose as Why};
+    use weir_link::redis::link_read::{self, MARK_MS, Purpose as Why};
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -472,21 +448,19 @@ mod tests {
         LinkKeys::new("weir", &"d/abc".parse().unwrap())
     }
 
-    fn command(words: &[&[u8]]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        encode_command(&mut bytes, words.iter().copied());
-        bytes
+    fn command(words: &[&[u8]]) -> [LinkCommand; 1] {
+        [LinkCommand::from_redis(words, &keys().record()).unwrap()]
     }
 
     /// A link with a maximum.
     fn link(max_clicks: u64) -> Link {
-        let mut link = Link::new(&keys().record()).unwrap();
+        let mut link = Link::default();
         let record = Record {
             max_clicks,
             ..Record::to("https://t.example/")
         };
         let set = command(&[b"SET", &keys().record(), &record.encode()]);
-        assert!(link.run(&set, NOW_MS).unwrap().is_change);
+        assert!(link.run(&set, NOW_MS).is_change);
         link
     }
 
@@ -497,7 +471,11 @@ mod tests {
         };
         let mut call = Vec::new();
         link_read::call(&keys(), 100, Why::Click(click)).encode_eval(&mut call);
-        let done = link.run(&call, now_ms).unwrap();
+        let object = keys().record();
+        let Ok(ObjectCommands::Link(read)) = ObjectCommands::from_redis(&call, &object) else {
+            panic!("it is a command of the link");
+        };
+        let done = link.run(&read, now_ms);
         let read = link_read::parse(&decode(&done.replies).unwrap().0).unwrap();
         (read.unwrap().clicks_left, done.is_change)
     }
@@ -519,7 +497,7 @@ mod tests {
         let clicks = keys().clicks();
         let unlink = command(&[b"UNLINK", &clicks]);
         let mut held = link(0);
-        held.run(&unlink, NOW_MS).unwrap();
+        held.run(&unlink, NOW_MS);
         assert_eq!(held.record, None);
         let mut held = link(2);
         read(&mut held, 1, NOW_MS);
@@ -529,16 +507,14 @@ mod tests {
             ..Record::to("https://t.example/")
         };
         let set = command(&[b"SET", &keys().record(), &disabled.encode()]);
-        held.run(&set, NOW_MS).unwrap();
-        held.run(&command(&[b"PERSIST", &clicks]), NOW_MS).unwrap();
+        held.run(&set, NOW_MS);
+        held.run(&command(&[b"PERSIST", &clicks]), NOW_MS);
         assert_eq!(read(&mut held, 2, NOW_MS).0, None, "it counts none");
         assert_eq!(held.used.as_ref().map(|kept| kept.value), Some(1));
     }
 
     #[test]
-    fn commands_of_others_are_refused_and_none_has_run() {
-        let mut link = link(2);
-        let before = link.clone();
+    fn commands_of_no_party_and_about_other_links_are_refused() {
         let other = LinkKeys::new("weir", &"d/abd".parse().unwrap());
         let record = keys().record();
         let bad: [&[&[u8]]; 6] = [
@@ -550,20 +526,23 @@ mod tests {
             &[b"DEL", &record],
         ];
         for words in bad {
-            let mut commands = command(&[b"UNLINK", &record]);
-            commands.extend(command(words));
-            assert_eq!(link.run(&commands, NOW_MS), Err(Refused), "{words:?}");
+            let read = LinkCommand::from_redis(words, &record);
+            assert_eq!(read, Err(Refused), "{words:?}");
+            // A good one before it is refused with it.
+            let mut commands = Vec::new();
+            encode_command(&mut commands, [b"UNLINK".as_slice(), &record]);
+            encode_command(&mut commands, words.iter().copied());
+            let read = ObjectCommands::from_redis(&commands, &record);
+            assert_eq!(read, Err(Refused), "{words:?}");
         }
-        assert_eq!(link, before);
-        assert!(Link::new(b"weir:{s:0}").is_err());
     }
 
     #[test]
     fn a_record_begins_with_two_numbers() {
-        assert_eq!(numbers(b"5 7 {}"), Some((5, 7)));
-        let great = b"99999999999999999999999 0 {}";
+        assert_eq!(numbers("5 7 {}"), Some((5, 7)));
+        let great = "99999999999999999999999 0 {}";
         assert_eq!(numbers(great), Some((WHOLE_MAX, 0)));
-        for other in [&b"5 7"[..], b"", b"object", b"-1 2 {}", b"1  {}"] {
+        for other in ["5 7", "", "object", "-1 2 {}", "1  {}"] {
             assert_eq!(numbers(other), None);
         }
     }

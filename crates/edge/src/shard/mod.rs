@@ -1,25 +1,25 @@
-//! One shard of a sale without Redis: commands in, replies out, on the model of the claim protocol. And one short link, whose
-//! clicks are counted the same way.
+//! Objects of an edge without Redis: one shard of a sale each, on the model of the claim protocol, or one short link with its
+//! clicks.
 //!
-//! Gateways and origin send a shard scripts and a few plain commands. This reads them as Redis reads them, asks the
-//! [model](weir_sale::ledger::ShardLedger), and writes the replies that the scripts would write. It has no clock and no I/O: the
-//! same commands at the same times give the same replies and leave the same shard, so a log of them is the shard.
+//! An object receives [commands](command) as an enum and answers as a Redis would, for engines, gateways and the origin parse replies
+//! of a Redis. It has no clock and no I/O: the same commands at the same times give the same replies and leave the same state, so a
+//! log of commands stores an object.
 //!
 //! | module | |
 //! |---|---|
-//! | [`call`] | bytes → what is asked of the shard |
-//! | [`reply`] | what the model answers → bytes |
-//! | [`sale`] | one on the other |
-//! | [`link`] | what Redis would hold of a short link |
-//! | [`held`] | one of the two, as its key says |
+//! | [`command`] | commands, and their translation from what a Redis receives |
+//! | [`reply`] | results of the model → bytes |
+//! | [`sale`] | a shard of a sale |
+//! | [`link`] | a short link |
+//! | [`held`] | one of the two, by its key |
 
-pub mod call;
+pub mod command;
 pub mod held;
 pub mod link;
 pub mod reply;
 pub mod sale;
 
-pub use call::Refused;
+pub use command::{ObjectCommands, Refused, ShardCommand};
 pub use held::Held;
-pub use link::Link;
+pub use link::{Link, LinkCommand};
 pub use sale::Shard;

@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use weir_base::resp::Value;
 use weir_sale::ledger::{
-    Audit, ClaimReply, Deduction, DepositReply, Followed, LendReply, OpenClaim, OrderEntry,
-    Overdue, ReleaseReply, SettleReply, ShardProbe, StockChange, StockChanged, WipeReply,
+    Audit, ClaimReply, LendReply, OpenClaim, Overdue, ShardProbe, StockChange, StockChanged,
 };
 
 /// Appends a value as Redis writes it.
@@ -85,54 +84,6 @@ fn claim(reply: &ClaimReply) -> String {
     }
 }
 
-/// The answers of `release.lua`: a number for each claim.
-pub fn releases(replies: &[ReleaseReply]) -> Value {
-    let one = |reply: &ReleaseReply| {
-        integer(match reply {
-            ReleaseReply::Nothing => 0,
-            ReleaseReply::Ended => 1,
-            ReleaseReply::StillOut => 2,
-        })
-    };
-    Value::Array(replies.iter().map(one).collect())
-}
-
-/// The answer of `settle.lua`.
-pub fn settle(reply: SettleReply) -> Value {
-    flag(reply == SettleReply::Settled)
-}
-
-/// A user's orders, as records have them.
-pub fn orders(orders: &[OrderEntry]) -> Value {
-    let entry = |order: &OrderEntry| {
-        let mark = match order.deduction {
-            Deduction::AtOrder => ':',
-            Deduction::AtPayment => '~',
-        };
-        format!("{}{mark}{}", order.generation, order.units)
-    };
-    let entries: Vec<String> = orders.iter().map(entry).collect();
-    text(entries.join(","))
-}
-
-/// The answer of `charge.lua` and `cancel.lua`.
-pub fn followed(reply: Followed) -> Value {
-    integer(match reply {
-        Followed::Nothing => 0,
-        Followed::Done => 1,
-        Followed::Cold => 2,
-    })
-}
-
-/// The answer of `wipe.lua`.
-pub fn wiped(reply: WipeReply) -> Value {
-    integer(match reply {
-        WipeReply::Warm => 0,
-        WipeReply::Begun => 1,
-        WipeReply::Other => 2,
-    })
-}
-
 /// The answer of `lend.lua`.
 pub fn lend(reply: LendReply) -> Value {
     Value::Array(match reply {
@@ -141,15 +92,6 @@ pub fn lend(reply: LendReply) -> Value {
         }
         LendReply::Nothing => vec![integer(2)],
         LendReply::Cold => vec![integer(3)],
-    })
-}
-
-/// The answer of `deposit.lua`.
-pub fn deposit(reply: DepositReply) -> Value {
-    integer(match reply {
-        DepositReply::Deposited => 1,
-        DepositReply::Already => 2,
-        DepositReply::Cold => 3,
     })
 }
 

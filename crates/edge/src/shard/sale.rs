@@ -1,245 +1,198 @@
 //! A shard: commands in, replies out.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use weir_base::resp::{Value, decode};
-use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
+use weir_base::resp::Value;
+use weir_sale::ledger::{Audit, ShardLedger};
+use weir_sale::redis::record::write_orders;
 use weir_sale::shard::bucket;
 
-use crate::shard::call::{Call, Calls, List, Refused, digest, prefix_of, script, words};
-use crate::shard::reply;
+use crate::shard::command::ShardCommand;
+use crate::shard::reply::{self, flag, integer, text};
 
 /// One shard of a sale.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shard {
-    /// What its keys begin with.
-    prefix: Vec<u8>,
-    ledger: ShardLedger,
-    /// The digests of scripts that it knows.
-    scripts: BTreeSet<String>,
-}
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard(ShardLedger);
 
-/// What has come of commands.
+/// The outcome of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Their replies.
+    /// Their replies, as a Redis writes them.
     pub replies: Vec<u8>,
-    /// Whether one may have changed the shard: those that only read need not be done again.
+    /// Whether one may have changed the shard: reads need not be done again.
     pub is_change: bool,
 }
 
 impl Shard {
-    /// One that has never been used, with the [prefix](prefix_of) of this key.
-    ///
-    /// # Errors
-    /// When the key has no hash tag.
-    pub fn new(key: &[u8]) -> Result<Self, Refused> {
-        Ok(Self {
-            prefix: prefix_of(key).ok_or(Refused)?.to_vec(),
-            ledger: ShardLedger::default(),
-            scripts: BTreeSet::new(),
+    /// What it holds.
+    pub fn audit(&self) -> Audit {
+        self.0.audit()
+    }
+
+    /// Runs commands at this time, in microseconds since the Unix epoch. An earlier time than that of the last commands counts as
+    /// that one: numbers that were given out never go back.
+    pub fn run(&mut self, commands: &[ShardCommand], now_us: u64) -> Done {
+        self.0.set_clock_us(now_us);
+        let mut done = Done {
+            replies: Vec::new(),
+            is_change: false,
+        };
+        for command in commands {
+            let reply = command.read(&self.0, now_us);
+            // The list of overdue claims only drops deadlines without a claim, and drops them again after a restart.
+            done.is_change |= reply.is_none() && !matches!(command, ShardCommand::Overdue { .. });
+            let reply = reply.unwrap_or_else(|| command.write(&mut self.0, now_us));
+            reply::encode(&reply, &mut done.replies);
+        }
+        done
+    }
+}
+
+impl ShardCommand {
+    /// The reply of a command that changes nothing, whatever the shard holds; `None` for the others. The shard's clock must be set,
+    /// to this time in microseconds since the Unix epoch.
+    pub fn read(&self, ledger: &ShardLedger, now_us: u64) -> Option<Value> {
+        let page = |fields: Vec<Value>| Value::Array(vec![text("0"), Value::Array(fields)]);
+        Some(match self {
+            Self::Probe(times) => {
+                Value::Array(vec![reply::probe(&ledger.probe()); usize::from(*times)])
+            }
+            Self::Audit => reply::audit(&ledger.audit()),
+            // The ledger's epoch is 0 as long as the key is not there.
+            Self::Epoch => match ledger.probe().epoch {
+                0 => Value::Null,
+                epoch => text(epoch.to_string()),
+            },
+            Self::IsWarm => flag(ledger.probe().stock.is_some()),
+            Self::Time => {
+                let parts = [now_us / 1_000_000, now_us % 1_000_000];
+                Value::Array(parts.map(|part| text(part.to_string())).to_vec())
+            }
+            Self::OrdersOf(user) => match ledger.orders_of(user) {
+                Some(orders) if !orders.is_empty() => text(write_orders(&orders)),
+                _ => Value::Null,
+            },
+            // The whole bucket in one page.
+            Self::Settled { bucket: number } => {
+                let users = ledger.settled().filter(|(user, _)| bucket(user) == *number);
+                let fields = users
+                    .flat_map(|(user, orders)| [text(user.as_str()), text(write_orders(orders))]);
+                page(fields.collect())
+            }
+            Self::Claims => {
+                let fields = ledger.claimed().flat_map(|(user, held, deadline_ms)| {
+                    let record = format!("0 {held} {deadline_ms} ");
+                    [text(user.as_str()), text(record)]
+                });
+                page(fields.collect())
+            }
+            Self::DueCount { due_ms } => {
+                let due = ledger
+                    .claimed()
+                    .filter(|(_, _, deadline_ms)| deadline_ms <= due_ms);
+                integer(due.count())
+            }
+            _ => return None,
         })
     }
 
-    /// What it holds.
-    pub fn audit(&self) -> Audit {
-        self.ledger.audit()
-    }
-
-    /// Runs commands at this time, in microseconds since the Unix epoch; their replies. A time before that of the last commands
-    /// is that of the last ones: numbers that are given out never go back.
-    ///
-    /// # Errors
-    /// When one is no command of this shard: then none has run.
-    pub fn run(&mut self, commands: &[u8], now_us: u64) -> Result<Done, Refused> {
-        let mut rest = commands;
-        let mut asked = Vec::new();
-        while !rest.is_empty() {
-            let (command, used) = decode(rest).map_err(|_| Refused)?;
-            rest = rest.get(used..).ok_or(Refused)?;
-            let words = words(command)?;
-            asked.push((script(&words)?, Call::read(&words, &self.prefix)?));
-        }
-        self.ledger.set_clock_us(now_us);
-        let mut replies = Vec::new();
-        let is_change = asked.iter().any(|(_, call)| !call.is_read());
-        for (calls, call) in asked {
-            let value = match self.knows(calls) {
-                true => self.answer(call, now_us),
-                false => Value::Error(b"NOSCRIPT No matching script. Please use EVAL.".to_vec()),
-            };
-            reply::encode(&value, &mut replies);
-        }
-        Ok(Done { replies, is_change })
-    }
-
-    /// Whether it can run what is called.
-    fn knows(&mut self, calls: Option<Calls>) -> bool {
-        match calls {
-            Some(Calls::BySource(script)) => {
-                let digest = digest(script);
-                if !self.scripts.contains(digest) {
-                    self.scripts.insert(digest.into());
-                }
-                true
+    /// Runs a command that may change the shard; the reply. As for [`ShardCommand::read`], the clock must be set.
+    pub fn write(&self, ledger: &mut ShardLedger, now_us: u64) -> Value {
+        match self {
+            Self::Claim(groups) => {
+                let asks = groups.iter().flat_map(|group| {
+                    let terms = group.terms;
+                    group
+                        .users
+                        .iter()
+                        .map(move |(user, tag)| (user, *tag, terms))
+                });
+                let replies = asks.map(|(user, tag, terms)| ledger.claim_for(user, tag, terms));
+                reply::claims(&Vec::from_iter(replies))
             }
-            Some(Calls::ByDigest(script)) => self.scripts.contains(digest(script)),
-            None => true,
-        }
-    }
-
-    fn answer(&mut self, call: Call, now_us: u64) -> Value {
-        let ledger = &mut self.ledger;
-        match call {
-            Call::Claim(groups) => {
-                let mut replies = Vec::new();
-                for group in &groups {
-                    for (user, attempt) in &group.users {
-                        replies.push(ledger.claim_for(user, *attempt, group.terms));
-                    }
-                }
-                reply::claims(&replies)
+            Self::Release(claims) => {
+                let replies = claims.iter().map(|(user, generation, kind)| {
+                    integer(ledger.release(user, *generation, *kind).code())
+                });
+                Value::Array(replies.collect())
             }
-            Call::Probe(times) => Value::Array(vec![reply::probe(&ledger.probe()); times]),
-            Call::Release(claims) => {
-                let one = |(user, generation, kind): &(_, u64, ReleaseKind)| {
-                    ledger.release(user, *generation, *kind)
-                };
-                let replies: Vec<_> = claims.iter().map(one).collect();
-                reply::releases(&replies)
-            }
-            Call::Settle {
+            Self::Settle {
                 user,
                 generation,
                 deduction,
-            } => reply::settle(ledger.settle(&user, generation, deduction)),
-            Call::Charge { user, generation } => reply::followed(ledger.charge(&user, generation)),
-            Call::Cancel { user, generation } => reply::followed(ledger.cancel(&user, generation)),
-            Call::Lend { to_shard, wanted } => reply::lend(ledger.lend(to_shard, wanted)),
-            Call::Deposit {
+            } => integer(ledger.settle(user, *generation, *deduction).code()),
+            Self::Charge { user, generation } => integer(ledger.charge(user, *generation).code()),
+            Self::Cancel { user, generation } => integer(ledger.cancel(user, *generation).code()),
+            Self::Lend { to_shard, wanted } => reply::lend(ledger.lend(*to_shard, *wanted)),
+            Self::Deposit {
                 from_shard,
                 transfer,
-            } => reply::deposit(ledger.deposit(from_shard, transfer)),
-            Call::SettleTransfer { to_shard, id } => {
-                reply::flag(ledger.settle_transfer(to_shard, id))
+            } => integer(ledger.deposit(*from_shard, *transfer).code()),
+            Self::SettleTransfer { to_shard, id } => flag(ledger.settle_transfer(*to_shard, *id)),
+            Self::Attempt {
+                user,
+                tag,
+                generation,
+            } => {
+                ledger.note_attempt(user, *tag, *generation);
+                Value::Simple(b"OK".to_vec())
             }
-            other => self.answer_origin(other, now_us),
-        }
-    }
-
-    /// What only the origin asks.
-    fn answer_origin(&mut self, call: Call, now_us: u64) -> Value {
-        let ledger = &mut self.ledger;
-        match call {
-            Call::Audit => reply::audit(&ledger.audit()),
-            Call::Overdue { grace_ms, limit } => {
-                let mut claims = match u64::try_from(grace_ms) {
+            Self::Overdue { grace_ms, limit } => {
+                let limit = *limit as usize;
+                let mut claims = match u64::try_from(*grace_ms) {
                     Ok(grace_ms) => ledger.overdue(grace_ms, limit),
                     Err(_) => ledger.open(),
                 };
                 claims.truncate(limit);
                 reply::overdue(&claims)
             }
-            Call::Recount(sums) => reply::flag(ledger.recount(&sums)),
-            Call::Restock { units, seen } => reply::flag(ledger.restock(units, &seen)),
-            Call::StockChange(change) => reply::changed(ledger.change(change)),
-            Call::Correct { user, seen, known } => {
-                reply::flag(ledger.correct(&user, &seen, &known))
-            }
-            Call::Warm { units, token } => reply::flag(ledger.warm(units, token.as_deref())),
-            Call::Wipe { token, lease_ms } => reply::wiped(ledger.wipe(&token, lease_ms)),
-            Call::Restore { token, users } => {
-                let is_on = ledger.renew(&token);
-                for (user, orders) in users.iter().filter(|_| is_on) {
-                    ledger.restore(&token, user, orders);
-                }
-                reply::flag(is_on)
-            }
-            other => self.answer_plain(other, now_us),
+            other => other.repair(ledger, now_us),
         }
     }
 
-    fn answer_plain(&mut self, call: Call, now_us: u64) -> Value {
-        let ledger = &mut self.ledger;
-        let page = |fields: Vec<Value>| Value::Array(vec![reply::text("0"), Value::Array(fields)]);
-        match call {
-            // The ledger's epoch is 0 as long as the key is not there.
-            Call::Epoch => match ledger.probe().epoch {
-                0 => Value::Null,
-                epoch => reply::text(epoch.to_string()),
-            },
-            Call::IsWarm => reply::flag(ledger.probe().stock.is_some()),
-            Call::Time => {
-                let parts = [now_us / 1_000_000, now_us % 1_000_000];
-                Value::Array(parts.map(|part| reply::text(part.to_string())).to_vec())
+    /// Writes of the origin that rebuild and repair.
+    fn repair(&self, ledger: &mut ShardLedger, now_us: u64) -> Value {
+        match self {
+            Self::Recount(sums) => flag(ledger.recount(sums)),
+            Self::Restock { units, seen } => flag(ledger.restock(*units, seen)),
+            Self::StockChange(change) => reply::changed(ledger.change(*change)),
+            Self::Correct { user, seen, known } => flag(ledger.correct(user, seen, known)),
+            Self::Warm { units, token } => flag(ledger.warm(*units, token.as_deref())),
+            Self::Wipe { token, lease_ms } => integer(ledger.wipe(token, *lease_ms).code()),
+            Self::Restore { token, users } => {
+                let is_on = ledger.renew(token);
+                for (user, orders) in users.iter().filter(|_| is_on) {
+                    ledger.restore(token, user, orders);
+                }
+                flag(is_on)
             }
-            Call::AddUsers(List::Reserved, users) => {
+            Self::Reserve(users) => {
                 users.iter().for_each(|user| ledger.reserve(user));
-                reply::integer(users.len() as u64)
+                integer(users.len())
             }
-            Call::AddUsers(List::Blocked, users) => {
+            Self::Block(users) => {
                 users.iter().for_each(|user| ledger.block(user, true));
-                reply::integer(users.len() as u64)
+                integer(users.len())
             }
-            Call::RemoveUsers(List::Blocked, users) => {
+            Self::Unblock(users) => {
                 users.iter().for_each(|user| ledger.block(user, false));
-                reply::integer(users.len() as u64)
+                integer(users.len())
             }
-            Call::Attempt {
-                user,
-                tag,
-                generation,
-            } => {
-                ledger.note_attempt(&user, tag, generation);
-                Value::Simple(b"OK".to_vec())
+            Self::Deadline { user, deadline_ms } => {
+                ledger.restore_deadline(user, *deadline_ms);
+                integer(1)
             }
-            Call::OrdersOf(user) => match ledger.orders_of(&user) {
-                Some(orders) if !orders.is_empty() => reply::orders(&orders),
-                _ => Value::Null,
-            },
-            // All of a bucket in one page.
-            Call::Settled { bucket: number } => {
-                let users = ledger.settled();
-                let users = users.filter(|(user, _)| bucket(user) == number);
-                page(
-                    users
-                        .flat_map(|(user, orders)| {
-                            [reply::text(user.as_str()), reply::orders(orders)]
-                        })
-                        .collect(),
-                )
-            }
-            Call::Claims => page(
-                ledger
-                    .claimed()
-                    .flat_map(|(user, held, deadline_ms)| {
-                        let record = format!("0 {held} {deadline_ms} ");
-                        [reply::text(user.as_str()), reply::text(record)]
-                    })
-                    .collect(),
-            ),
-            Call::Deadline { user, deadline_ms } => {
-                ledger.restore_deadline(&user, deadline_ms);
-                reply::integer(1)
-            }
-            Call::DueCount { due_ms } => {
-                let due = ledger
-                    .claimed()
-                    .filter(|(_, _, deadline_ms)| *deadline_ms <= due_ms);
-                reply::integer(due.count() as u64)
-            }
-            Call::Unlink { keys, has_stock } => {
-                // All of a ledger goes with its stock: nothing else of it is ever deleted alone.
-                if has_stock {
+            Self::Unlink { keys, has_stock } => {
+                // The whole ledger goes with its stock: no other part of it is ever deleted alone.
+                if *has_stock {
                     *ledger = ShardLedger::default();
                     ledger.set_clock_us(now_us);
                 }
-                reply::integer(keys as u64)
+                integer(*keys)
             }
             _ => Value::Error(b"ERR no command of a shard".to_vec()),
         }

@@ -27,7 +27,9 @@ use crate::claim::Ticket;
 pub use shard::{EvictedKey, ShardLedger};
 
 /// What must hold of a user, besides the cap, for a new claim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Checks {
     /// The user is not blocked.
     pub blocked: bool,
@@ -38,7 +40,7 @@ pub struct Checks {
 }
 
 /// What a claim asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimTerms {
     /// How long the hold lasts.
     pub ttl_ms: u64,
@@ -126,7 +128,7 @@ pub struct OrderEntry {
 }
 
 /// Why a claim is given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseKind {
     /// This delivery never left the gateway. The claim ends when every delivery has come back. Each has
     /// its number, so that one that comes back twice is not taken for two.
@@ -270,7 +272,7 @@ impl Overdue {
 }
 
 /// An open transfer as its lender knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTransfer {
     /// Where it goes.
     pub to_shard: u32,
@@ -281,7 +283,7 @@ pub struct OpenTransfer {
 }
 
 /// The terms of the invariant, for one shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     /// Units left; `None` if the shard is cold.
     pub stock: Option<i64>,

@@ -19,6 +19,7 @@ use weir_conformance::hosts::served::client::{Ask, Got, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::wasi::feeds::keys;
 use weir_conformance::shop::{self, HOST};
+use weir_edge::shard::ObjectCommands;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction, OpenClaim, SettleReply};
 use weir_sale::redis::keys::ShardKeys;
@@ -61,7 +62,7 @@ fn selling() -> Value {
 }
 
 /// Tells an object of the conformance suite's build to die.
-const DIE: &[u8] = b"*1\r\n$8\r\nSHUTDOWN\r\n";
+const DIE: &[u8] = b"\"Shutdown\"";
 
 /// A request to the first shard, as its sender signs it.
 fn ask(body: Vec<u8>, id: &str, sha256: &str) -> Ask {
@@ -111,6 +112,12 @@ fn next_id() -> String {
     NEXT.fetch_add(1, Ordering::Relaxed).to_string()
 }
 
+/// The body that the shard proxy makes of RESP commands.
+fn body_of(name: &str, commands: &[u8]) -> Vec<u8> {
+    let commands = ObjectCommands::from_redis(commands, name.as_bytes());
+    commands.unwrap().to_json().into_bytes()
+}
+
 fn digest(body: &[u8]) -> String {
     hex::encode(Sha256::digest(body))
 }
@@ -147,14 +154,15 @@ impl Object {
     }
 
     fn run_on(&self, keys: &ShardKeys, call: &Call) -> weir_base::resp::Value {
-        let mut body = Vec::new();
-        call.encode_eval(&mut body);
+        let mut commands = Vec::new();
+        call.encode_eval(&mut commands);
         let stock = String::from_utf8(keys.stock()).unwrap();
-        self.command(stock.strip_suffix(":stock").unwrap(), body)
+        self.command(stock.strip_suffix(":stock").unwrap(), &commands)
     }
 
-    /// The reply to one command, of the object of this name.
-    fn command(&self, name: &str, body: Vec<u8>) -> weir_base::resp::Value {
+    /// The reply to one command, of the object of this name: sent as the shard proxy sends it.
+    fn command(&self, name: &str, commands: &[u8]) -> weir_base::resp::Value {
+        let body = body_of(name, commands);
         let sha256 = digest(&body);
         let got = self.send(&ask_object(name, body, &next_id(), &sha256));
         assert_eq!(got.status, 200, "{got:?} {}", self.server.log());
@@ -279,8 +287,9 @@ fn it_runs_what_was_signed_once_and_nothing_else() {
     let Some(object) = Object::start() else {
         return;
     };
-    let mut body = Vec::new();
-    warm::call(&object.keys, UNITS, None).encode_eval(&mut body);
+    let mut commands = Vec::new();
+    warm::call(&object.keys, UNITS, None).encode_eval(&mut commands);
+    let body = body_of("weir:{s:0}", &commands);
     let sha256 = digest(&body);
     let good = ask(body.clone(), "warm-1", &sha256);
     let status = |ask: &Ask| object.send(ask).status;
@@ -296,12 +305,9 @@ fn it_runs_what_was_signed_once_and_nothing_else() {
     assert_eq!(object.audit().stock, None, "nothing has run");
     assert_eq!(status(&good), 200);
     assert_eq!(status(&good), 409, "it has come before");
-    // No command of a shard, and one of another shard.
-    let mut foreign = Vec::new();
-    let other = ShardKeys::new("weir", &SaleId::new("s").unwrap(), 1);
-    warm::call(&other, UNITS, None).encode_eval(&mut foreign);
-    let flush = b"*1\r\n$8\r\nFLUSHALL\r\n".to_vec();
-    for (id, body) in [("f", flush), ("o", foreign), ("g", b"nonsense".to_vec())] {
+    // To a link, as to a Redis, and nothing at all. What a Redis takes and a shard does not, the sender refuses already.
+    let to_link = ObjectCommands::Link(vec![]).to_json().into_bytes();
+    for (id, body) in [("l", to_link), ("r", commands), ("g", b"nonsense".to_vec())] {
         let sha256 = digest(&body);
         assert_eq!(status(&ask(body, id, &sha256)), 400, "{id}");
     }

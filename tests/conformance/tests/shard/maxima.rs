@@ -77,15 +77,15 @@ impl Object {
     }
 
     fn words(&self, words: &[&[u8]]) -> Value {
-        let mut body = Vec::new();
-        encode_command(&mut body, words.iter().copied());
-        self.command(NAME, body)
+        let mut commands = Vec::new();
+        encode_command(&mut commands, words.iter().copied());
+        self.command(NAME, &commands)
     }
 
     fn call(&self, call: &Call) -> Value {
-        let mut body = Vec::new();
-        call.encode_eval(&mut body);
-        self.command(NAME, body)
+        let mut commands = Vec::new();
+        call.encode_eval(&mut commands);
+        self.command(NAME, &commands)
     }
 
     fn used(&self) -> u64 {

@@ -3,23 +3,22 @@
 //! Commands are read as Redis reads them, scripts are found by digest or source, and replies are written as the scripts
 //! write them. What every shard held after each write is kept for a while, so that data can be lost.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use weir_base::id::UserId;
 use weir_base::resp::{Value, decode};
-use weir_edge::shard::reply;
-use weir_sale::idempotency::AttemptTag;
+use weir_edge::shard::command::prefix_of;
+use weir_edge::shard::{ShardCommand, reply};
 use weir_sale::ledger::{Audit, EvictedKey, ReleaseKind, ShardLedger};
 use weir_sale::redis::catalogue;
-use weir_sale::shard::bucket;
 use weir_scripts::Script;
 use weir_scripts::keys::DEFAULT_PREFIX;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::sql::Order;
-use crate::stage::commands::{DIGESTS, Words, no_script, scripts, words};
+use crate::stage::commands::{DIGESTS, Scripts, Words, no_script, words};
 
 mod scripts;
 
@@ -41,7 +40,7 @@ pub(crate) fn digest_of(script: &Script) -> &'static str {
 pub(crate) struct Redis {
     state: State,
     /// The scripts that it knows by digest.
-    scripts: BTreeSet<&'static str>,
+    scripts: Scripts,
     /// What it held after each write, with the time.
     history: VecDeque<(u64, State)>,
     keeps_history: bool,
@@ -129,7 +128,7 @@ impl Redis {
         Self {
             history: VecDeque::from([(0, state.clone())]),
             state,
-            scripts: BTreeSet::new(),
+            scripts: Scripts::default(),
             keeps_history,
             mutation,
             granted: Vec::new(),
@@ -161,111 +160,32 @@ impl Redis {
             let what = "WRONGTYPE Operation against a key holding the wrong kind of value";
             return Value::Error(what.into());
         }
-        match words[0].as_slice() {
-            b"GET" => self.get(&words[1]),
-            b"SADD" => self.add_users(words),
-            b"SET" => self.set_attempt(words),
-            b"TIME" => {
-                let (seconds, micros) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
-                let texts = [seconds, micros].map(|n| reply::text(n.to_string()));
-                Value::Array(texts.to_vec())
-            }
-            b"HSCAN" if words[1].ends_with(b":claims") => self.scan_claims(&words[1]),
-            b"HSCAN" => self.scan_settled(&words[1]),
-            b"ZADD" => self.restore_deadline(words),
-            b"HGET" => self.settled_of(&words[1], &user_id(&words[2])),
-            b"EVALSHA" => {
-                let digest = String::from_utf8_lossy(&words[1]);
-                let name = DIGESTS[digest.as_ref()];
-                match self.scripts.contains(name) {
-                    true => self.script(name, words),
-                    false => no_script(),
-                }
-            }
-            b"EVAL" => {
-                let mut known = scripts().filter(|script| script.source.as_bytes() == words[1]);
-                let name = known.next().expect("parties send scripts of ours").name;
-                self.scripts.insert(name);
-                self.script(name, words)
-            }
-            other => panic!("no party sends {}", String::from_utf8_lossy(other)),
+        if words[0].starts_with(b"EVAL") {
+            return match self.scripts.find(words) {
+                Some(call) => self.script(call),
+                None => no_script(),
+            };
         }
-    }
-
-    fn get(&self, key: &[u8]) -> Value {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let key = words.get(1).copied().unwrap_or_default();
         if key == weir_sale::redis::keys::catalogue(DEFAULT_PREFIX) {
             let catalogue = self.state.catalogue.as_deref();
             return catalogue.map_or(Value::Null, |json| Value::Bulk(json.to_vec()));
         }
-        let shard = &self.state.shards[shard_of(key)];
-        // The ledger's epoch is 0 as long as the key is not there.
-        match shard.epoch(self.mutation) {
-            0 => Value::Null,
-            epoch => reply::text(epoch.to_string()),
+        let command = ShardCommand::from_redis(&words, prefix_of(key).unwrap_or_default());
+        let command = command.expect("parties send commands of shards");
+        let shard = match command {
+            ShardCommand::Time => 0,
+            _ => shard_of(key),
+        };
+        let (now_us, there) = (self.now_us, &self.state.shards[shard]);
+        match (&command, there.epoch(self.mutation)) {
+            (ShardCommand::Epoch, epoch) if epoch > 0 => reply::text(epoch.to_string()),
+            _ => match command.read(&there.ledger, now_us) {
+                Some(reply) => reply,
+                None => command.write(&mut self.shard(shard).ledger, now_us),
+            },
         }
-    }
-
-    /// All users of a bucket in one page, each with the orders.
-    fn scan_settled(&self, key: &[u8]) -> Value {
-        let bucket_of_key: u32 = number_at_the_end(key);
-        let ledger = &self.state.shards[shard_of(key)].ledger;
-        let users = ledger.settled();
-        let users = users.filter(|(user, _)| bucket(user) == bucket_of_key);
-        let fields =
-            users.flat_map(|(user, orders)| [reply::text(user.as_str()), reply::orders(orders)]);
-        Value::Array(vec![reply::text("0"), Value::Array(fields.collect())])
-    }
-
-    /// All open claims of a shard in one page, each with its record as far as anybody reads it.
-    fn scan_claims(&self, key: &[u8]) -> Value {
-        let ledger = &self.state.shards[shard_of(key)].ledger;
-        let fields = ledger.claimed().flat_map(|(user, held, deadline_ms)| {
-            let record = format!("0 {held} {deadline_ms} ");
-            [reply::text(user.as_str()), reply::text(record)]
-        });
-        Value::Array(vec![reply::text("0"), Value::Array(fields.collect())])
-    }
-
-    /// `ZADD …:pending NX <deadline_ms> <user>`
-    fn restore_deadline(&mut self, words: &Words) -> Value {
-        let deadline_ms = String::from_utf8_lossy(&words[3]).parse();
-        let deadline_ms = deadline_ms.expect("a deadline is a number");
-        let ledger = &mut self.shard(shard_of(&words[1])).ledger;
-        ledger.restore_deadline(&user_id(&words[4]), deadline_ms);
-        reply::integer(1)
-    }
-
-    fn settled_of(&self, key: &[u8], user: &UserId) -> Value {
-        let ledger = &self.state.shards[shard_of(key)].ledger;
-        match ledger.orders_of(user) {
-            Some(orders) if !orders.is_empty() => reply::orders(&orders),
-            _ => Value::Null,
-        }
-    }
-
-    fn add_users(&mut self, words: &Words) -> Value {
-        let key = String::from_utf8_lossy(&words[1]).into_owned();
-        let ledger = &mut self.shard(shard_of(&words[1])).ledger;
-        for user in words[2..].iter().map(|user| user_id(user)) {
-            match key.contains(":blocked:") {
-                true => ledger.block(&user, true),
-                false => ledger.reserve(&user),
-            }
-        }
-        reply::integer(words.len() as u64 - 2)
-    }
-
-    /// `SET …:<user>:<tag> <generation> PX <ms>`
-    fn set_attempt(&mut self, words: &Words) -> Value {
-        let key = std::str::from_utf8(&words[1]).expect("keys are text");
-        let mut parts = key.rsplit(':');
-        let tag = parts.next().and_then(AttemptTag::from_hex);
-        let user = parts.next().expect("the key names a user");
-        let generation = String::from_utf8_lossy(&words[2]).parse();
-        let (tag, generation) = (tag.expect("a tag"), generation.expect("a generation"));
-        let ledger = &mut self.shard(shard_of(&words[1])).ledger;
-        ledger.note_attempt(&user_id(user.as_bytes()), tag, generation);
-        reply::text("OK")
     }
 
     fn shard(&mut self, shard: usize) -> &mut Shard {
@@ -389,15 +309,4 @@ fn shard_of(key: &[u8]) -> usize {
     let tag = key.split(['{', '}']).nth(1).expect("keys have a hash tag");
     let shard = tag.rsplit(':').next().expect("the tag ends with the shard");
     shard.parse().expect("the shard is a number")
-}
-
-/// What stands behind the last colon of a key.
-fn number_at_the_end(key: &[u8]) -> u32 {
-    let key = std::str::from_utf8(key).expect("keys are text");
-    let number = key.rsplit(':').next().expect("a key has parts");
-    number.parse().expect("it ends with a number")
-}
-
-fn user_id(bytes: &[u8]) -> UserId {
-    UserId::new(bytes).expect("parties send names of users")
 }

@@ -1,74 +1,30 @@
-//! The scripts: KEYS and ARGV in, the model's answer out.
+//! The scripts: the model's answers, and what mutations make of them.
 
 use weir_base::id::UserId;
 use weir_base::resp::Value;
+use weir_edge::shard::ShardCommand;
+use weir_edge::shard::command::{Group, KEYS_PER_CLAIM_GROUP, KEYS_PER_PROBE};
+use weir_edge::shard::reply::{self, flag, integer};
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{
-    Audit, Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind,
-    ShardLedger, StockChange, StockChanged, Transfer, WipeReply,
+    ClaimReply, ClaimTerms, LendReply, ReleaseKind, ShardLedger, StockChange, StockChanged,
 };
-
 use weir_sale::redis::catalogue;
 
-use weir_edge::shard::reply;
-
-use super::{Granted, RebuildStep, Redis, Shard, Words, shard_of, user_id};
+use super::{Granted, RebuildStep, Redis, Words, shard_of};
 use crate::mutation::Mutation;
-
-/// KEYS of one group of a claim.
-const KEYS_A_GROUP: usize = 7;
-
-/// The words behind the number of keys.
-struct Arguments<'a> {
-    keys: &'a [Vec<u8>],
-    args: &'a [Vec<u8>],
-}
-
-impl<'a> Arguments<'a> {
-    /// `EVAL <script> <number of keys> KEYS… ARGV…`
-    fn of(words: &'a Words) -> Self {
-        let keys = number(&words[2]) as usize;
-        let (keys, args) = words[3..].split_at(keys);
-        Self { keys, args }
-    }
-
-    fn number(&self, at: usize) -> u64 {
-        number(&self.args[at])
-    }
-
-    fn user(&self, at: usize) -> UserId {
-        user_id(&self.args[at])
-    }
-
-    fn transfer(&self, at: usize) -> Transfer {
-        Transfer {
-            id: self.number(at),
-            units: self.number(at + 1),
-        }
-    }
-}
-
-/// The requests of one group of a claim.
-struct Group {
-    shard: usize,
-    terms: ClaimTerms,
-    users: Vec<UserId>,
-    /// As many as users.
-    attempts: Vec<Option<AttemptTag>>,
-}
+use crate::stage::commands::{ScriptCall, name_of, number};
 
 impl Redis {
-    pub(super) fn script(&mut self, name: &str, words: &Words) -> Value {
-        let arguments = Arguments::of(words);
+    pub(super) fn script(&mut self, ScriptCall { name, keys, args }: ScriptCall<'_>) -> Value {
         if name == "publish" {
-            return self.publish(&arguments);
+            return self.publish(number(&args[0]), &args[1]);
         }
-        let value = match name {
-            "claim" => self.claim(&arguments),
-            "probe" => self.probe(&arguments),
-            "release" | "settle" | "charge" | "cancel" => self.of_claims(name, &arguments),
-            "lend" | "deposit" | "settle_transfer" => self.of_transfers(name, &arguments),
-            _ => self.of_origin(name, &arguments),
+        let command = ShardCommand::from_script(name, keys, args);
+        let value = match command.expect("parties call scripts of sales as they are") {
+            ShardCommand::Claim(groups) => self.claim(keys, groups),
+            ShardCommand::Probe(_) => self.probe(keys),
+            command => self.run_on(shard_of(&keys[0]), command),
         };
         let mutation = self.mutation;
         for shard in 0..self.state.shards.len() {
@@ -80,27 +36,22 @@ impl Redis {
         value
     }
 
-    fn publish(&mut self, arguments: &Arguments<'_>) -> Value {
+    fn publish(&mut self, version: u64, json: &[u8]) -> Value {
         let there = self.state.catalogue.as_deref();
         let there = there.and_then(|json| catalogue::read(json).ok());
-        let is_late = there.is_some_and(|there| there.version > arguments.number(0));
+        let is_late = there.is_some_and(|there| there.version > version);
         if !is_late {
-            self.state.catalogue = Some(arguments.args[1].as_slice().into());
+            self.state.catalogue = Some(json.into());
         }
-        reply::flag(!is_late)
+        flag(!is_late)
     }
 
-    fn claim(&mut self, arguments: &Arguments<'_>) -> Value {
+    /// Each group of another shard.
+    fn claim(&mut self, keys: &[Vec<u8>], groups: Vec<Group>) -> Value {
         let mut replies = Vec::new();
-        for Group {
-            shard,
-            terms,
-            users,
-            attempts,
-        } in groups(arguments)
-        {
-            for (user, attempt) in users.into_iter().zip(attempts) {
-                let reply = self.claim_one(shard, &user, attempt, terms);
+        for (shard, group) in by_shard(keys, groups) {
+            for (user, attempt) in group.users {
+                let reply = self.claim_one(shard, &user, attempt, group.terms);
                 if let ClaimReply::Granted(held) = reply {
                     self.granted.push(Granted {
                         shard: shard as u32,
@@ -155,222 +106,116 @@ impl Redis {
         }
     }
 
-    fn probe(&mut self, arguments: &Arguments<'_>) -> Value {
+    fn probe(&self, keys: &[Vec<u8>]) -> Value {
         let one = |keys: &[Vec<u8>]| {
             let shard = &self.state.shards[shard_of(&keys[0])];
             let mut seen = shard.ledger.probe();
             seen.epoch = shard.epoch(self.mutation);
             reply::probe(&seen)
         };
-        Value::Array(arguments.keys.chunks(4).map(one).collect())
+        Value::Array(keys.chunks(KEYS_PER_PROBE).map(one).collect())
     }
 
-    fn of_claims(&mut self, name: &str, arguments: &Arguments<'_>) -> Value {
-        let mutation = self.mutation;
-        let shard = self.shard(shard_of(&arguments.keys[0]));
-        let generation = || arguments.number(2);
-        match name {
-            "release" => release(shard, arguments, mutation),
-            "settle" => {
-                let deduction = deduction(&arguments.args[3]);
-                let user = arguments.user(0);
-                reply::settle(shard.ledger.settle(&user, generation(), deduction))
+    /// Any other script, which is of one shard.
+    fn run_on(&mut self, number: usize, mut command: ShardCommand) -> Value {
+        let (mutation, now_us) = (self.mutation, self.now_us);
+        mutate(&mut command, mutation);
+        let shard = self.shard(number);
+        let epoch = shard.epoch(mutation);
+        let ledger = &mut shard.ledger;
+        match &mut command {
+            ShardCommand::Audit => {
+                let mut terms = ledger.audit();
+                terms.epoch = epoch;
+                return reply::audit(&terms);
             }
-            "charge" => reply::followed(shard.ledger.charge(&arguments.user(0), generation())),
-            _ => reply::followed(shard.ledger.cancel(&arguments.user(0), generation())),
+            // It compares the epoch that others see.
+            ShardCommand::Restock { seen, .. } if seen.epoch != epoch => return flag(false),
+            ShardCommand::Restock { seen, .. } => seen.epoch = ledger.probe().epoch,
+            ShardCommand::StockChange(change) => {
+                return reply::changed(change_stock(ledger, *change, mutation));
+            }
+            ShardCommand::Lend { to_shard, wanted }
+                if mutation == Some(Mutation::LendNotRecorded) =>
+            {
+                let lent = ledger.lend(*to_shard, *wanted);
+                if let LendReply::Lent(transfer) = lent {
+                    ledger.settle_transfer(*to_shard, transfer.id);
+                }
+                return reply::lend(lent);
+            }
+            ShardCommand::Deposit {
+                from_shard,
+                transfer,
+            } if mutation == Some(Mutation::TransferDepositedTwice) => {
+                let units = i64::try_from(transfer.units).unwrap_or(i64::MAX);
+                let seen = ledger.audit();
+                let is_repeated = seen
+                    .deposits
+                    .iter()
+                    .any(|&(from, id)| from == *from_shard && id >= transfer.id);
+                if is_repeated && ledger.restock(units, &seen) {
+                    return integer(1);
+                }
+            }
+            _ => {}
         }
+        let reply = command.read(ledger, now_us);
+        let reply = reply.unwrap_or_else(|| command.write(ledger, now_us));
+        match command {
+            ShardCommand::Warm { token: Some(_), .. } if reply == integer(1) => {
+                self.rebuilds.push(RebuildStep::Ended(number as u32));
+            }
+            ShardCommand::Wipe { .. } if reply == integer(1) => {
+                self.rebuilds.push(RebuildStep::Wiped(number as u32));
+            }
+            _ => {}
+        }
+        reply
     }
+}
 
-    fn of_transfers(&mut self, name: &str, arguments: &Arguments<'_>) -> Value {
-        let mutation = self.mutation;
-        let ledger = &mut self.shard(shard_of(&arguments.keys[0])).ledger;
-        let other = arguments.number(0) as u32;
-        match name {
-            "lend" => {
-                let lent = ledger.lend(other, arguments.number(1));
-                if let (Some(Mutation::LendNotRecorded), LendReply::Lent(transfer)) =
-                    (mutation, lent)
-                {
-                    ledger.settle_transfer(other, transfer.id);
+/// What a mutation takes a command for.
+fn mutate(command: &mut ShardCommand, mutation: Option<Mutation>) {
+    match (mutation, command) {
+        (Some(Mutation::DeliveryNotCounted), ShardCommand::Release(claims)) => {
+            for (_, _, kind) in claims {
+                if let ReleaseKind::Delivery(_) = kind {
+                    *kind = ReleaseKind::Decided;
                 }
-                reply::lend(lent)
             }
-            "deposit" => {
-                let transfer = arguments.transfer(1);
-                if mutation == Some(Mutation::TransferDepositedTwice) {
-                    let units = i64::try_from(transfer.units).unwrap_or(i64::MAX);
-                    let seen = ledger.audit();
-                    let is_repeated = seen
-                        .deposits
-                        .iter()
-                        .any(|&(from, id)| from == other && id >= transfer.id);
-                    if is_repeated && ledger.restock(units, &seen) {
-                        return reply::integer(1);
-                    }
-                }
-                reply::deposit(ledger.deposit(other, transfer))
-            }
-            _ => reply::flag(ledger.settle_transfer(other, arguments.number(1))),
         }
+        (Some(Mutation::DeadlineIgnored), ShardCommand::Overdue { grace_ms, .. }) => *grace_ms = -1,
+        (
+            Some(Mutation::RebuildNotFenced),
+            ShardCommand::Warm {
+                token: Some(token), ..
+            }
+            | ShardCommand::Wipe { token, .. }
+            | ShardCommand::Restore { token, .. },
+        ) => *token = "anybody".into(),
+        _ => {}
     }
+}
 
-    /// What only the origin calls.
-    fn of_origin(&mut self, name: &str, arguments: &Arguments<'_>) -> Value {
-        let shard = shard_of(&arguments.keys[0]);
-        if matches!(name, "wipe" | "restore" | "warm") {
-            return self.of_rebuild(name, shard, arguments);
-        }
-        let mutation = self.mutation;
-        let shard = self.shard(shard);
-        match name {
-            "audit" => {
-                let mut terms = shard.ledger.audit();
-                terms.epoch = shard.epoch(mutation);
-                reply::audit(&terms)
-            }
-            "overdue" => {
-                let limit = arguments.number(1) as usize;
-                let grace_ms = u64::try_from(signed(&arguments.args[0]));
-                let mut claims = match grace_ms {
-                    Ok(grace_ms) if mutation != Some(Mutation::DeadlineIgnored) => {
-                        shard.ledger.overdue(grace_ms, limit)
-                    }
-                    _ => shard.ledger.open(),
-                };
-                claims.truncate(limit);
-                reply::overdue(&claims)
-            }
-            "recount" => {
-                let [version, open, held, bought, deferred, checksum] =
-                    [0, 1, 2, 3, 4, 5].map(|at| arguments.number(at));
-                let sums = Audit {
-                    version,
-                    open,
-                    held,
-                    bought,
-                    deferred,
-                    checksum,
-                    ..shard.ledger.audit()
-                };
-                reply::flag(shard.ledger.recount(&sums))
-            }
-            "restock" => {
-                let mut seen = shard.ledger.audit();
-                let is_epoch = signed(&arguments.args[1]) == shard.epoch(mutation);
-                seen.sequence = arguments.number(2);
-                seen.version = arguments.number(3);
-                let units = signed(&arguments.args[0]);
-                reply::flag(is_epoch && shard.ledger.restock(units, &seen))
-            }
-            "stock_change" => {
-                let change = StockChange {
-                    number: arguments.number(0),
-                    units: signed(&arguments.args[1]),
-                };
-                reply::changed(change_stock(&mut shard.ledger, change, mutation))
-            }
-            "correct" => {
-                let [seen, known] = [2, 3].map(|at| orders(&arguments.args[at]));
-                let user = arguments.user(0);
-                reply::flag(shard.ledger.correct(&user, &seen, &known))
-            }
-            other => panic!("no script of sales is named {other}"),
-        }
-    }
-
-    fn of_rebuild(&mut self, name: &str, shard: usize, arguments: &Arguments<'_>) -> Value {
-        let is_fenced = self.mutation != Some(Mutation::RebuildNotFenced);
-        let token_of = |at: usize| {
-            let token = String::from_utf8_lossy(&arguments.args[at]);
-            match is_fenced {
-                true => token.into_owned(),
-                false => "anybody".into(),
-            }
-        };
-        let number = shard as u32;
-        let ledger = &mut self.shard(shard).ledger;
-        match name {
-            "warm" => {
-                let token = token_of(1);
-                let is_first = arguments.args[1] == b"-";
-                let token = (!is_first).then_some(token.as_str());
-                let is_warm = ledger.warm(arguments.number(0), token);
-                if is_warm && !is_first {
-                    self.rebuilds.push(RebuildStep::Ended(number));
-                }
-                reply::flag(is_warm)
-            }
-            "wipe" => {
-                let wiped = ledger.wipe(&token_of(0), arguments.number(1));
-                if wiped == WipeReply::Begun {
-                    self.rebuilds.push(RebuildStep::Wiped(number));
-                }
-                reply::wiped(wiped)
-            }
-            _ => {
-                let token = token_of(0);
-                let is_on = ledger.renew(&token);
-                for entry in arguments.args[1..].chunks(4).filter(|_| is_on) {
-                    let user = user_id(&entry[0]);
-                    ledger.restore(&token, &user, &orders(&entry[3]));
-                }
-                reply::flag(is_on)
-            }
-        }
-    }
+/// The groups of a claim, each with its shard.
+fn by_shard(keys: &[Vec<u8>], groups: Vec<Group>) -> impl Iterator<Item = (usize, Group)> {
+    let shards = keys.chunks(KEYS_PER_CLAIM_GROUP);
+    shards.map(|keys| shard_of(&keys[0])).zip(groups)
 }
 
 /// The users whose claims a command asks for, each with the home shard.
 pub(super) fn claimants(words: &Words) -> Vec<(usize, UserId)> {
-    let is_claim = words[0].starts_with(b"EVAL")
-        && words.get(3).is_some_and(|key| key.ends_with(b":stock"))
-        && words.get(4).is_some_and(|key| key.ends_with(b":epoch"))
-        && words.get(5).is_some_and(|key| key.ends_with(b":sequence"));
-    if !is_claim {
+    let Some(name @ "claim") = name_of(words) else {
         return vec![];
-    }
-    let groups = groups(&Arguments::of(words)).into_iter();
-    let of_group = |group: Group| group.users.into_iter().map(move |user| (group.shard, user));
-    groups.flat_map(of_group).collect()
-}
-
-fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
-    let count = arguments.number(0) as usize;
-    let mut at = 1;
-    let mut groups = Vec::with_capacity(count);
-    for keys in arguments.keys.chunks(KEYS_A_GROUP).take(count) {
-        let letters = &arguments.args[at + 3];
-        // A byte a user.
-        let users = arguments.args[at + 4].len();
-        let checks = Checks {
-            blocked: letters.contains(&b'b'),
-            reserved: letters.contains(&b'r'),
-            drain: letters.contains(&b'd'),
-        };
-        let users_at = at + 5;
-        at = users_at + users;
-        let attempts = match letters.contains(&b'k') {
-            true => (at..at + users)
-                .map(|at| tag(&arguments.args[at]))
-                .collect(),
-            false => vec![None; users],
-        };
-        groups.push(Group {
-            shard: shard_of(&keys[0]),
-            terms: ClaimTerms {
-                ttl_ms: arguments.number(users_at - 5),
-                user_cap: arguments.number(users_at - 4) as u32,
-                quantity: arguments.number(users_at - 3) as u32,
-                checks,
-            },
-            users: (users_at..users_at + users)
-                .map(|at| arguments.user(at))
-                .collect(),
-            attempts,
-        });
-        at += if letters.contains(&b'k') { users } else { 0 };
-    }
-    groups
+    };
+    let (keys, args) = words[3..].split_at(number(&words[2]) as usize);
+    let Some(ShardCommand::Claim(groups)) = ShardCommand::from_script(name, keys, args) else {
+        return vec![];
+    };
+    by_shard(keys, groups)
+        .flat_map(|(shard, group)| group.users.into_iter().map(move |(user, _)| (shard, user)))
+        .collect()
 }
 
 fn change_stock(
@@ -392,56 +237,4 @@ fn change_stock(
         }
         (_, reply) => reply,
     }
-}
-
-fn tag(word: &[u8]) -> Option<AttemptTag> {
-    AttemptTag::from_hex(std::str::from_utf8(word).ok()?)
-}
-
-fn release(shard: &mut Shard, arguments: &Arguments<'_>, mutation: Option<Mutation>) -> Value {
-    let one = |claim: &[Vec<u8>]| {
-        let kind = match claim[3].as_slice() {
-            b"decided" => ReleaseKind::Decided,
-            b"void" => ReleaseKind::Void,
-            _ if mutation == Some(Mutation::DeliveryNotCounted) => ReleaseKind::Decided,
-            delivery => ReleaseKind::Delivery(number(delivery) as u32),
-        };
-        let user = user_id(&claim[0]);
-        shard.ledger.release(&user, number(&claim[2]), kind)
-    };
-    let replies: Vec<_> = arguments.args.chunks(4).map(one).collect();
-    reply::releases(&replies)
-}
-
-fn deduction(mark: &[u8]) -> Deduction {
-    match mark {
-        b":" => Deduction::AtOrder,
-        _ => Deduction::AtPayment,
-    }
-}
-
-/// A record's orders: `<generation>:<units>` or `<generation>~<units>`, commas between.
-fn orders(record: &[u8]) -> Vec<OrderEntry> {
-    if record == b"-" {
-        return vec![];
-    }
-    let record = String::from_utf8_lossy(record);
-    let entry = |text: &str| {
-        let at = text.find([':', '~']).expect("an order has a mark");
-        OrderEntry {
-            generation: number(&text.as_bytes()[..at]),
-            units: number(&text.as_bytes()[at + 1..]),
-            deduction: deduction(&text.as_bytes()[at..=at]),
-        }
-    };
-    record.split(',').map(entry).collect()
-}
-
-fn number(digits: &[u8]) -> u64 {
-    u64::try_from(signed(digits)).expect("it is not below 0")
-}
-
-fn signed(digits: &[u8]) -> i64 {
-    let digits = std::str::from_utf8(digits).expect("numbers are text");
-    digits.parse().expect("numbers are decimal")
 }

@@ -7,7 +7,7 @@ use weir_base::resp::{Value, decode};
 use weir_scripts::{Script, tally};
 
 /// Every script of the simulated domains.
-pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
+fn scripts() -> impl Iterator<Item = &'static Script> {
     let domains = [
         weir_limit::redis::SCRIPTS,
         weir_link::redis::SCRIPTS,
@@ -93,7 +93,8 @@ pub(crate) fn no_script() -> Value {
     Value::Error(b"NOSCRIPT No matching script. Please use EVAL.".to_vec())
 }
 
-fn name_of(words: &Words) -> Option<&'static str> {
+/// The script that a command calls.
+pub(crate) fn name_of(words: &Words) -> Option<&'static str> {
     match words[0].as_slice() {
         b"EVAL" => {
             let found = scripts().find(|script| script.source.as_bytes() == words[1]);
