@@ -23,7 +23,7 @@ use crate::history::config::HistoryConfig;
 use crate::http::{AdminToken, AllowedOrigin, Cors};
 #[cfg(feature = "init")]
 use crate::init::InitCommand;
-#[cfg(feature = "links")]
+#[cfg(feature = "links-cli")]
 use crate::links::cli::LinksCommand;
 #[cfg(feature = "links")]
 use crate::links::config::{LinkConfig, links_webhook_secret, scramble};
@@ -179,7 +179,7 @@ pub enum Command {
     #[cfg(feature = "doctor")]
     Doctor(DoctorCommand),
     /// Does something with short links, by the admin port of a running origin
-    #[cfg(feature = "links")]
+    #[cfg(feature = "links-cli")]
     Links(LinksCommand),
     /// Computes the draw of a sale again, from what was told of it
     #[cfg(feature = "sales")]

@@ -42,7 +42,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         #[cfg(feature = "init")]
         Some(Command::Init(command)) => crate::init::run(command)?,
         // Likewise: it logs nothing.
-        #[cfg(feature = "links")]
+        #[cfg(feature = "links-cli")]
         Some(Command::Links(command)) => {
             let done = crate::links::cli::run(command, &|name| std::env::var_os(name));
             runtime()?.block_on(done)?;

@@ -185,6 +185,7 @@ impl Creator {
 
     /// Makes a link under a chosen code that was generated somewhere else, such as in another Weir. If its number is ready here,
     /// it is taken from there, so that nobody else gets it.
+    #[cfg(feature = "imports")]
     pub(super) async fn make_imported(
         &self,
         draft: Draft<'_>,

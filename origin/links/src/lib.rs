@@ -10,8 +10,8 @@
 //! | [`state`] | what becomes of whoever clicks a link now |
 //! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
 //! | [`edit`] | changes and deletes links |
-//! | [`import`] | takes links over from exports of other shorteners, and of Weir |
-//! | [`cli`] | `weir-origin links`, which asks a running origin |
+//! | `import` | takes links over from exports of other shorteners, and of Weir (feature `imports`) |
+//! | `cli` | `weir-origin links`, which asks a running origin (feature `cli`) |
 //! | [`conversions`] | orders that came of a link's clicks |
 //! | [`quota`] | how many links a tenant may have |
 //! | [`cold`] | answers gateways when Redis does not know a link |
@@ -34,6 +34,7 @@
 #![allow(clippy::indexing_slicing)]
 
 pub mod clean;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod clicks;
 pub mod cold;
@@ -48,6 +49,7 @@ pub mod find;
 pub mod geo;
 pub mod heavy;
 pub mod http;
+#[cfg(feature = "imports")]
 pub mod import;
 pub mod log;
 pub mod logo;
@@ -89,6 +91,7 @@ use domains::SharedDomains;
 use edit::Editor;
 use find::Finder;
 use geo::Geo;
+#[cfg(feature = "imports")]
 use import::Importer;
 use log::{LinkLog, LogError, drain};
 use metrics::LinkMetrics;
@@ -150,6 +153,7 @@ struct Parts {
     creator: Creator,
     finder: Finder,
     editor: Editor,
+    #[cfg(feature = "imports")]
     importer: Importer,
     quota: Quota,
     states: States,
@@ -333,6 +337,7 @@ impl Links {
     }
 
     /// Takes links over from files.
+    #[cfg(feature = "imports")]
     pub fn importer(&self) -> &Importer {
         &self.parts.importer
     }
@@ -444,6 +449,7 @@ impl Parts {
             clock: clock.clone(),
         };
         let quota = Quota::new(store.clone());
+        #[cfg(feature = "imports")]
         let importer = Importer {
             creator: creator.clone(),
             finder: finder.clone(),
@@ -480,6 +486,7 @@ impl Parts {
             creator,
             finder,
             editor,
+            #[cfg(feature = "imports")]
             importer,
             quota,
             states,

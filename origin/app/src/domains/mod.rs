@@ -85,7 +85,7 @@ pub(crate) const UNTIMED: &[&str] = &[
     #[cfg(feature = "fitment")]
     crate::fitment::http::UPLOAD,
     // Thousands of links, each of them a transaction.
-    #[cfg(feature = "links")]
+    #[cfg(feature = "link-imports")]
     crate::links::http::IMPORTS,
 ];
 

@@ -33,7 +33,7 @@ use crate::http::{Problem, Refusal};
 pub use document::{Document, OperationKey};
 
 /// The schema of a member that is one of some words, for types of crates that do not know the document.
-pub fn words<const N: usize>(description: &str, words: [&'static str; N]) -> Object {
+pub fn words(description: &str, words: impl IntoIterator<Item = &'static str>) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .description((!description.is_empty()).then_some(description))

@@ -13,7 +13,7 @@ use utoipa::openapi::Object;
 
 use super::invalid;
 use crate::Fitment;
-use crate::import::Spec;
+use crate::import::{Format, Spec};
 use crate::store::{Import, ImportError};
 use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery, Refusal};
@@ -132,7 +132,10 @@ fn kinds() -> Object {
 }
 
 fn formats() -> Object {
-    words("How it is written.", ["csv", "aces"])
+    words(
+        "How it is written.",
+        Format::ALL.iter().map(|one| one.word()),
+    )
 }
 
 fn modes() -> Object {

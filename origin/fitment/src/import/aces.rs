@@ -12,14 +12,14 @@
 //! An `App` is a relation: action `A` adds it, `D` takes it away. Elements of ACES that say something else are passed over.
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
 use super::read::{Fields, RECORD_LEN_MAX, ReadError, Taker};
-use super::source::{Bounded, Counted};
+use super::source::Bounded;
 
 /// What is known of an `App` so far.
 #[derive(Default)]
@@ -152,5 +152,49 @@ impl App {
             &self.engine,
             &self.position,
         ]
+    }
+}
+
+/// Counts the lines and the bytes that pass.
+struct Counted<R> {
+    from: R,
+    bytes: u64,
+    lines: u64,
+}
+
+impl<R: BufRead> Counted<R> {
+    fn new(from: R, bytes: u64, lines: u64) -> Self {
+        Self { from, bytes, lines }
+    }
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let some = self.fill_buf()?;
+        let length = some.len().min(to.len());
+        for (to, from) in to.iter_mut().zip(some) {
+            *to = *from;
+        }
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.from.fill_buf()
+    }
+
+    fn consume(&mut self, length: usize) {
+        if let Ok(some) = self.from.fill_buf() {
+            let lines = some
+                .iter()
+                .take(length)
+                .filter(|byte| **byte == b'\n')
+                .count();
+            self.lines += lines as u64;
+        }
+        self.bytes += length as u64;
+        self.from.consume(length);
     }
 }

@@ -10,6 +10,7 @@
 //! Whoever dies while reading is followed, at the position that was noted, by the next origin; whoever dies while applying has
 //! changed nothing. Two that work on one import at once do no harm: the one that no longer holds it cannot note anything.
 
+#[cfg(feature = "aces")]
 mod aces;
 pub mod command;
 mod read;
@@ -84,7 +85,7 @@ impl Spec {
             kind: one_of("kind", &Kind::ALL, Kind::word, kind)?,
             format: match format {
                 "" => Format::Csv,
-                word => one_of("format", &Format::ALL, Format::word, word)?,
+                word => one_of("format", Format::ALL, Format::word, word)?,
             },
             mode: match mode {
                 "" => Mode::Merge,
@@ -92,6 +93,7 @@ impl Spec {
             },
         };
         match (spec.format, spec.kind) {
+            #[cfg(feature = "aces")]
             (Format::Aces, Kind::Vehicles | Kind::Products) => {
                 Err("format: aces has relations only".to_owned())
             }

@@ -7,6 +7,7 @@ use std::path::Path;
 use roaring::RoaringBitmap;
 use weir_fitment::{Merchant, Offset, ProductType, Sku, Spu, VehicleId};
 
+#[cfg(feature = "aces")]
 use super::aces;
 use super::source::Bounded;
 use crate::store::{
@@ -41,6 +42,7 @@ pub enum Format {
     /// A table with a line of names, by RFC 4180.
     Csv,
     /// XML in the manner of ACES: relations only.
+    #[cfg(feature = "aces")]
     Aces,
 }
 
@@ -79,13 +81,18 @@ impl Kind {
 }
 
 impl Format {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Csv, Self::Aces];
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Csv,
+        #[cfg(feature = "aces")]
+        Self::Aces,
+    ];
 
     /// Its word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Csv => "csv",
+            #[cfg(feature = "aces")]
             Self::Aces => "aces",
         }
     }
@@ -196,6 +203,7 @@ pub(super) fn read_piece(
     };
     let is_end = match format {
         Format::Csv => read_csv(file, &mut taker)?,
+        #[cfg(feature = "aces")]
         Format::Aces => aces::read(file, &mut taker)?,
     };
     Ok(Piece {
@@ -322,11 +330,13 @@ impl Taker<'_> {
     }
 
     /// How many records it still takes.
+    #[cfg(feature = "aces")]
     pub(super) fn left(&self) -> usize {
         self.left
     }
 
     /// Where the file is read up to.
+    #[cfg(feature = "aces")]
     pub(super) fn progress(&mut self) -> &mut Progress {
         &mut self.progress
     }
@@ -531,7 +541,11 @@ mod tests {
             pieces in prop::collection::vec(prop_oneof![4 => 0..14_usize, 1 => 14..200_usize], 0..30),
             is_begun in any::<bool>(),
         ) {
-            for (format, all, begin) in [(Format::Csv, &CSV[..], CSV[0]), (Format::Aces, &XML[..], XML[0])] {
+            for (format, all, begin) in [
+                (Format::Csv, &CSV[..], CSV[0]),
+                #[cfg(feature = "aces")]
+                (Format::Aces, &XML[..], XML[0]),
+            ] {
                 let mut text = Vec::from(if is_begun { begin } else { "" });
                 for piece in &pieces {
                     match all.get(*piece) {

@@ -7,17 +7,25 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::links::{not_found, not_made};
-use super::refusals::INVALID_IMPORT;
 use super::within::Within;
 use crate::Links;
 use crate::import::format::Format;
 use crate::import::rows::FIRST_LINE;
 use crate::import::{ImportError, Order, Report};
-use weir_origin_core::http::refusal::BODY_TOO_LARGE;
-use weir_origin_core::http::{Problem, ReadQuery};
+use weir_origin_core::http::refusal::{BODY_TOO_LARGE, INVALID_BODY};
+use weir_origin_core::http::{Problem, ReadQuery, Refusal};
 
 /// The largest file, in bytes. Larger ones come in parts, as `weir-origin links import` sends them.
 pub(super) const BODY_LEN_MAX: usize = 8 * 1024 * 1024;
+
+/// Why a file is refused.
+pub(super) const REFUSALS: &[Refusal] = &[INVALID_BODY, INVALID_IMPORT];
+
+const INVALID_IMPORT: Refusal = Refusal::invalid(
+    "invalid_import",
+    "Not such a file",
+    "Such a file cannot be imported",
+);
 
 /// How a file is taken over.
 #[derive(Deserialize, utoipa::IntoParams)]

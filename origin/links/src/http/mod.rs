@@ -8,6 +8,7 @@ mod export;
 mod feed;
 mod follow;
 mod idempotency;
+#[cfg(feature = "imports")]
 mod import;
 mod links;
 mod page;
@@ -27,22 +28,22 @@ use super::logo::FILE_LEN_MAX;
 use feed::Feeds;
 use refusals::{
     CODE_TAKEN, CONVERSIONS_OFF, DOMAIN_HAS_LINKS, DOMAINS_BUSY, IDEMPOTENCY_MISMATCH,
-    IDEMPOTENCY_UNDER_WAY, INVALID_DOMAIN, INVALID_IDEMPOTENCY_KEY, INVALID_IF_MATCH,
-    INVALID_IMPORT, INVALID_LINK, INVALID_PICTURE, LINK_BUSY, LINKS_OFF, LOG_UNAVAILABLE,
-    NO_NUMBERS, NO_SUCH_DOMAIN, NO_SUCH_PLACE, TARGETS, UNKNOWN_CLICK, UNKNOWN_DOMAIN,
-    UNKNOWN_LINK, VERSION_CONFLICT,
+    IDEMPOTENCY_UNDER_WAY, INVALID_DOMAIN, INVALID_IDEMPOTENCY_KEY, INVALID_IF_MATCH, INVALID_LINK,
+    INVALID_PICTURE, LINK_BUSY, LINKS_OFF, LOG_UNAVAILABLE, NO_NUMBERS, NO_SUCH_DOMAIN,
+    NO_SUCH_PLACE, TARGETS, UNKNOWN_CLICK, UNKNOWN_DOMAIN, UNKNOWN_LINK, VERSION_CONFLICT,
 };
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::access::scope::Area;
 use weir_origin_core::api::{Api, Document, Noting, RouteRules};
 use weir_origin_core::http::refusal::{
-    BODY_TOO_LARGE, INVALID_BODY, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE,
+    BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE,
 };
 use weir_origin_core::http::{EDGE_REFUSALS, Edges, Problem, with_stamp};
 
 pub use page::page;
 
 /// The route that takes files, for as long as there is something to be made.
+#[cfg(feature = "imports")]
 pub const IMPORTS: &str = "/link-imports";
 
 /// The links of an origin, if it has any. Without them the routes answer `links_off`.
@@ -142,7 +143,13 @@ pub fn admin() -> Api<Enabled> {
         INVALID_DOMAIN,
         DOMAINS_BUSY,
     ];
-    Api::admin(Area::Links)
+    let api = Api::admin(Area::Links);
+    #[cfg(feature = "imports")]
+    let api = api.route(
+        routes!(import::import).layer(DefaultBodyLimit::max(import::BODY_LEN_MAX)),
+        made.refuses(import::REFUSALS),
+    );
+    api
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         .route(
             routes!(links::create).layer(DefaultBodyLimit::max(links::BODY_LEN_MAX)),
@@ -162,10 +169,6 @@ pub fn admin() -> Api<Enabled> {
         )
         .route(routes!(export::csv), links.narrow())
         .route(routes!(export::ndjson), links.narrow())
-        .route(
-            routes!(import::import).layer(DefaultBodyLimit::max(import::BODY_LEN_MAX)),
-            made.refuses(&[INVALID_BODY, INVALID_IMPORT]),
-        )
         .route(routes!(links::get), named_narrow)
         .route(
             routes!(links::edit),

@@ -58,12 +58,6 @@ pub(super) const INVALID_DOMAIN: Refusal = Refusal::invalid(
     "A domain of links may not be like that",
 );
 
-pub(super) const INVALID_IMPORT: Refusal = Refusal::invalid(
-    "invalid_import",
-    "Not such a file",
-    "Such a file cannot be imported",
-);
-
 pub(super) const INVALID_PICTURE: Refusal = Refusal::invalid(
     "invalid_picture",
     "No such picture",
