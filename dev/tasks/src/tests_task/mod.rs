@@ -140,7 +140,10 @@ impl Run<'_> {
         parts: &mut Vec<Part>,
         totals: &mut Totals,
     ) -> Result<()> {
-        for executable in executables {
+        let is_waiting = |executable: &&Executable| tiers::WAITING.contains(&&*executable.name);
+        let (waiting, others): (Vec<_>, Vec<_>) = executables.iter().partition(is_waiting);
+        let beside = Beside::start(self.beside(&waiting, Tier::First)?)?;
+        for executable in others {
             if tiers::is_first(&executable.name) {
                 self.part(executable, None, None, parts, totals)?;
                 continue;
@@ -151,6 +154,7 @@ impl Run<'_> {
         let mut documentation = self.cargo();
         documentation.args(["--workspace", "--doc"]);
         parts.push(Part::run(documentation, totals)?);
+        parts.extend(beside.end(totals)?);
         Ok(())
     }
 
@@ -161,7 +165,8 @@ impl Run<'_> {
         parts: &mut Vec<Part>,
         totals: &mut Totals,
     ) -> Result<()> {
-        let beside = Beside::start(self.beside(executables)?)?;
+        let others: Vec<&Executable> = executables.iter().collect();
+        let beside = Beside::start(self.beside(&others, Tier::Beside)?)?;
         for executable in executables {
             if !tiers::is_first(&executable.name) {
                 let mut tests = in_tier(executable, Tier::Second)?;
@@ -215,14 +220,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What runs beside the second tier: each command, and the one that tries its tests again.
-    fn beside(&self, executables: &[Executable]) -> Result<Vec<(Command, Command)>> {
+    /// What runs beside the rest: the tests of these executables in `tier`, each with the command that tries them again.
+    fn beside(&self, executables: &[&Executable], tier: Tier) -> Result<Vec<(Command, Command)>> {
         let mut commands = Vec::new();
         for executable in executables {
-            let is_first = tiers::is_first(&executable.name);
-            let tests = match is_first {
+            let tests = match tiers::is_first(&executable.name) {
                 true => Vec::new(),
-                false => in_tier(executable, Tier::Beside)?,
+                false => in_tier(executable, tier)?,
             };
             if !tests.is_empty() {
                 let all = self.command(executable, Some(&tests));

@@ -58,6 +58,9 @@ const SECOND: [(&str, &[&str]); 10] = [
     ("weir_tests", &["browser::"]),
 ];
 
+/// Executables whose tests wait for real servers, most of the time: those of the first tier run beside the rest of it.
+pub(super) const WAITING: [&str; 1] = ["e2e"];
+
 /// Tests that wait for servers on Java and for processes that are killed, most of the time: they run beside the rest of the second
 /// tier.
 const BESIDE: [(&str, &[&str]); 2] = [
