@@ -14,10 +14,10 @@ use super::metrics::LinkMetrics;
 use super::numbers::{Allocator, Clock, NoNumber};
 use super::password::{Busy, Passwords};
 use super::records::{LinkRecords, Record};
-use super::request::{Draft, LinkRequest, Name, Refused};
-use super::state::Standing;
 use super::store::{Entry, LinkStore, NewLink, StoredLink, ends_at};
-use super::view::LinkView;
+use crate::model::request::{Draft, LinkRequest, Name, Refused};
+use crate::model::view::LinkView;
+use crate::state::Standing;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 

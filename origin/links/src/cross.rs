@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 use weir_link::code::LinkId;
 
 use super::report::Range;
-use super::stats::{CELLS_KEPT_MS, Cell, CellCount, Span};
-use super::store::LinkStore;
+use crate::model::stats::{CELLS_KEPT_MS, Cell, CellCount, Span};
+use crate::store::LinkStore;
 use weir_origin_core::sql::SqlError;
 
 /// Which clicks; what is not named is not asked for.
@@ -167,8 +167,8 @@ impl Cross {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stats::{DAY_MS, HOUR_MS};
     use super::*;
+    use crate::model::stats::{DAY_MS, HOUR_MS};
 
     fn count(hour: u64, cell: [&str; 3], clicks: u64, over_max: u64) -> CellCount {
         let [country, device, referrer] = cell.map(str::to_owned);

@@ -11,11 +11,11 @@ use super::domains::SharedDomains;
 use super::find::{FindError, Finder};
 use super::numbers::Clock;
 use super::password::{Busy as HashBusy, Passwords};
-use super::publish::Publisher;
-use super::request::{Applied, EditRequest, Refused, check_guarded};
-use super::state::States;
 use super::store::{Action, Change, LinkStore, StoredLink};
-use super::view::LinkView;
+use crate::jobs::publish::Publisher;
+use crate::model::request::{Applied, EditRequest, Refused, check_guarded};
+use crate::model::view::LinkView;
+use crate::state::States;
 use weir_origin_core::sql::SqlError;
 
 /// How often an edit is tried when others edit the same link.

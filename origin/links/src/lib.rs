@@ -3,40 +3,31 @@
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes, and the page of links |
-//! | [`fields`], [`request`], [`view`], [`utm`] | the fields of a link; requests and answers of the API; the source of visitors in a target |
-//! | [`numbers`] | keeps numbers of generated codes ready |
-//! | [`create`] | new links: one write to Redis, one to the log |
-//! | [`password`] | links that only who knows a password may follow |
-//! | [`state`] | what becomes of whoever clicks a link now |
-//! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
-//! | [`edit`] | changes and deletes links |
-//! | `import` | takes links over from exports of other shorteners, and of Weir (feature `imports`) |
-//! | `cli` | `weir-origin links`, which asks a running origin (feature `cli`) |
-//! | [`conversions`] | orders that came of a link's clicks |
-//! | [`quota`] | how many links a tenant may have |
-//! | [`cold`] | answers gateways when Redis does not know a link |
-//! | [`domains`] | the domains, shared by all origins |
-//! | [`publish`] | has Redis follow edits, and tells gateways of domains |
-//! | [`clean`] | removes links that have ended |
+//! | [`model`] | plain types and computations: fields, requests, answers, counts of clicks, QR codes |
 //! | [`store`] | the cold store: links in SQL |
+//! | [`jobs`] | counts clicks, has Redis follow edits, removes links that have ended |
 //! | [`records`] | links in Redis |
 //! | [`log`] | keeps a new link until the cold store has it |
-//! | [`clicks`] | counts batches of clicks from gateways, each once |
-//! | [`uniques`] | counts visitors and addresses without knowing them |
-//! | [`stats`], [`report`], [`csv`] | what is counted of clicks, and how it is shown |
-//! | [`cross`], [`zone`] | clicks by country, device and referrer at once; days of time zones |
-//! | [`heavy`] | the heaviest values, in bounded memory |
+//! | [`create`], [`numbers`] | new links: one write to Redis, one to the log; numbers of generated codes, kept ready |
+//! | [`edit`] | changes and deletes links |
+//! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
+//! | [`cold`] | answers gateways when Redis does not know a link |
+//! | [`state`] | what becomes of whoever clicks a link now |
+//! | [`password`] | links that only who knows a password may follow |
+//! | [`domains`] | the domains, shared by all origins |
+//! | [`quota`] | how many links a tenant may have |
+//! | [`report`], [`cross`] | a link's clicks: sums, over time, by device, by several at once |
+//! | [`conversions`] | orders that came of a link's clicks |
 //! | [`geo`] | where an address is, and who runs its network |
-//! | [`qr`], [`logo`] | QR codes, and pictures in them |
+//! | `import` | takes links over from exports of other shorteners, and of Weir (feature `imports`) |
+//! | `cli` | `weir-origin links`, which asks a running origin (feature `cli`) |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)]
 
-pub mod clean;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod clicks;
 pub mod cold;
 pub mod config;
 pub mod conversions;
@@ -44,33 +35,23 @@ pub mod create;
 pub mod cross;
 pub mod domains;
 pub mod edit;
-pub mod fields;
 pub mod find;
 pub mod geo;
-pub mod heavy;
 pub mod http;
 #[cfg(feature = "imports")]
 pub mod import;
+pub mod jobs;
 pub mod log;
-pub mod logo;
 pub mod metrics;
+pub mod model;
 pub mod numbers;
 pub mod password;
-pub mod publish;
-pub mod qr;
 pub mod quota;
 pub mod records;
 pub mod report;
-pub mod request;
 pub mod search;
 pub mod state;
-pub mod stats;
 pub mod store;
-mod stream;
-pub mod uniques;
-pub mod utm;
-pub mod view;
-pub mod zone;
 
 use std::sync::Arc;
 
@@ -82,8 +63,6 @@ use weir_link::click_tag::ClickTag;
 use weir_link::code::{Length, LinkId};
 use weir_link::record::Country;
 
-use clean::Cleaner;
-use clicks::{ClickCounter, consumer_name};
 use cold::ColdLinks;
 use conversions::Orders;
 use create::Creator;
@@ -93,11 +72,13 @@ use find::Finder;
 use geo::Geo;
 #[cfg(feature = "imports")]
 use import::Importer;
+use jobs::clean::Cleaner;
+use jobs::clicks::{ClickCounter, consumer_name};
+use jobs::publish::Publisher;
 use log::{LinkLog, LogError, drain};
 use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
 use password::Passwords;
-use publish::Publisher;
 use quota::Quota;
 use records::LinkRecords;
 use state::States;
@@ -106,8 +87,8 @@ use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use weir_origin_core::redis::Redis;
 use weir_origin_core::sql::{Database, SqlError};
 
-pub use clicks::NoName;
 pub use config::Settings;
+pub use jobs::clicks::NoName;
 
 /// The tables of links and clicks.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations =

@@ -7,9 +7,9 @@ use utoipa::ToSchema;
 use weir_link::click::SCANNED;
 use weir_link::code::LinkId;
 
-use super::stats::{DAY_MS, HOURS_KEPT_MS, Part, PartCount, Point, Span, Uniques};
-use super::store::LinkStore;
-use super::zone::Zone;
+use crate::model::stats::{DAY_MS, HOURS_KEPT_MS, Part, PartCount, Point, Span, Uniques};
+use crate::model::zone::Zone;
+use crate::store::LinkStore;
 use weir_origin_core::sql::SqlError;
 
 /// The most hours in one answer: a month.
@@ -408,8 +408,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stats::HOUR_MS;
     use super::*;
+    use crate::model::stats::HOUR_MS;
 
     const NOON: u64 = 20_000 * DAY_MS + 12 * HOUR_MS + 1;
 

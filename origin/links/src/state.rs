@@ -6,9 +6,9 @@ use serde::Serialize;
 use tracing::debug;
 use weir_link::record::Link;
 
-use super::numbers::Clock;
-use super::records::{Asked, LinkRecords};
-use super::store::{LinkStore, StoredLink};
+use crate::numbers::Clock;
+use crate::records::{Asked, LinkRecords};
+use crate::store::{LinkStore, StoredLink};
 use weir_origin_core::sql::SqlError;
 
 /// What becomes of whoever clicks a link.

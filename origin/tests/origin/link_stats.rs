@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weir_link::code::LinkId;
 use weir_origin::clock::now_ms;
-use weir_origin::links::stats::{
+use weir_origin::links::model::stats::{
     Batch, Clicks, DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot,
 };
 

@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use serde_json::Value;
 
 use super::API_KEY;
-use crate::utm::encoded;
+use crate::model::utm::encoded;
 use weir_origin_core::http::client::{HttpClient, OpenAnswer};
 use weir_origin_core::secret::{self, Variables};
 

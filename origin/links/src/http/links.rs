@@ -24,11 +24,11 @@ use super::{Enabled, idempotency};
 use crate::Links;
 use crate::create::CreateError;
 use crate::edit::{EditError, Edited};
-use crate::fields::LinkFields;
 use crate::find::FindError;
-use crate::request::{EditRequest, LinkRequest, Refused};
+use crate::model::fields::LinkFields;
+use crate::model::request::{EditRequest, LinkRequest, Refused};
+use crate::model::view::{LinkView, PastView};
 use crate::search::{Cursor, Page, Wanted, search};
-use crate::view::{LinkView, PastView};
 use weir_origin_core::http::{
     Problem, ProblemBody, ReadQuery, TypedBody, page_len, read_typed, read_typed_value,
 };

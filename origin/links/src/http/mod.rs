@@ -24,7 +24,7 @@ use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 use super::Links;
-use super::logo::FILE_LEN_MAX;
+use crate::model::logo::FILE_LEN_MAX;
 use feed::Feeds;
 use refusals::{
     CODE_TAKEN, CONVERSIONS_OFF, DOMAIN_HAS_LINKS, DOMAINS_BUSY, IDEMPOTENCY_MISMATCH,

@@ -11,8 +11,8 @@ use weir_link::click::SCAN_MARKER;
 use super::links::{DomainQuery, NamedLink, found};
 use super::refusals::INVALID_PICTURE;
 use crate::Links;
-use crate::logo::Logo;
-use crate::qr::{self, Colour, Level, QrError, Style};
+use crate::model::logo::Logo;
+use crate::model::qr::{self, Colour, Level, QrError, Style};
 use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery};
 

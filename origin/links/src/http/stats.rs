@@ -9,9 +9,9 @@ use weir_link::code::LinkId;
 use super::links::{NamedLink, found};
 use crate::Links;
 use crate::cross::{Cross, Filter};
+use crate::model::stats::Span;
+use crate::model::zone::Zone;
 use crate::report::{Range, Report, ReportView};
-use crate::stats::Span;
-use crate::zone::Zone;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery};
 

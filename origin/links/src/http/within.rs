@@ -5,7 +5,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
 use crate::Links;
-use crate::request::LinkRequest;
+use crate::model::request::LinkRequest;
 use crate::store::StoredLink;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::http::Problem;

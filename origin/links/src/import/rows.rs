@@ -7,8 +7,8 @@ use weir_link::record::RedirectStatus;
 
 use super::format::{Columns, Format, plain, split, tags};
 use super::{FileError, Flaw, Wish};
-use crate::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
-use crate::request::LinkRequest;
+use crate::model::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
+use crate::model::request::LinkRequest;
 use weir_origin_core::clock::parse_utc;
 
 /// The line of the first row: the names of the columns stand before it.

@@ -6,8 +6,8 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 
 use super::LinkStore;
-use crate::heavy::{self, Changes, Count};
-use crate::stats::{
+use crate::model::heavy::{self, Changes, Count};
+use crate::model::stats::{
     BATCHES_KEPT_MS, Batch, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks, DAYS_KEPT_MS,
     HOURS_KEPT_MS, Part, PartCount, Point, Slot, Span, Uniques, UniquesBySlot,
 };

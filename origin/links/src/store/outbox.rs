@@ -9,7 +9,7 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 
 use super::{Action, Change, Ended, LinkStore, NewLink};
-use crate::view::LinkVersion;
+use crate::model::view::LinkVersion;
 use weir_origin_core::outbox::{self, Queue, Sinks, Source, change_id, queue};
 use weir_origin_core::sql::{Tx, damaged};
 

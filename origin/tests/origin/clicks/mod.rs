@@ -13,9 +13,9 @@ use weir_link::agent::{Agent, Language, agent_hash};
 use weir_link::click::{MINUTE_MS, Row, encode};
 use weir_link::code::LinkId;
 use weir_origin::clock::now_ms;
-use weir_origin::links::clicks::ClickCounter;
 use weir_origin::links::geo::Geo;
-use weir_origin::links::stats::{DAY_MS, Part, Span, Uniques};
+use weir_origin::links::jobs::clicks::ClickCounter;
+use weir_origin::links::model::stats::{DAY_MS, Part, Span, Uniques};
 use weir_origin::links::store::NewLink;
 
 use crate::support::World;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weir_link::code::Length;
 use weir_link::segment::{Plan, Times};
 use weir_origin::clock::now_ms;
-use weir_origin::links::clean::Cleaned;
+use weir_origin::links::jobs::clean::Cleaned;
 
 use super::id;
 use crate::support::World;

@@ -1,7 +1,7 @@
 //! Clicks on short links.
 
 use weir_link::code::LinkId;
-use weir_origin::links::stats::{
+use weir_origin::links::model::stats::{
     Batch, CELLS_KEPT_MS, CELLS_MAX, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS, HOURS_KEPT_MS, Part,
     Slot, Span, Uniques, UniquesBySlot,
 };
@@ -44,7 +44,7 @@ async fn points(store: &LinkStore, name: &str, span: Span) -> Vec<(u64, u64, u64
     let name = link(name);
     let points = store.click_points(&name, span, DAY, DAY + 10 * DAY_MS);
     let points = points.await.unwrap().into_iter();
-    let tuple = |p: weir_origin::links::stats::Point| {
+    let tuple = |p: weir_origin::links::model::stats::Point| {
         let Uniques {
             visitors,
             addresses,

@@ -11,7 +11,7 @@ use weir_link::redis::document;
 use weir_link::redis::keys::{LinkKeys, link_clicks};
 use weir_link::redis::link_read::{Purpose, Read};
 use weir_origin::links::cold::{ColdError, ColdLinks};
-use weir_origin::links::stats::{Batch, Clicks, UniquesBySlot};
+use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::store::NewLink;
 
 use super::id;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use weir_link::redis::keys::LinkKeys;
 use weir_origin::clock::now_ms;
-use weir_origin::links::request::LinkRequest;
+use weir_origin::links::model::request::LinkRequest;
 
 use super::api::{DAY_MS, changes, get, in_redis, made, name, pttl, world};
 use super::id;

@@ -1,8 +1,8 @@
 //! Links found by what they say and by how often they are clicked.
 
 use serde_json::{Value, json};
+use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::search::{Cursor, SCAN_MAX, Wanted, search};
-use weir_origin::links::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::store::{Action, Change, LinkStore};
 
 use super::api::{get, in_redis, made, name, world};

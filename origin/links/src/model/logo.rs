@@ -104,7 +104,7 @@ impl Logo {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A picture of one colour.

@@ -3,7 +3,7 @@
 //! The stream has one consumer group; each origin is a consumer. A batch goes through these steps. If the origin
 //! crashes between them, this origin or another reads the batch again.
 //!
-//! 1. Redis counts visitors, see [`uniques`](super::uniques). Counting again changes nothing.
+//! 1. Redis counts visitors, see [`uniques`](crate::model::uniques). Counting again changes nothing.
 //! 2. SQL counts the clicks in one transaction with the batch's id, so that it knows the batch the second time.
 //! 3. The cold store notes when links were last clicked, so that they live on there as they do in Redis.
 //! 4. The batch is acknowledged and deleted, and with it the last copy of the addresses.
@@ -22,12 +22,12 @@ use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
 use weir_link::code::LinkId;
 use weir_link::redis::{keys, link_clicks};
 
-use super::geo::Geo;
-use super::metrics::LinkMetrics;
-use super::stats::{Batch, Clicks, DAY_MS, Part};
-use super::store::LinkStore;
 use super::stream::{Entry, StreamError, claimed, consumers, read};
-use super::uniques::UniqueCounter;
+use crate::geo::Geo;
+use crate::metrics::LinkMetrics;
+use crate::model::stats::{Batch, Clicks, DAY_MS, Part};
+use crate::model::uniques::UniqueCounter;
+use crate::store::LinkStore;
 use weir_origin_core::background::{Backoff, Rounds};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::{CallError, Redis};
@@ -72,7 +72,7 @@ const REFUSED_LEN_MAX: usize = 64 * 1024;
 pub struct NoName;
 
 /// A name that no other consumer has.
-pub(super) fn consumer_name() -> Result<String, NoName> {
+pub(crate) fn consumer_name() -> Result<String, NoName> {
     let mut bytes = [0; 8];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| NoName)?;
@@ -116,7 +116,7 @@ struct ReadBatch {
 }
 
 impl ClickCounter {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: LinkStore,
         redis: Redis,
         geo: Geo,

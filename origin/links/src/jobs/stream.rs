@@ -6,21 +6,21 @@ use redis::Value;
 
 /// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Its id, like `1700000000000-0`.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// Its fields; `None` if it was deleted after it was given to a consumer.
-    pub(super) fields: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub(crate) fields: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 /// One who reads as part of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Consumer {
-    pub(super) name: String,
+pub(crate) struct Consumer {
+    pub(crate) name: String,
     /// Entries that it was given and has not acknowledged.
-    pub(super) pending: u64,
+    pub(crate) pending: u64,
     /// Milliseconds since it last asked.
-    pub(super) idle_ms: u64,
+    pub(crate) idle_ms: u64,
 }
 
 /// A reply that is not what the command gives.
@@ -29,7 +29,7 @@ pub(super) struct Consumer {
 pub struct StreamError(&'static str);
 
 /// The entries that `XREADGROUP` gave of one stream.
-pub(super) fn read(reply: Value) -> Result<Vec<Entry>, StreamError> {
+pub(crate) fn read(reply: Value) -> Result<Vec<Entry>, StreamError> {
     let found = match reply {
         Value::Nil => return Ok(Vec::new()),
         Value::Array(streams) => streams.into_iter().next().and_then(|stream| match stream {
@@ -42,7 +42,7 @@ pub(super) fn read(reply: Value) -> Result<Vec<Entry>, StreamError> {
 }
 
 /// The entries that `XAUTOCLAIM` has taken over.
-pub(super) fn claimed(reply: Value) -> Result<Vec<Entry>, StreamError> {
+pub(crate) fn claimed(reply: Value) -> Result<Vec<Entry>, StreamError> {
     let found = match reply {
         // Where to go on, the entries, and since Redis 7 those that were deleted.
         Value::Array(parts) => parts.into_iter().nth(1),
@@ -52,7 +52,7 @@ pub(super) fn claimed(reply: Value) -> Result<Vec<Entry>, StreamError> {
 }
 
 /// The consumers that `XINFO CONSUMERS` lists.
-pub(super) fn consumers(reply: Value) -> Result<Vec<Consumer>, StreamError> {
+pub(crate) fn consumers(reply: Value) -> Result<Vec<Consumer>, StreamError> {
     let listed = match reply {
         Value::Array(listed) => listed.into_iter().map(consumer).collect(),
         _ => None,

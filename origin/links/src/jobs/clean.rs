@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::metrics::LinkMetrics;
-use super::numbers::{Allocator, Clock};
 use super::publish::Publisher;
-use super::records::{Life, LinkRecords};
-use super::store::{Ended, LinkStore};
+use crate::metrics::LinkMetrics;
+use crate::numbers::{Allocator, Clock};
+use crate::records::{Life, LinkRecords};
+use crate::store::{Ended, LinkStore};
 use weir_origin_core::background::Rounds;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -38,13 +38,13 @@ pub struct Cleaned {
 /// Removes links that have ended. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Cleaner {
-    pub(super) store: LinkStore,
-    pub(super) records: LinkRecords,
-    pub(super) publisher: Publisher,
-    pub(super) allocator: Allocator,
-    pub(super) metrics: LinkMetrics,
-    pub(super) quarantine_ms: u64,
-    pub(super) clock: Clock,
+    pub(crate) store: LinkStore,
+    pub(crate) records: LinkRecords,
+    pub(crate) publisher: Publisher,
+    pub(crate) allocator: Allocator,
+    pub(crate) metrics: LinkMetrics,
+    pub(crate) quarantine_ms: u64,
+    pub(crate) clock: Clock,
 }
 
 impl Cleaner {

@@ -19,7 +19,7 @@ pub const END_IN_REQUESTS: &str = "expires_at_ms";
 /// a value where there is one.
 ///
 /// Add a new field here, to [`Link`], and to the conversions between both: [`LinkFields::new`] and
-/// [`LinkRequest::draft`](crate::request::LinkRequest::draft).
+/// [`LinkRequest::draft`](crate::model::request::LinkRequest::draft).
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFields {

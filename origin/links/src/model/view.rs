@@ -8,8 +8,8 @@ use weir_link::record::Link;
 use weir_link::target::{Flag, flag_of};
 
 use super::fields::LinkFields;
-use super::state::{Standing, State};
-use super::store::{Action, Past, StoredLink};
+use crate::state::{Standing, State};
+use crate::store::{Action, Past, StoredLink};
 
 /// A link.
 #[derive(Clone, Debug, Serialize, ToSchema)]

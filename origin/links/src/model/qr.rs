@@ -351,8 +351,8 @@ fn write_png(
 
 #[cfg(test)]
 mod tests {
-    use super::super::logo::tests::picture;
     use super::*;
+    use crate::model::logo::tests::picture;
 
     const TEXT: &str = "https://s.example.com/aZ3k9Qx";
 

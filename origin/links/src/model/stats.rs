@@ -2,7 +2,7 @@
 //!
 //! SQL holds, per link, one row an hour and a day with clicks, visitors and addresses, and per day how
 //! the clicks divide by device, system, browser, referrer, region, operator and language. Visitors
-//! and addresses come from Redis' HyperLogLogs, see [`clicks`](super::clicks). Days are those of UTC.
+//! and addresses come from Redis' HyperLogLogs, see [`clicks`](crate::jobs::clicks). Days are those of UTC.
 
 use std::collections::BTreeMap;
 

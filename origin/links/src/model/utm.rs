@@ -76,7 +76,7 @@ impl Utm {
 }
 
 /// A value as a query string has it: all but what RFC 3986 leaves unreserved is percent-encoded.
-pub(super) fn encoded(value: &str) -> String {
+pub(crate) fn encoded(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     for byte in value.bytes() {
         match byte {

@@ -70,8 +70,8 @@ impl Zone {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stats::HOUR_MS;
     use super::*;
+    use crate::model::stats::HOUR_MS;
     use weir_origin_core::clock::parse_utc;
 
     fn at(text: &str) -> u64 {

@@ -10,11 +10,11 @@ use tracing::warn;
 use weir_link::code::LinkId;
 use weir_link::redis::domains;
 
-use super::domains::SharedDomains;
-use super::metrics::LinkMetrics;
-use super::numbers::Clock;
-use super::records::{ChangeId, LinkRecords, Record};
-use super::store::{LinkStore, StoredLink};
+use crate::domains::SharedDomains;
+use crate::metrics::LinkMetrics;
+use crate::numbers::Clock;
+use crate::records::{ChangeId, LinkRecords, Record};
+use crate::store::{LinkStore, StoredLink};
 use weir_origin_core::background::Rounds;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
@@ -44,20 +44,20 @@ const BATCH: usize = 200;
 /// Has Redis follow the cold store. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Publisher {
-    pub(super) store: LinkStore,
-    pub(super) records: LinkRecords,
-    pub(super) domains: SharedDomains,
-    pub(super) metrics: LinkMetrics,
-    pub(super) clock: Clock,
+    pub(crate) store: LinkStore,
+    pub(crate) records: LinkRecords,
+    pub(crate) domains: SharedDomains,
+    pub(crate) metrics: LinkMetrics,
+    pub(crate) clock: Clock,
     /// The mark that was written last; 0: none yet.
-    pub(super) mark_ms: Arc<AtomicU64>,
+    pub(crate) mark_ms: Arc<AtomicU64>,
     /// What this origin wrote to Redis last, and told gateways of.
-    pub(super) written: Arc<Mutex<BTreeMap<LinkId, Written>>>,
+    pub(crate) written: Arc<Mutex<BTreeMap<LinkId, Written>>>,
 }
 
 /// A link as it was written to Redis.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// The latest of all for a link that is no more.
     version: u32,
     at_ms: u64,

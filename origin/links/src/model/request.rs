@@ -18,9 +18,9 @@ use weir_origin_core::http::shared_members;
 use super::fields::{
     AppRequest, END_IN_REQUESTS, LinkFields, ParameterRequest, PreviewRequest, RuleRequest,
 };
-use super::password::Password;
-use super::store::StoredLink;
 use super::utm::{UTM_LEN_MAX, Utm};
+use crate::password::Password;
+use crate::store::StoredLink;
 
 /// The most tags of a link.
 pub const TAGS_MAX: usize = 16;
