@@ -15,7 +15,7 @@ use weir_event::name::{CustomerId, EventId, EventType, KeyName, Topic};
 
 use crate::config::Config;
 use crate::events::Events;
-use crate::events::record::LogRecord;
+use crate::events::model::record::LogRecord;
 use crate::origin::Origin;
 use crate::outbox::{Change, Delivered, Sink, SinkName};
 

@@ -7,11 +7,11 @@ use weir_event::answer::Answer;
 
 use super::collect::{CollectError, is_taken};
 use super::groups::status::Said;
-use super::letter::Letter;
 use super::log::{EventLog, Lag, LogError, Position, Source, Target};
 use super::store::{DeadFilter, DeadLetter, NewRetry, RetryCounts, STORE_GROUP};
 use super::{Events, GroupHandle};
 use crate::groups::Unit;
+use crate::model::letter::Letter;
 use weir_event::envelope::Envelope;
 use weir_origin_core::sql::SqlError;
 

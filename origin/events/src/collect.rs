@@ -19,10 +19,10 @@ use weir_event::stamps::Stamps;
 use super::Clock;
 use super::log::{AppendError, EventLog};
 use super::metrics::EventMetrics;
-use super::record::{LogRecord, Refused, SentEvent};
 use super::registry::Registry;
-use super::seen::{Known, Seen};
-use super::types::Types;
+use crate::model::record::{LogRecord, Refused, SentEvent};
+use crate::model::seen::{Known, Seen};
+use crate::model::types::Types;
 
 /// From so many bytes on a body is judged in a thread of its own: it would hold up others.
 const LONG: usize = 32 << 10;

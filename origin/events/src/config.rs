@@ -15,7 +15,7 @@ use super::Clock;
 use super::groups::webhook::{WEBHOOK_GROUP, Webhook};
 use super::groups::{GroupTimes, NewGroup, work};
 use super::pull::{Pull, PullsConfig};
-use super::seen;
+use crate::model::seen;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::secret::{self, SecretError, Variables};
 

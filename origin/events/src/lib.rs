@@ -3,15 +3,13 @@
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes |
-//! | [`types`], [`registry`] | what events of a type must look like |
+//! | [`model`] | plain types: what the log holds, dead letters, types of events, which events came lately |
+//! | [`registry`] | the types of events, in SQL and ready in memory |
 //! | [`collect`] | takes events: a verdict for each, after the append |
 //! | [`pull`] | fetches events from elsewhere |
-//! | [`seen`] | remembers which events came lately |
 //! | [`log`] | the log, as those see it who append and read |
-//! | [`record`] | what the log holds |
 //! | [`groups`] | who handles events, and what becomes of those that cannot be |
 //! | `archive` | the group `archive`: events as Parquet (feature `archive`) |
-//! | [`letter`] | dead letters |
 //! | [`store`] | events, positions, retries and dead letters in SQL |
 //! | [`admin`] | how groups stand; seek, pause, dead letters sent again |
 //! | `jobs` | deletes what is too old, tells how far groups are behind |
@@ -27,15 +25,12 @@ pub mod config;
 pub mod groups;
 pub mod http;
 mod jobs;
-pub mod letter;
 pub mod log;
 pub mod metrics;
+pub mod model;
 pub mod pull;
-pub mod record;
 pub mod registry;
-pub mod seen;
 pub mod store;
-pub mod types;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,9 +49,9 @@ use groups::work::EventWork;
 use groups::{GroupTimes, NewGroup};
 use log::{EmbeddedLog, EventLog, LogError};
 use metrics::EventMetrics;
+use model::seen::Seen;
 use pull::Pull;
 use registry::Registry;
-use seen::Seen;
 use store::{EventStore, STORE_GROUP};
 use weir_origin_core::sql::{Database, SqlError};
 

@@ -10,7 +10,7 @@ use weir_event::name::EventType;
 
 use super::Clock;
 use super::store::{EventStore, StoredType};
-use super::types::{RegisteredType, TYPES_MAX, TypeSpec, Types};
+use crate::model::types::{RegisteredType, TYPES_MAX, TypeSpec, Types};
 use weir_origin_core::background::Rounds;
 use weir_origin_core::sql::SqlError;
 

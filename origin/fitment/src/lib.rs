@@ -4,10 +4,8 @@
 //! |---|---|
 //! | [`http`] | the routes that gateways fall back to, garages, the admin routes, and the page of the console |
 //! | [`answer`] | answers what Redis does not know from SQL, and writes it to Redis |
-//! | [`publish`] | has Redis follow SQL: what changed, or all of it |
-//! | [`map`] | keeps the map of vehicles in Redis, and finds out that Redis has lost its data |
+//! | [`jobs`] | has Redis follow SQL: what changed, or all of it; the map of vehicles; what SQL does not have |
 //! | [`verify`] | compares Redis with SQL in bounded steps, and mends |
-//! | [`sweep`] | takes away what Redis has of SKUs and SQL does not |
 //! | [`import`] | reads files of vehicles, products and relations |
 //! | [`store`] | SQL, which is the truth |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
@@ -21,11 +19,9 @@ pub mod answer;
 pub mod config;
 pub mod http;
 pub mod import;
-pub mod map;
+pub mod jobs;
 pub mod metrics;
-pub mod publish;
 pub mod store;
-pub mod sweep;
 pub mod verify;
 
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 use weir_history::{Owner, Seen};
 
 use super::History;
-use super::fold::FoldError;
 use super::record::View;
 use super::remove::RemoveError;
+use crate::jobs::fold::FoldError;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;

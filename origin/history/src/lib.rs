@@ -8,7 +8,7 @@
 //! | [`remove`] | deletes, clears, and has Redis follow |
 //! | [`marks`] | notices that Redis has lost views |
 //! | [`join`] | a guest's views become a user's |
-//! | [`fold`] | copies lists of Redis to the cold store, and forgets what is too old |
+//! | [`jobs`] | copies lists of Redis to the cold store, and forgets what is too old |
 //! | [`hot`] | lists in Redis |
 //! | [`cold`] | what a cold store is |
 //! | `cql` | one in Cassandra (feature `cql`) |
@@ -26,9 +26,9 @@ pub mod cold;
 pub mod config;
 #[cfg(feature = "cql")]
 pub mod cql;
-pub mod fold;
 pub mod hot;
 pub mod http;
+pub mod jobs;
 pub mod join;
 pub mod marks;
 pub mod metrics;

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use weir_history::DAY_MS;
 
 use super::History;
-use super::fold::FoldError;
+use crate::jobs::fold::FoldError;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 

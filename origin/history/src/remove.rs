@@ -9,8 +9,8 @@ use weir_history::{Owner, REMOVALS_MS, Seen, Sku};
 
 use super::History;
 use super::cold::ColdStoreError;
-use super::fold::FoldError;
 use super::store::{Noted, Op};
+use crate::jobs::fold::FoldError;
 use weir_origin_core::background::Rounds;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;

@@ -8,11 +8,12 @@ use tracing::error;
 
 use super::table::{Archived, file};
 use super::{ARCHIVE_GROUP, Archive, ArchiveError};
+use crate::Clock;
 use crate::groups::runner::{Due, Taken, Work, WorkError};
 use crate::log::{Batch, Position, Source};
 use crate::metrics::EventMetrics;
+use crate::model::letter;
 use crate::store::{ArchiveCut, EventStore, Move, Step};
-use crate::{Clock, letter};
 use weir_origin_core::clock::date;
 
 const HOUR_MS: u64 = 3_600_000;

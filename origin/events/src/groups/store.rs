@@ -7,9 +7,9 @@ use weir_event::row_key;
 
 use super::runner::{Due, Taken, Work, WorkError};
 use crate::Clock;
-use crate::letter;
 use crate::log::{Batch, Source};
 use crate::metrics::EventMetrics;
+use crate::model::letter;
 use crate::registry::Registry;
 use crate::store::{EventStore, Move, NewEvent, STORE_GROUP, Step, StoreBatch};
 

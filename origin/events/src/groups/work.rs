@@ -10,9 +10,9 @@ use super::marks::Watch;
 use super::runner::{Due, Taken, Work, WorkError};
 use super::{Delivery, GroupTimes, Handler, NewGroup, Outcome, Unit, call};
 use crate::Clock;
-use crate::letter::{self, CROWDED, REFUSED, TRIES};
 use crate::log::{Batch, EventLog, Source};
 use crate::metrics::EventMetrics;
+use crate::model::letter::{self, CROWDED, REFUSED, TRIES};
 use crate::store::{
     Course, CourseFilter, EventStore, Move, NewRetry, Retry, Settled, Settlement, Step,
 };

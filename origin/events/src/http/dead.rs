@@ -13,8 +13,8 @@ use super::page_len;
 use crate::Events;
 use crate::admin::{self, RESEND_MAX, Resent};
 use crate::collect::is_taken;
-use crate::letter::Letter;
-use crate::record::REFUSED_LEN_MAX;
+use crate::model::letter::Letter;
+use crate::model::record::REFUSED_LEN_MAX;
 use crate::store::{DeadFilter, DeadLetter};
 use weir_origin_core::http::{JsonBody, Problem, ReadQuery};
 

@@ -71,7 +71,7 @@ pub fn admin(events: Option<Events>) -> Router {
             get(types::get)
                 .put(types::put)
                 .delete(types::delete)
-                .layer(DefaultBodyLimit::max(super::types::TYPE_LEN_MAX)),
+                .layer(DefaultBodyLimit::max(crate::model::types::TYPE_LEN_MAX)),
         )
         .route("/events/dead-letters", get(dead::list))
         .route("/events/dead-letters/resend", post(dead::resend_many))

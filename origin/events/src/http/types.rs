@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use weir_event::name::EventType;
 
 use crate::Events;
+use crate::model::types::{RegisteredType, TypeSpec};
 use crate::registry::ChangeError;
-use crate::types::{RegisteredType, TypeSpec};
 use weir_origin_core::http::{JsonBody, Problem};
 
 /// `GET /events/types`: all of them.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::cmd;
 use tokio_util::sync::CancellationToken;
 use weir_history::{COLD_MS, DAY_MS, Sku, VIEWS_MAX};
-use weir_origin::history::fold::Folded;
+use weir_origin::history::jobs::fold::Folded;
 use weir_origin::history::{History, Settings};
 use weir_origin::redis::Redis;
 

@@ -7,7 +7,7 @@ use redis::cmd;
 use tokio_util::sync::CancellationToken;
 use weir_history::list::merge;
 use weir_history::{DAY_MS, Owner, Removals, Seen, Sku, oldest_ms};
-use weir_origin::history::fold::FoldError;
+use weir_origin::history::jobs::fold::FoldError;
 use weir_origin::history::store::Noted;
 use weir_origin::history::{History, Settings, View};
 

@@ -15,8 +15,8 @@ use weir_fitment::redis::{fit_add, fit_drop, fit_put, fit_route_put};
 use weir_fitment::{Cluster, Offset, Place, Shape, Sku};
 use weir_scripts::Call;
 
-use super::Fitment;
-use super::store::{Dirty, SkuRow, offsets};
+use crate::Fitment;
+use crate::store::{Dirty, SkuRow, offsets};
 use weir_origin_core::background::Rounds;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
@@ -35,7 +35,7 @@ type Flights = HashMap<Cluster, Vec<Call>>;
 
 impl Fitment {
     /// Writes what changed, until `stop`.
-    pub(super) async fn run_publishing(self, stop: CancellationToken) {
+    pub(crate) async fn run_publishing(self, stop: CancellationToken) {
         let mut rounds = Rounds::every(PERIOD, "writing fitment to Redis", stop);
         while rounds.next().await {
             let outcome = self.publish_dirty().await;
@@ -159,7 +159,7 @@ impl Fitment {
 
     /// Writes SKUs whole, each in its place. One of which nobody has said what it fits is left out; one that was deleted is
     /// dropped.
-    pub(super) async fn put(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
+    pub(crate) async fn put(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
         let segments = self.segments().await?;
         for flights in self.flights(rows, newer, segments) {
             self.fly(flights).await?;
@@ -197,7 +197,7 @@ impl Fitment {
     }
 
     /// Segments of the map, for the plan that writes all of them; the other needs none.
-    pub(super) async fn segments(&self) -> Result<u32, Unavailable> {
+    pub(crate) async fn segments(&self) -> Result<u32, Unavailable> {
         match self.0.settings.plan {
             weir_fitment::Plan::Directory => Ok(0),
             weir_fitment::Plan::Bitmaps => {
@@ -222,7 +222,7 @@ impl Fitment {
     }
 
     /// Turns the routes of SKUs to where they are.
-    pub(super) async fn route(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
+    pub(crate) async fn route(&self, rows: &[&SkuRow], newer: Newer) -> Result<(), Unavailable> {
         let home = self.redis(&Cluster::home());
         let calls = self.route_calls(rows, newer);
         if !calls.is_empty() {

@@ -13,10 +13,10 @@ use tracing::{error, info, warn};
 use weir_history::list::merge;
 use weir_history::{DAY_MS, Owner, Seen, oldest_ms};
 
-use super::History;
-use super::cold::ColdStoreError;
-use super::hot::ActivePage;
-use super::store::Part;
+use crate::History;
+use crate::cold::ColdStoreError;
+use crate::hot::ActivePage;
+use crate::store::Part;
 use weir_origin_core::background::Rounds;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -242,7 +242,7 @@ impl History {
         Ok(())
     }
 
-    pub(super) async fn run_folding(self, stop: CancellationToken) {
+    pub(crate) async fn run_folding(self, stop: CancellationToken) {
         let mut rounds = Rounds::every(PERIOD, "folding lists of history", stop.clone());
         while rounds.next().await {
             let outcome = self.round(&stop).await;

@@ -9,7 +9,7 @@ use weir_event::name::KeyName;
 use weir_event::partition::partition;
 use weir_event::stamps::{Kind, Stamps};
 
-use super::log::NewRecord;
+use crate::log::NewRecord;
 
 /// The first byte of a record tells what follows.
 const EVENT: u8 = b'e';

@@ -9,7 +9,7 @@ use weir_fitment::redis::fit_vehicles::{self, Head, Known};
 use weir_fitment::redis::fit_vehicles_put::{self, Piece, Written};
 use weir_fitment::redis::keys::VehicleMapKeys;
 
-use super::Fitment;
+use crate::Fitment;
 use weir_origin_core::background::Rounds;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::unavailable::Unavailable;
@@ -22,7 +22,7 @@ const REBUILD_STEPS: usize = 50;
 
 impl Fitment {
     /// Keeps the map as SQL has it, and makes Redis anew when it has lost its data, until `stop`.
-    pub(super) async fn run_mapping(self, stop: CancellationToken) {
+    pub(crate) async fn run_mapping(self, stop: CancellationToken) {
         let mut rounds = Rounds::every(PERIOD, "keeping the map of vehicles", stop);
         while rounds.next().await {
             let outcome = self.keep_map().await;

@@ -18,7 +18,7 @@ use weir_event::event::{Event, Pointer};
 use weir_event::name::EventType;
 use weir_event::routes::Routes;
 
-use super::store::StoredType;
+use crate::store::StoredType;
 use weir_origin_core::json_schema;
 
 /// The most types.

@@ -11,7 +11,7 @@ use weir_fitment::redis::keys::{FitmentKeys, ROUTE_BUCKETS, ROUTE_TAGS, RouteBuc
 use weir_fitment::redis::{fit_drop, fit_route_put};
 use weir_fitment::{Cluster, Place, Sku};
 
-use super::Fitment;
+use crate::Fitment;
 use weir_origin_core::background::Rounds;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
@@ -30,7 +30,7 @@ const BUCKETS: u64 = 32;
 
 impl Fitment {
     /// Looks at marks and routes, a step a second, until `stop`.
-    pub(super) async fn run_sweeping(self, stop: CancellationToken) {
+    pub(crate) async fn run_sweeping(self, stop: CancellationToken) {
         let mut rounds = Rounds::every(PERIOD, "sweeping fitment in Redis", stop);
         let mut bucket = 0;
         while rounds.next().await {

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use weir_event::answer::Reason;
 use weir_event::envelope::Envelope;
 
-use super::log::Record;
 use super::record::{LogRecord, RecordError, Refused, SentEvent};
-use super::store::{DeadLetter, NewEvent, Retry, STORE_GROUP};
+use crate::log::Record;
+use crate::store::{DeadLetter, NewEvent, Retry, STORE_GROUP};
 
 /// The reason of a record that is no event and nothing that was refused: of another version, most likely.
 pub const UNREADABLE: &str = "unreadable";
