@@ -60,6 +60,13 @@ fn command(words: &[&[u8]]) -> [LinkCommand; 1] {
     [LinkCommand::from_redis(words, KEY.as_bytes()).unwrap()]
 }
 
+fn to_link(ask: &Ask) -> &[LinkCommand] {
+    match &ask.commands {
+        ObjectCommands::Link(commands) => commands,
+        ObjectCommands::Shard(_) => panic!("{ask:?}"),
+    }
+}
+
 /// How a reply comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -130,10 +137,7 @@ impl World {
             Way::Refused => return Err(Definite::Refused("no".into()).into()),
             Way::Comes | Way::Lost => {}
         }
-        let ObjectCommands::Link(commands) = &ask.commands else {
-            panic!("{ask:?}");
-        };
-        let done = self.object.run(commands, self.now_ms);
+        let done = self.object.run(to_link(ask), self.now_ms);
         match way {
             Way::Lost => Err(Unknown::Lost.into()),
             _ => Ok(done.replies),
@@ -301,8 +305,8 @@ fn no_two_engines_give_a_click_the_same_name() {
         let [ask] = &asks[..] else {
             panic!("one question: {asks:?}");
         };
-        names.insert(ask.commands.clone());
-        world.object.run(&ask.commands, NOW_MS).unwrap();
+        names.insert(ask.commands.to_json());
+        world.object.run(to_link(ask), NOW_MS);
     }
     assert_eq!(names.len(), 20);
     assert_eq!(world.used(), 20);
