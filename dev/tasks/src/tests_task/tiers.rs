@@ -4,7 +4,7 @@ use weir_stack::native;
 
 /// Tests of the second tier: an executable, and modules or tests in it. `m::` is a module of that name at any depth. Everything
 /// else is in the first tier.
-const SECOND: [(&str, &[&str]); 10] = [
+const SECOND: [(&str, &[&str]); 11] = [
     // Edges in their runtimes, and the native module.
     (
         "conformance",
@@ -53,6 +53,8 @@ const SECOND: [(&str, &[&str]); 10] = [
             "silent_cluster::",
         ],
     ),
+    // Servers that Weir is compared with.
+    ("weir-bench", &["compare::tests::every_system_does_the_work"]),
     ("weir_soak", &["short::"]),
     ("weir_stack", &["mariadb::"]),
     ("weir_tests", &["browser::"]),
