@@ -20,7 +20,6 @@
 //! Redis does not know is loaded from SQL before it is shown.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::indexing_slicing)]
 
 pub mod cold;
 pub mod config;

@@ -64,6 +64,10 @@ impl History {
     ///
     /// # Errors
     /// When Redis does not answer: then any of them may have been noted, and all may be sent again.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "indices of lists that this function fills"
+    )]
     pub async fn record(&self, views: &[View]) -> Result<Vec<Outcome>, CallError> {
         let now_ms = self.now_ms();
         let mut outcomes: Vec<Option<Outcome>> =

@@ -24,7 +24,6 @@
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 #![forbid(unsafe_code)]
-#![allow(clippy::indexing_slicing)]
 
 #[cfg(feature = "cli")]
 pub mod cli;

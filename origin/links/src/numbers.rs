@@ -153,8 +153,11 @@ impl Allocator {
         Self { deps, queues }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "there are as many queues as lengths"
+    )]
     fn queue(&self, length: Length) -> &Queue {
-        // As many queues as there are lengths.
         &self.queues[length.position()]
     }
 

@@ -54,7 +54,10 @@ const SECOND: [(&str, &[&str]); 11] = [
         ],
     ),
     // Servers that Weir is compared with.
-    ("weir-bench", &["compare::tests::every_system_does_the_work"]),
+    (
+        "weir-bench",
+        &["compare::tests::every_system_does_the_work"],
+    ),
     ("weir_soak", &["short::"]),
     ("weir_stack", &["mariadb::"]),
     ("weir_tests", &["browser::"]),

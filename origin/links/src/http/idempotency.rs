@@ -57,9 +57,8 @@ pub(super) async fn once(
 ) -> Result<Response, Problem> {
     // No key has a byte 0: none of one tenant's is another's, or the platform's.
     let whose = tenant.map_or_else(String::new, |tenant| format!("{tenant}\0"));
-    let mut hash = [0; 16];
     let whole = digest(&SHA256, &[whose.as_bytes(), key].concat());
-    hash.copy_from_slice(&whole.as_ref()[..16]);
+    let hash = whole.as_ref().first_chunk().copied().unwrap_or_default();
     let body_hash = digest(&SHA256, body);
     let held = records
         .idempotency(hash, body_hash.as_ref(), UNDER_WAY_MS)

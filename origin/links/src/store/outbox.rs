@@ -132,6 +132,7 @@ impl Telling {
     }
 
     /// The link, as receivers see it: without what its password protects.
+    #[expect(clippy::indexing_slicing, reason = "members of a JSON object")]
     fn shown(&self, id: &LinkId, says: Option<(&Link, &[String])>) -> Value {
         let url = self.urls.as_ref().and_then(|urls| urls(id));
         let mut shown = match says {
