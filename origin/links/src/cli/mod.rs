@@ -3,6 +3,8 @@
 //!
 //! Answers go to stdout, progress and what went wrong to stderr.
 
+#![expect(clippy::indexing_slicing, reason = "members of JSON answers")]
+
 mod api;
 mod import;
 mod parts;

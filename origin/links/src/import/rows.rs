@@ -315,7 +315,7 @@ fn member(name: &str, cell: &str) -> Value {
 }
 
 fn exported(line: u64, value: Value) -> Row {
-    let code = value["code"].as_str().map(str::to_owned);
+    let code = value.get("code").and_then(Value::as_str).map(str::to_owned);
     let refused = |detail: &str| broken(line, code.as_deref(), detail);
     let link: Exported = match serde_path_to_error::deserialize(&value) {
         Ok(link) => link,
