@@ -1,10 +1,12 @@
 //! The parties, each a process of single steps.
 
 use weir_base::id::UserId;
+use weir_base::resp::Value;
+use weir_edge::shard::ShardCommand;
 use weir_sale::ledger::{OpenClaim, ReleaseKind, Transfer};
 use weir_sale::rebalance::{Next, Rebalance, RebalanceCall, RebalanceEvent};
+use weir_sale::redis::{claim, deposit, lend};
 
-use super::shards::{Reply, Write};
 use super::sql::{ClaimName, Decision, OrderState, Sql};
 
 /// A process, by what it does next.
@@ -60,7 +62,11 @@ pub enum Party {
 
 impl Party {
     /// The write that is its next step, if it is one of Redis.
-    pub fn write(&self, claim: impl FnOnce(&UserId) -> Write, sql: &Sql) -> Option<(u32, Write)> {
+    pub fn write(
+        &self,
+        claim: impl FnOnce(&UserId) -> ShardCommand,
+        sql: &Sql,
+    ) -> Option<(u32, ShardCommand)> {
         Some(match self {
             Self::Claim { user, shard } => (*shard, claim(user)),
             Self::Follow {
@@ -70,18 +76,26 @@ impl Party {
             } => (
                 *shard,
                 match *decision {
-                    Decision::Settle(deduction) => {
-                        Write::Settle(user.clone(), *generation, deduction)
+                    Decision::Settle(deduction) => ShardCommand::Settle {
+                        user: user.clone(),
+                        generation: *generation,
+                        deduction,
+                    },
+                    Decision::Cancel => ShardCommand::Cancel {
+                        user: user.clone(),
+                        generation: *generation,
+                    },
+                    Decision::Release(kind) => {
+                        ShardCommand::Release(vec![(user.clone(), *generation, kind)])
                     }
-                    Decision::Cancel => Write::Cancel(user.clone(), *generation),
-                    Decision::Release(kind) => Write::Release(user.clone(), *generation, kind),
                 },
             ),
             Self::FollowOrder { name } => {
                 let order = sql.orders.get(name)?;
+                let (user, generation) = (order.user.clone(), name.1);
                 let write = match order.state {
-                    OrderState::Cancelled => Write::Cancel(order.user.clone(), name.1),
-                    OrderState::Paid => Write::Charge(order.user.clone(), name.1),
+                    OrderState::Cancelled => ShardCommand::Cancel { user, generation },
+                    OrderState::Paid => ShardCommand::Charge { user, generation },
                     OrderState::Unpaid => return None,
                 };
                 (name.0, write)
@@ -93,7 +107,10 @@ impl Party {
                 delivery,
             } => {
                 let kind = ReleaseKind::Delivery(*delivery);
-                (*shard, Write::Release(user.clone(), *generation, kind))
+                (
+                    *shard,
+                    ShardCommand::Release(vec![(user.clone(), *generation, kind)]),
+                )
             }
             Self::Rebalance { rebalance, ask } => {
                 let to_shard = rebalance.to_shard();
@@ -101,7 +118,7 @@ impl Party {
                     RebalanceCall::Probe => return None,
                     RebalanceCall::Lend { from_shard, units } => (
                         from_shard,
-                        Write::Lend {
+                        ShardCommand::Lend {
                             to_shard,
                             wanted: units,
                         },
@@ -109,65 +126,74 @@ impl Party {
                     RebalanceCall::Deposit {
                         from_shard,
                         transfer,
-                    } => (to_shard, Write::Deposit(from_shard, transfer)),
+                    } => (
+                        to_shard,
+                        ShardCommand::Deposit {
+                            from_shard,
+                            transfer,
+                        },
+                    ),
                     RebalanceCall::SettleTransfer { from_shard, id } => {
-                        (from_shard, Write::SettleTransfer(to_shard, id))
+                        (from_shard, ShardCommand::SettleTransfer { to_shard, id })
                     }
                 }
             }
-            Self::Deposit {
+            &Self::Deposit {
                 from_shard,
                 to_shard,
                 transfer,
-            } => (*to_shard, Write::Deposit(*from_shard, *transfer)),
-            Self::SettleTransfer {
+            } => (
+                to_shard,
+                ShardCommand::Deposit {
+                    from_shard,
+                    transfer,
+                },
+            ),
+            &Self::SettleTransfer {
                 from_shard,
                 to_shard,
                 id,
-            } => (*from_shard, Write::SettleTransfer(*to_shard, *id)),
+            } => (from_shard, ShardCommand::SettleTransfer { to_shard, id }),
             Self::Order { .. } | Self::Overdue { .. } => return None,
         })
     }
 
     /// What it does after Redis has answered.
-    pub fn after(self, reply: &Reply, sql: &mut Sql) -> Option<Self> {
-        match (self, reply) {
-            (Self::Claim { user, shard }, Reply::Claim(reply)) => {
+    pub fn after(self, reply: &Value, sql: &mut Sql) -> Option<Self> {
+        match self {
+            Self::Claim { user, shard } => {
                 use weir_sale::ledger::ClaimReply::{Granted, GrantedAgain};
-                match *reply {
+                match claim::parse(reply, 1).unwrap()[0] {
                     Granted(held) | GrantedAgain(held) => Some(Self::Order { user, shard, held }),
                     _ => None,
                 }
             }
-            (Self::Rebalance { mut rebalance, ask }, reply) => {
-                let event = match (ask, reply) {
-                    (RebalanceCall::Lend { from_shard, .. }, Reply::Lend(lent)) => {
-                        RebalanceEvent::Lend(from_shard, *lent)
+            Self::Rebalance { mut rebalance, ask } => {
+                let event = match ask {
+                    RebalanceCall::Lend { from_shard, .. } => {
+                        RebalanceEvent::Lend(from_shard, lend::parse(reply).unwrap())
                     }
-                    (
-                        RebalanceCall::Deposit {
-                            from_shard,
-                            transfer,
-                        },
-                        Reply::Deposit(reply),
-                    ) => RebalanceEvent::Deposit(from_shard, transfer, *reply),
+                    RebalanceCall::Deposit {
+                        from_shard,
+                        transfer,
+                    } => {
+                        let reply = deposit::parse(reply).unwrap();
+                        RebalanceEvent::Deposit(from_shard, transfer, reply)
+                    }
                     _ => return None,
                 };
                 next(&mut rebalance, &event)
             }
-            (
-                Self::Deposit {
-                    from_shard,
-                    to_shard,
-                    transfer,
-                },
-                Reply::Deposit(_),
-            ) => Some(Self::SettleTransfer {
+            Self::Deposit {
+                from_shard,
+                to_shard,
+                transfer,
+            } => Some(Self::SettleTransfer {
                 from_shard,
                 to_shard,
                 id: transfer.id,
             }),
-            (Self::FollowOrder { name }, _) => {
+            Self::FollowOrder { name } => {
                 if let Some(order) = sql.orders.get_mut(&name) {
                     order.is_unfollowed = false;
                 }

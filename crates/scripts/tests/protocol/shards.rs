@@ -2,51 +2,19 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weir_base::id::{SaleId, UserId};
-use weir_sale::ledger::{
-    Audit, ClaimReply, ClaimTerms, Deduction, DepositReply, Followed, LendReply, ReleaseKind,
-    ReleaseReply, SettleReply, ShardLedger, ShardProbe, Transfer,
-};
+use weir_base::id::SaleId;
+use weir_base::resp::Value;
+use weir_edge::shard::ShardCommand;
+use weir_sale::ledger::{Audit, ShardLedger, ShardProbe};
 use weir_sale::redis::keys::ShardKeys;
-use weir_sale::redis::{
-    audit, cancel, charge, claim, deposit, lend, probe, release, restock, settle, settle_transfer,
-    warm,
-};
-use weir_scripts::Call;
+use weir_sale::redis::{audit, probe};
 
 use crate::support::{Redis, Server};
-
-/// A call of a script that writes.
-#[derive(Clone, Debug)]
-pub enum Write {
-    Warm(u64),
-    Claim(UserId, ClaimTerms),
-    Settle(UserId, u64, Deduction),
-    Charge(UserId, u64),
-    Cancel(UserId, u64),
-    Release(UserId, u64, ReleaseKind),
-    Lend { to_shard: u32, wanted: u64 },
-    Deposit(u32, Transfer),
-    SettleTransfer(u32, u64),
-    Restock(i64, Audit),
-}
-
-/// A script's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    Done(bool),
-    Followed(Followed),
-    Claim(ClaimReply),
-    Settle(SettleReply),
-    Release(ReleaseReply),
-    Lend(LendReply),
-    Deposit(DepositReply),
-}
 
 pub struct Shards {
     models: Vec<ShardLedger>,
     /// Every write to each shard, with its place among all, and its time.
-    written: Vec<Vec<(usize, u64, Write)>>,
+    written: Vec<Vec<(usize, u64, ShardCommand)>>,
     writes: usize,
     now_us: u64,
     redis: Option<(Redis, Vec<ShardKeys>)>,
@@ -73,7 +41,7 @@ impl Shards {
         self.models.len() as u32
     }
 
-    pub fn write(&mut self, shard: u32, write: Write) -> Reply {
+    pub fn write(&mut self, shard: u32, write: ShardCommand) -> Value {
         self.writes += 1;
         self.now_us += 1;
         self.written[shard as usize].push((self.writes, self.now_us, write.clone()));
@@ -85,13 +53,13 @@ impl Shards {
         self.now_us += ms * 1_000;
     }
 
-    fn apply(&mut self, shard: u32, now_us: u64, write: &Write) -> Reply {
+    fn apply(&mut self, shard: u32, now_us: u64, write: &ShardCommand) -> Value {
         let model = &mut self.models[shard as usize];
         model.set_clock_us(now_us);
-        let reply = on_model(model, write);
+        let reply = write.write(model, now_us);
         if let Some((redis, keys)) = &mut self.redis {
             redis.set_clock_us(now_us);
-            let heard = on_redis(redis, &keys[shard as usize], write);
+            let heard = redis.run(&write.to_redis(&keys[shard as usize]).unwrap());
             assert_eq!(heard, reply, "{write:?}");
         }
         reply
@@ -154,71 +122,5 @@ impl Shards {
         let model = &mut self.models[shard as usize];
         model.set_clock_us(self.now_us);
         model
-    }
-}
-
-fn on_model(shard: &mut ShardLedger, write: &Write) -> Reply {
-    match write {
-        Write::Warm(units) => Reply::Done(shard.warm(*units, None)),
-        Write::Claim(user, terms) => Reply::Claim(shard.claim(user, *terms)),
-        Write::Settle(user, generation, deduction) => {
-            Reply::Settle(shard.settle(user, *generation, *deduction))
-        }
-        Write::Charge(user, generation) => Reply::Followed(shard.charge(user, *generation)),
-        Write::Cancel(user, generation) => Reply::Followed(shard.cancel(user, *generation)),
-        Write::Release(user, generation, kind) => {
-            Reply::Release(shard.release(user, *generation, *kind))
-        }
-        Write::Lend { to_shard, wanted } => Reply::Lend(shard.lend(*to_shard, *wanted)),
-        Write::Deposit(from, transfer) => Reply::Deposit(shard.deposit(*from, *transfer)),
-        Write::SettleTransfer(to, id) => Reply::Done(shard.settle_transfer(*to, *id)),
-        Write::Restock(units, seen) => Reply::Done(shard.restock(*units, seen)),
-    }
-}
-
-fn on_redis(redis: &mut Redis, keys: &ShardKeys, write: &Write) -> Reply {
-    let mut run = |call: Call| redis.run(&call);
-    match write {
-        Write::Warm(units) => {
-            Reply::Done(warm::parse(&run(warm::call(keys, *units, None))).unwrap())
-        }
-        Write::Claim(user, terms) => {
-            let group = claim::Group {
-                keys: keys.clone(),
-                terms: *terms,
-                users: vec![user],
-                attempts: vec![],
-            };
-            Reply::Claim(claim::parse(&run(claim::call(&[group])), 1).unwrap()[0])
-        }
-        Write::Settle(user, generation, deduction) => {
-            let value = run(settle::call(keys, user, *generation, *deduction));
-            Reply::Settle(settle::parse(&value).unwrap())
-        }
-        Write::Charge(user, generation) => {
-            Reply::Followed(charge::parse(&run(charge::call(keys, user, *generation))).unwrap())
-        }
-        Write::Cancel(user, generation) => {
-            Reply::Followed(cancel::parse(&run(cancel::call(keys, user, *generation))).unwrap())
-        }
-        Write::Release(user, generation, kind) => {
-            let value = run(release::call(keys, &[(user, *generation, *kind)]));
-            Reply::Release(release::parse(&value, 1).unwrap()[0])
-        }
-        Write::Lend { to_shard, wanted } => {
-            let value = run(lend::call(keys, *to_shard, *wanted));
-            Reply::Lend(lend::parse(&value).unwrap())
-        }
-        Write::Deposit(from, transfer) => {
-            let value = run(deposit::call(keys, *from, *transfer));
-            Reply::Deposit(deposit::parse(&value).unwrap())
-        }
-        Write::SettleTransfer(to, id) => {
-            let value = run(settle_transfer::call(keys, *to, *id));
-            Reply::Done(settle_transfer::parse(&value).unwrap())
-        }
-        Write::Restock(units, seen) => {
-            Reply::Done(restock::parse(&run(restock::call(keys, *units, seen))).unwrap())
-        }
     }
 }

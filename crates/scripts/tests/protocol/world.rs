@@ -1,12 +1,16 @@
 //! One sale, its parties, and what befalls them.
 
 use weir_base::id::UserId;
+use weir_base::resp::Value;
+use weir_edge::shard::ShardCommand;
+use weir_edge::shard::command::Group;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction};
 use weir_sale::rebalance::{Rebalance, RebalanceCall, RebalanceEvent};
+use weir_sale::redis::claim;
 use weir_sale::shard::{home_shard, spread_stock};
 
 use super::parties::{Party, next};
-use super::shards::{Reply, Shards, Write};
+use super::shards::Shards;
 use super::sql::{Decision, OrderState, Sql};
 use crate::support::Server;
 
@@ -57,7 +61,7 @@ pub struct World {
     shards: Shards,
     sql: Sql,
     parties: Vec<Party>,
-    late: Vec<(u32, Write)>,
+    late: Vec<(u32, ShardCommand)>,
     has_lost: bool,
 }
 
@@ -69,7 +73,7 @@ impl World {
     pub fn new(setting: Setting, server: Option<&Server>) -> Self {
         let mut shards = Shards::new(setting.shards, server);
         for (shard, units) in (0..).zip(spread_stock(setting.total, setting.shards)) {
-            shards.write(shard, Write::Warm(units));
+            shards.write(shard, ShardCommand::Warm { units, token: None });
         }
         Self {
             setting,
@@ -179,10 +183,15 @@ impl World {
         }
     }
 
-    fn write_of(&self, party: &Party) -> Option<(u32, Write)> {
-        let terms = self.terms();
-        let claim = |user: &UserId| Write::Claim(user.clone(), terms);
-        party.write(claim, &self.sql)
+    fn write_of(&self, party: &Party) -> Option<(u32, ShardCommand)> {
+        party.write(|user| self.claim_of(user), &self.sql)
+    }
+
+    fn claim_of(&self, user: &UserId) -> ShardCommand {
+        ShardCommand::Claim(vec![Group {
+            terms: self.terms(),
+            users: vec![(user.clone(), None)],
+        }])
     }
 
     /// One step of one party: what it does after it.
@@ -320,8 +329,9 @@ impl World {
             let (shard, seen) = richest.unwrap();
             let units = missing.max(-seen.stock.unwrap().max(0));
             assert_eq!(
-                self.shards.write(shard, Write::Restock(units, seen)),
-                Reply::Done(true)
+                self.shards
+                    .write(shard, ShardCommand::Restock { units, seen }),
+                Value::Integer(1)
             );
         }
     }
@@ -346,9 +356,9 @@ impl World {
     /// Whether a user who asks again as long as units may be on the way gets one.
     fn buys(&mut self, user: &UserId, shard: u32) -> bool {
         for _ in 0..4 {
-            let claim = Write::Claim(user.clone(), self.terms());
-            match self.shards.write(shard, claim) {
-                Reply::Claim(ClaimReply::Granted(held)) => {
+            let reply = self.shards.write(shard, self.claim_of(user));
+            match claim::parse(&reply, 1).unwrap()[0] {
+                ClaimReply::Granted(held) => {
                     let name = (shard, held.generation);
                     let decision = self.sql.place(name, user, 1);
                     let follow = Party::Follow {
@@ -366,7 +376,7 @@ impl World {
                     }
                     return ordered;
                 }
-                Reply::Claim(ClaimReply::Empty { .. }) => self.rebalance_to_the_end(shard),
+                ClaimReply::Empty { .. } => self.rebalance_to_the_end(shard),
                 other => panic!("{other:?}"),
             }
         }
