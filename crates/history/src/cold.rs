@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use md5::{Digest, Md5};
 
-use crate::{AT_MS_MAX, Owner, Seen, Sku, VIEWS_MAX};
+use crate::{AT_MS_MAX, Owner, Sku, VIEWS_MAX, ViewedProduct};
 
 const VERSION: u8 = 1;
 
@@ -61,7 +61,7 @@ pub fn key(owner: &Owner) -> String {
 
 /// The value of a list, which is in its order and has each product once, as [`merge`](crate::list::merge) gives it. Views
 /// beyond [`VIEWS_MAX`] are left out.
-pub fn encode(views: &[Seen]) -> Vec<u8> {
+pub fn encode(views: &[ViewedProduct]) -> Vec<u8> {
     let mut out = Vec::with_capacity(11 + 10 * views.len());
     out.push(VERSION);
     let mut last_ms = views.first().map_or(0, |seen| seen.at_ms);
@@ -74,7 +74,7 @@ pub fn encode(views: &[Seen]) -> Vec<u8> {
     out
 }
 
-fn push_view(out: &mut Vec<u8>, seen: &Seen, last_ms: u64, last_number: &mut u64) {
+fn push_view(out: &mut Vec<u8>, seen: &ViewedProduct, last_ms: u64, last_number: &mut u64) {
     let age = last_ms.saturating_sub(seen.at_ms);
     let age_len = len(age);
     let push_head = |out: &mut Vec<u8>, kind: u8| out.push(kind | (as_byte(age_len) << 4));
@@ -104,7 +104,7 @@ fn push_view(out: &mut Vec<u8>, seen: &Seen, last_ms: u64, last_number: &mut u64
 ///
 /// # Errors
 /// When it is none that [`encode`] gives of a list.
-pub fn decode(value: &[u8]) -> Result<Vec<Seen>, ColdError> {
+pub fn decode(value: &[u8]) -> Result<Vec<ViewedProduct>, ColdError> {
     if value.len() > VALUE_LEN_MAX {
         return Err(ColdError::TooLong);
     }
@@ -118,7 +118,7 @@ pub fn decode(value: &[u8]) -> Result<Vec<Seen>, ColdError> {
         last_ms: 0,
     };
     reader.last_ms = reader.varint()?;
-    let (mut views, mut known): (Vec<Seen>, _) = (Vec::new(), BTreeSet::new());
+    let (mut views, mut known): (Vec<ViewedProduct>, _) = (Vec::new(), BTreeSet::new());
     while !reader.rest.is_empty() {
         let at = views.len();
         let seen = reader.view()?.ok_or(ColdError::View(at))?;
@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 
     /// The next view; `None` if it is none.
-    fn view(&mut self) -> Result<Option<Seen>, ColdError> {
+    fn view(&mut self) -> Result<Option<ViewedProduct>, ColdError> {
         let head = self.byte()?;
         let sku = self.sku(head & 0x0f)?;
         let age_len = usize::from(head >> 4);
@@ -181,7 +181,7 @@ impl Reader<'_> {
         let at_ms = self.last_ms.checked_sub(age);
         Ok(sku.zip(at_ms).map(|(sku, at_ms)| {
             self.last_ms = at_ms;
-            Seen { sku, at_ms }
+            ViewedProduct { sku, at_ms }
         }))
     }
 
@@ -248,9 +248,9 @@ mod tests {
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
-    fn seen(sku: &str, at_ms: u64) -> Seen {
+    fn seen(sku: &str, at_ms: u64) -> ViewedProduct {
         let sku = Sku::new(sku).unwrap();
-        Seen { sku, at_ms }
+        ViewedProduct { sku, at_ms }
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
     }
 
     /// A list of so many numbers, seen at random within the time that views are kept.
-    fn of_numbers(numbers: impl Fn(u64) -> u64) -> Vec<Seen> {
+    fn of_numbers(numbers: impl Fn(u64) -> u64) -> Vec<ViewedProduct> {
         let mut state = 7_u64;
         let mut random = move || {
             state = state
@@ -316,7 +316,7 @@ mod tests {
         for _ in 0..VIEWS_MAX {
             let sku = Sku::from(numbers(random()));
             let at_ms = NOW_MS - random() % COLD_MS;
-            views.push(Seen { sku, at_ms });
+            views.push(ViewedProduct { sku, at_ms });
         }
         merge(views, &Removals::default(), 0, VIEWS_MAX)
     }
@@ -334,7 +334,7 @@ mod tests {
                 merchants(random)
             }
         };
-        let tenths = |views: Vec<Seen>| 10 * encode(&views).len() / views.len();
+        let tenths = |views: Vec<ViewedProduct>| 10 * encode(&views).len() / views.len();
         std::println!(
             "tenths of a byte a view: own {}, merchants' {}, 12 digits {}, mixed {}",
             tenths(of_numbers(own)),
@@ -363,7 +363,7 @@ mod tests {
         fn a_list_is_read_as_it_was_written(
             views in vec_of((any_sku(), 1..=AT_MS_MAX), 0..VIEWS_MAX + 5),
         ) {
-            let views = views.into_iter().map(|(sku, at_ms)| Seen { sku, at_ms });
+            let views = views.into_iter().map(|(sku, at_ms)| ViewedProduct { sku, at_ms });
             let list = merge(views, &Removals::default(), 0, VIEWS_MAX);
             let value = encode(&list);
             prop_assert!(value.len() <= VALUE_LEN_MAX);

@@ -8,14 +8,14 @@ use crate::Sku;
 
 /// A product and when it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct ViewedProduct {
     /// The product.
     pub sku: Sku,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-impl Seen {
+impl ViewedProduct {
     /// The order of lists: the newest first; at the same time the greater name first, as Redis has it.
     pub fn newest_first(&self, other: &Self) -> Ordering {
         (other.at_ms, &other.sku).cmp(&(self.at_ms, &self.sku))
@@ -56,7 +56,7 @@ pub struct Removals {
 
 impl Removals {
     /// Whether this view is away.
-    pub fn cover(&self, seen: &Seen) -> bool {
+    pub fn cover(&self, seen: &ViewedProduct) -> bool {
         let deleted_ms = self.deleted.get(&seen.sku).copied();
         seen.at_ms <= self.cleared_ms.max(deleted_ms.unwrap_or(0))
     }
@@ -71,11 +71,11 @@ impl Removals {
 /// The list that comes of these views: each product at its latest view, less `removals` and what is not newer than
 /// `oldest_ms`, the newest `max` of them.
 pub fn merge(
-    views: impl IntoIterator<Item = Seen>,
+    views: impl IntoIterator<Item = ViewedProduct>,
     removals: &Removals,
     oldest_ms: u64,
     max: usize,
-) -> Vec<Seen> {
+) -> Vec<ViewedProduct> {
     let mut latest: BTreeMap<Sku, u64> = BTreeMap::new();
     for seen in views {
         if seen.at_ms > oldest_ms && !removals.cover(&seen) {
@@ -83,9 +83,9 @@ pub fn merge(
             *known = seen.at_ms.max(*known);
         }
     }
-    let seen = |(sku, at_ms)| Seen { sku, at_ms };
-    let mut list: Vec<Seen> = latest.into_iter().map(seen).collect();
-    list.sort_unstable_by(Seen::newest_first);
+    let seen = |(sku, at_ms)| ViewedProduct { sku, at_ms };
+    let mut list: Vec<ViewedProduct> = latest.into_iter().map(seen).collect();
+    list.sort_unstable_by(ViewedProduct::newest_first);
     list.truncate(max);
     list
 }
@@ -125,7 +125,7 @@ impl Place {
     }
 
     /// Whether this view comes after it.
-    pub fn is_before(&self, seen: &Seen) -> bool {
+    pub fn is_before(&self, seen: &ViewedProduct) -> bool {
         match (&self.sku, seen.at_ms.cmp(&self.at_ms)) {
             (_, Ordering::Less) => true,
             (Some(sku), Ordering::Equal) => seen.sku < *sku,
@@ -142,12 +142,12 @@ mod tests {
     use proptest::collection::vec as vec_of;
     use proptest::prelude::*;
 
-    fn seen((sku, at_ms): (u64, u64)) -> Seen {
+    fn seen((sku, at_ms): (u64, u64)) -> ViewedProduct {
         let sku = Sku::from(sku);
-        Seen { sku, at_ms }
+        ViewedProduct { sku, at_ms }
     }
 
-    fn list(pairs: &[(u64, u64)]) -> Vec<Seen> {
+    fn list(pairs: &[(u64, u64)]) -> Vec<ViewedProduct> {
         pairs.iter().copied().map(seen).collect()
     }
 
@@ -210,10 +210,10 @@ mod tests {
         #[test]
         fn pages_leave_nothing_out(pairs in vec_of((0..20_u64, 1..6_u64), 0..30), size in 1..7_usize) {
             let whole = merge(list(&pairs), &Removals::default(), 0, 200);
-            let (mut pages, mut place): (Vec<Seen>, Option<Place>) = (vec![], None);
+            let (mut pages, mut place): (Vec<ViewedProduct>, Option<Place>) = (vec![], None);
             loop {
                 let rest = whole.iter().filter(|seen| place.as_ref().is_none_or(|place| place.is_before(seen)));
-                let page: Vec<Seen> = rest.take(size).cloned().collect();
+                let page: Vec<ViewedProduct> = rest.take(size).cloned().collect();
                 let Some(last) = page.last() else { break };
                 place = Place::read(&format!("{},{}", last.at_ms, last.sku));
                 pages.extend(page);

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Loaded, Removals, Seen, Sku, Viewed};
+use crate::{Loaded, Removals, Sku, Viewed, ViewedProduct};
 
 /// The keys of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,13 +32,13 @@ struct Marker {
 
 /// What a reader is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ListReply {
     /// What is loaded.
     pub loaded: Loaded,
     /// Of which generation the list is; `None`: of none.
     pub generation: Option<String>,
     /// The views, the newest first.
-    pub views: Vec<Seen>,
+    pub views: Vec<ViewedProduct>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +49,10 @@ enum Count {
 
 impl Hot {
     /// `history_view.lua`.
-    pub fn view(&mut self, views: &[Seen], max: usize) -> Vec<Viewed> {
+    pub fn view(&mut self, views: &[ViewedProduct], max: usize) -> Vec<Viewed> {
         let cleared_ms = self.cleared_ms();
         let mut outcomes = Vec::new();
-        for Seen { sku, at_ms } in views {
+        for ViewedProduct { sku, at_ms } in views {
             let deleted_ms = self.deleted.get(sku).copied();
             let known_ms = self.views.get(sku).copied();
             outcomes.push(if *at_ms <= cleared_ms.max(deleted_ms.unwrap_or(0)) {
@@ -72,10 +72,10 @@ impl Hot {
     }
 
     /// `history_delete.lua`: how many views went.
-    pub fn delete(&mut self, deleted: &[Seen], forget_ms: u64, max: usize) -> usize {
+    pub fn delete(&mut self, deleted: &[ViewedProduct], forget_ms: u64, max: usize) -> usize {
         let was_full = self.views.len() >= max;
         let mut gone = 0;
-        for Seen { sku, at_ms } in deleted {
+        for ViewedProduct { sku, at_ms } in deleted {
             if self.views.get(sku).is_some_and(|known| known <= at_ms) {
                 self.views.remove(sku);
                 gone += 1;
@@ -113,9 +113,9 @@ impl Hot {
         &mut self,
         generation: Option<&str>,
         removals: &Removals,
-        cold: Option<&[Seen]>,
+        cold: Option<&[ViewedProduct]>,
         max: usize,
-    ) -> Told {
+    ) -> ListReply {
         let cleared_ms = self.cleared_ms().max(removals.cleared_ms);
         self.views.retain(|_, at_ms| *at_ms > cleared_ms);
         self.deleted.retain(|_, at_ms| *at_ms > cleared_ms);
@@ -128,7 +128,7 @@ impl Hot {
                 }
             }
         }
-        for Seen { sku, at_ms } in cold.unwrap_or_default() {
+        for ViewedProduct { sku, at_ms } in cold.unwrap_or_default() {
             let deleted_ms = self.deleted.get(sku).copied();
             if *at_ms > cleared_ms.max(deleted_ms.unwrap_or(0)) {
                 let known = self.views.entry(sku.clone()).or_default();
@@ -159,7 +159,7 @@ impl Hot {
     }
 
     /// `history_read.lua`. `name`: for a list that has no generation.
-    pub fn read(&mut self, name: &str) -> Told {
+    pub fn read(&mut self, name: &str) -> ListReply {
         self.forget_other_run();
         let run = &self.run;
         let marker = self.marker.get_or_insert_default();
@@ -182,13 +182,13 @@ impl Hot {
     }
 
     /// The views, the newest first.
-    pub fn views(&self) -> Vec<Seen> {
-        let seen = |(sku, at_ms): (&Sku, &u64)| Seen {
+    pub fn views(&self) -> Vec<ViewedProduct> {
+        let seen = |(sku, at_ms): (&Sku, &u64)| ViewedProduct {
             sku: sku.clone(),
             at_ms: *at_ms,
         };
-        let mut list: Vec<Seen> = self.views.iter().map(seen).collect();
-        list.sort_unstable_by(Seen::newest_first);
+        let mut list: Vec<ViewedProduct> = self.views.iter().map(seen).collect();
+        list.sort_unstable_by(ViewedProduct::newest_first);
         list
     }
 
@@ -206,9 +206,9 @@ impl Hot {
             .map_or(Loaded::Nothing, |marker| marker.loaded)
     }
 
-    fn told(&self) -> Told {
+    fn told(&self) -> ListReply {
         let marker = self.marker.as_ref();
-        Told {
+        ListReply {
             loaded: self.noted(),
             generation: marker.and_then(|marker| marker.generation.clone()),
             views: self.views(),
@@ -216,7 +216,7 @@ impl Hot {
     }
 
     /// `history_read.lua` for a count: the one that is known, or else the list; whoever asks first promises to count.
-    pub fn read_count(&mut self, generation: &str, promise: &str) -> Result<u64, Told> {
+    pub fn read_count(&mut self, generation: &str, promise: &str) -> Result<u64, ListReply> {
         self.forget_other_run();
         match &self.count {
             Some(Count::Known(count)) => return Ok(*count),

@@ -75,7 +75,7 @@ impl Draw {
         })
     }
 
-    /// Where in the queue the visitor with this place stands: a number as [`crate::Seen::head`] counts.
+    /// Where in the queue the visitor with this place stands: a number as [`crate::RoomState::head`] counts.
     pub fn order(&self, place: u64) -> u64 {
         let index = place.checked_sub(self.base + 1);
         let order = index.and_then(|index| self.permutation.forward(self.drawn - self.base, index));

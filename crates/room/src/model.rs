@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::setting::Setting;
 use crate::state::{
-    ENTRY_COST, GRACE_MS, SETTLE_MS, Seen, Snapshot, Status, Terms, WAITS, wait_class,
+    ENTRY_COST, GRACE_MS, RoomState, SETTLE_MS, Snapshot, Status, Terms, WAITS, wait_class,
 };
 use crate::visitor::Visitor;
 
@@ -48,7 +48,7 @@ pub struct Model {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    seen: Seen,
+    seen: RoomState,
     settles_ms: u64,
     credit: u64,
     credit_ms: u64,
@@ -69,7 +69,7 @@ pub struct Brought {
     /// The setting, for when Redis has none.
     pub setting: Setting,
     /// What the caller knows.
-    pub seen: Seen,
+    pub seen: RoomState,
 }
 
 /// One call on its way.
@@ -174,7 +174,7 @@ impl<'a> Turn<'a> {
         turn
     }
 
-    fn merge(&mut self, seen: &Seen) {
+    fn merge(&mut self, seen: &RoomState) {
         let now_ms = self.now_ms;
         let state = &mut self.state;
         state.seen.floor = state.seen.floor.max(seen.floor);
@@ -218,7 +218,7 @@ impl<'a> Turn<'a> {
     }
 
     /// A new opening counts when all of the last draw have passed; it draws all that wait. One before the last draw was then.
-    fn prepare_opening(&mut self, seen: &Seen) {
+    fn prepare_opening(&mut self, seen: &RoomState) {
         let state = &mut self.state;
         if let Some(opening) = state.seen.next_opening(self.setting.opens_at_ms) {
             state.opening = opening;
@@ -329,7 +329,7 @@ impl<'a> Turn<'a> {
 
     /// Whether a place may still be called or taken up.
     fn is_open(&self, place: u64) -> bool {
-        let Seen {
+        let RoomState {
             base, drawn, floor, ..
         } = self.state.seen;
         match place > base && place <= drawn {
@@ -397,7 +397,7 @@ impl<'a> Turn<'a> {
 
     fn end(self) -> Snapshot {
         let snapshot = Snapshot {
-            seen: Seen {
+            seen: RoomState {
                 inside: self.inside(),
                 ..self.state.seen
             },

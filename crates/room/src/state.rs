@@ -1,6 +1,6 @@
 //! What Redis tells of a room, and what others tell Redis after it lost it.
 //!
-//! Every script call brings what its caller has heard ([`Seen`]), and Redis never goes below that. So when Redis has lost
+//! Every script call brings what its caller has heard ([`RoomState`]), and Redis never goes below that. So when Redis has lost
 //! a room, gateways, the origin and visitors' passes put it back.
 
 use crate::draw::{Draw, Seed};
@@ -50,7 +50,7 @@ pub const ENTRY_COST: u64 = 60_000;
 
 /// What somebody has heard of a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct RoomState {
     /// The last place given.
     pub seq: u64,
     /// How far the queue has been called.
@@ -75,7 +75,7 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// What everybody should know.
-    pub seen: Seen,
+    pub seen: RoomState,
     /// How many called places have not been taken up yet.
     pub called: u64,
     /// Whether Redis had lost the room and waits to hear of it.
@@ -96,7 +96,7 @@ pub struct Snapshot {
     pub now_ms: u64,
 }
 
-impl Seen {
+impl RoomState {
     /// The draw that was made, if anybody was drawn.
     pub fn draw(&self) -> Option<Draw> {
         let seed = self.seed.filter(|_| self.seed_of == self.drew)?;
@@ -208,14 +208,14 @@ mod tests {
 
     #[test]
     fn numbers_never_fall_but_for_those_inside() {
-        let mut seen = Seen {
+        let mut seen = RoomState {
             seq: 10,
             head: 5,
             floor: 2,
             inside: 3,
-            ..Seen::default()
+            ..RoomState::default()
         };
-        seen.merge(&Seen {
+        seen.merge(&RoomState {
             seq: 4,
             head: 6,
             floor: 1,
@@ -231,26 +231,26 @@ mod tests {
             (10, 6, 2, 1)
         );
         assert!(seen.draw().is_some());
-        seen.merge(&Seen::default());
+        seen.merge(&RoomState::default());
         assert!(seen.draw().is_some(), "nobody forgets a draw");
     }
 
     #[test]
     fn an_opening_can_be_moved_until_it_is_drawn_and_none_comes_before_the_last() {
-        let mut seen = Seen {
+        let mut seen = RoomState {
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),
-            ..Seen::default()
+            ..RoomState::default()
         };
         assert_eq!(seen.next_opening(5), Some(5));
-        let earlier = Seen {
+        let earlier = RoomState {
             seed_of: 5,
             seed: Some(Seed::from_bytes([2; 32])),
-            ..Seen::default()
+            ..RoomState::default()
         };
         seen.hear(&earlier);
         assert_eq!((seen.seed_of, seen.seed), (5, earlier.seed));
-        seen.hear(&Seen::default());
+        seen.hear(&RoomState::default());
         assert_eq!(seen.seed_of, 5, "Redis has lost it");
         (seen.drew, seen.drawn) = (5, 3);
         assert_eq!(seen.next_opening(7), None, "some have not passed");

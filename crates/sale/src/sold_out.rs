@@ -30,13 +30,13 @@ pub const POLLS_MAX: u32 = 40;
 /// What is remembered of a sale.
 #[derive(Clone, Debug)]
 struct Memory {
-    shards: Vec<Seen>,
+    shards: Vec<EmptyShard>,
     polls_left: u32,
 }
 
 /// A shard without units, as it was seen last.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct EmptyShard {
     epoch: i64,
     /// Whether no claim on it is open.
     is_quiet: bool,
@@ -52,7 +52,7 @@ impl SoldOutMemory {
             self.empty.remove(sale);
             return false;
         }
-        let seen = |shard: &ShardProbe| Seen {
+        let seen = |shard: &ShardProbe| EmptyShard {
             epoch: shard.epoch,
             is_quiet: shard.open_claims == 0,
         };
@@ -94,7 +94,7 @@ impl SoldOutMemory {
         self.seen(sale, shard).is_some_and(|seen| seen.is_quiet)
     }
 
-    fn seen(&self, sale: &SaleId, shard: u32) -> Option<&Seen> {
+    fn seen(&self, sale: &SaleId, shard: u32) -> Option<&EmptyShard> {
         self.empty.get(sale)?.shards.get(shard as usize)
     }
 

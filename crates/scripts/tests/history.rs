@@ -7,7 +7,7 @@ use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use weir_base::resp::Value;
-use weir_history::model::{Hot, Told};
+use weir_history::model::{Hot, ListReply};
 use weir_history::redis::history::List;
 use weir_history::redis::history::{Active, Change};
 use weir_history::redis::history_fill::NO_GENERATION;
@@ -18,7 +18,9 @@ use weir_history::redis::{
     history_view,
 };
 use weir_history::slot::Tags;
-use weir_history::{DAY_MS, HOT_MS, Loaded, Owner, Removals, Seen, Sku, VIEWS_MAX, Viewed};
+use weir_history::{
+    DAY_MS, HOT_MS, Loaded, Owner, Removals, Sku, VIEWS_MAX, Viewed, ViewedProduct,
+};
 
 const ACTIVE_MS: u64 = HOT_MS + DAY_MS;
 
@@ -61,16 +63,16 @@ enum Step {
     TakeActive,
 }
 
-fn seen((sku, at_ms): &(u8, u64)) -> Seen {
+fn seen((sku, at_ms): &(u8, u64)) -> ViewedProduct {
     // Some are numbers, which Redis packs.
     let sku = match sku % 2 {
         0 => Sku::from(u64::from(*sku)),
         _ => Sku::new(format!("sku-{sku}")).unwrap(),
     };
-    Seen { sku, at_ms: *at_ms }
+    ViewedProduct { sku, at_ms: *at_ms }
 }
 
-fn all(pairs: &[(u8, u64)]) -> Vec<Seen> {
+fn all(pairs: &[(u8, u64)]) -> Vec<ViewedProduct> {
     pairs.iter().map(seen).collect()
 }
 
@@ -112,7 +114,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn view(&mut self, views: &[Seen]) -> Vec<Viewed> {
+    fn view(&mut self, views: &[ViewedProduct]) -> Vec<Viewed> {
         let call = history_view::call(&self.keys, &self.active(), &self.change(), views);
         let reply = self.redis.run(&call);
         let outcomes = history_view::parse(&reply, views.len()).unwrap();
@@ -120,7 +122,7 @@ impl<'a> Pair<'a> {
         outcomes
     }
 
-    fn delete(&mut self, deleted: &[Seen], forget_ms: u64) {
+    fn delete(&mut self, deleted: &[ViewedProduct], forget_ms: u64) {
         let (active, change) = (self.active(), self.change());
         let call = history_delete::call(&self.keys, &active, &change, forget_ms, deleted);
         let gone = history_delete::parse(&self.redis.run(&call)).unwrap();
@@ -133,7 +135,12 @@ impl<'a> Pair<'a> {
         assert_eq!(gone, self.model.clear(at_ms));
     }
 
-    fn fill(&mut self, generation: Option<&str>, removals: &Removals, cold: Option<&[Seen]>) {
+    fn fill(
+        &mut self,
+        generation: Option<&str>,
+        removals: &Removals,
+        cold: Option<&[ViewedProduct]>,
+    ) {
         let generation = generation.map(|name| format!("{}.{name}", self.run));
         let name = generation.as_deref().unwrap_or(NO_GENERATION);
         let call = history_fill::call(&self.keys, &self.change(), name, removals, cold);
@@ -143,7 +150,7 @@ impl<'a> Pair<'a> {
         assert_eq!(told(list), expected);
     }
 
-    fn read(&mut self, name: &str) -> Told {
+    fn read(&mut self, name: &str) -> ListReply {
         let generation = NewGeneration { name, ..GENERATION };
         let call = history_read::call(&self.keys, generation, None);
         let list = told(history_read::parse(&self.redis.run(&call)).unwrap());
@@ -184,7 +191,7 @@ impl<'a> Pair<'a> {
                     cleared_ms: *cleared_ms,
                     ..Removals::default()
                 };
-                for Seen { sku, at_ms } in all(deleted) {
+                for ViewedProduct { sku, at_ms } in all(deleted) {
                     removals.delete(sku, at_ms);
                 }
                 self.fill(*generation, &removals, cold.as_deref().map(all).as_deref());
@@ -251,8 +258,8 @@ fn pairs(max: usize) -> impl Strategy<Value = Vec<(u8, u64)>> {
     prop::collection::vec((0..7_u8, 1..40_u64), 1..max)
 }
 
-fn told(list: List) -> Told {
-    Told {
+fn told(list: List) -> ListReply {
+    ListReply {
         loaded: list.loaded,
         generation: (list.generation != NO_GENERATION).then_some(list.generation),
         views: list.views,
@@ -310,7 +317,7 @@ fn redelivery_and_reordering_change_nothing() {
         0..30_usize,
     );
     let run = TestRunner::new(config).run(&deliveries, |(views, again, deleted, at)| {
-        let mut deliveries: Vec<Seen> = again
+        let mut deliveries: Vec<ViewedProduct> = again
             .iter()
             .filter_map(|index| views.get(*index).map(seen))
             .collect();
@@ -362,8 +369,8 @@ fn a_list_has_the_latest_200_and_lives_for_four_days() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, VIEWS_MAX);
-    let views: Vec<Seen> = (1..=250)
-        .map(|number| Seen {
+    let views: Vec<ViewedProduct> = (1..=250)
+        .map(|number| ViewedProduct {
             sku: Sku::from(number),
             at_ms: 1_700_000_000_000 + number,
         })
@@ -505,8 +512,8 @@ fn a_view_takes_at_most_25_bytes_of_redis_and_one_call() {
     let (mut redis, tags) = (server.connect(), Tags::new());
     redis.command(&[b"CONFIG", b"SET", b"zset-max-listpack-entries", b"256"]);
     let mut pair = Pair::new(&mut redis, &tags, VIEWS_MAX);
-    let views: Vec<Seen> = (0..1_200_u64)
-        .map(|number| Seen {
+    let views: Vec<ViewedProduct> = (0..1_200_u64)
+        .map(|number| ViewedProduct {
             sku: Sku::from(100_000_000_000 + number * 7_919 % 600 * 483_611),
             at_ms: 1_700_000_000_000 + number * 61_000,
         })

@@ -15,7 +15,7 @@ use weir_room::redis::room::Brought;
 use weir_room::redis::room_ask::Ask;
 use weir_room::redis::{room_ask, room_look, room_set, room_tick};
 use weir_room::state::{SETTLE_MS, Status};
-use weir_room::{Mode, RoomName, Seen, Setting, Snapshot, Terms, Visitor};
+use weir_room::{Mode, RoomName, RoomState, Setting, Snapshot, Terms, Visitor};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const SESSION_MS: u64 = 20_000;
@@ -51,7 +51,7 @@ struct Pair<'a> {
     terms: Terms,
     /// What gateways fall back to.
     setting: Setting,
-    seen: [Seen; GATEWAYS],
+    seen: [RoomState; GATEWAYS],
     passes: BTreeMap<u8, u64>,
     last: Snapshot,
 }
@@ -81,7 +81,7 @@ impl<'a> Pair<'a> {
             now_ms: NOW_MS,
             terms: terms(),
             setting,
-            seen: [Seen::default(); GATEWAYS],
+            seen: [RoomState::default(); GATEWAYS],
             passes: BTreeMap::new(),
             last: Snapshot::default(),
         };
@@ -223,7 +223,7 @@ impl<'a> Pair<'a> {
             }
             Step::Set(setting) => self.set(*setting),
             Step::Lose(what) => self.lose(*what),
-            Step::Restart(gateway) => self.seen[*gateway] = Seen::default(),
+            Step::Restart(gateway) => self.seen[*gateway] = RoomState::default(),
         }
     }
 
@@ -450,7 +450,7 @@ fn after_a_loss_places_are_where_they_were_and_none_is_given_twice() {
     let head = pair.last.seen.head;
     // One gateway saw the last place only. Redis loses all, and another one, which knows less, is the first to notice.
     pair.lose(0);
-    pair.seen[0] = Seen::default();
+    pair.seen[0] = RoomState::default();
     assert_eq!(pair.ask(0, &[(100, false)]), [(Status::Settling, 0)]);
     for gateway in 0..GATEWAYS {
         pair.tick(gateway, &[]);
@@ -647,7 +647,7 @@ fn memory_of_a_million_places() {
             life_ms: 86_400_000,
         },
         setting: open(600, 0),
-        seen: Seen::default(),
+        seen: RoomState::default(),
     };
     redis.run(&room_tick::call(&keys, &brought, &[]));
     std::thread::sleep(std::time::Duration::from_millis(SETTLE_MS));

@@ -41,13 +41,13 @@ const CHUNK_BYTES: usize = 1 << 20;
 const IDS_KEPT_MS: u64 = 180_000;
 
 /// What a request to a shard says.
-struct Asked {
+struct SignedRequest {
     key: String,
     id: String,
     sha256: String,
 }
 
-impl Asked {
+impl SignedRequest {
     fn of(request: &Request) -> Result<Option<Self>> {
         let url = request.url()?;
         if url.path() != PATH || request.method() != Method::Post {
@@ -92,7 +92,7 @@ pub(crate) async fn relayed(
     request: &mut Request,
     env: &Env,
 ) -> Result<Option<Response>> {
-    let Some(asked) = Asked::of(request)? else {
+    let Some(asked) = SignedRequest::of(request)? else {
         return Ok(None);
     };
     let (path, _) = host::path(request)?;
@@ -149,7 +149,7 @@ impl DurableObject for ShardObject {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        let Some(asked) = Asked::of(&request)? else {
+        let Some(asked) = SignedRequest::of(&request)? else {
             return Response::error("", 404);
         };
         let body = request.bytes().await?;
@@ -205,7 +205,7 @@ enum Ran {
 }
 
 impl ShardObject {
-    fn run(&self, asked: &Asked, body: &[u8]) -> Result<Ran> {
+    fn run(&self, asked: &SignedRequest, body: &[u8]) -> Result<Ran> {
         let log = Log::open(&self.state)?;
         let mut held = self.held.borrow_mut();
         let held = match &mut *held {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use weir_history::cold::ColdError;
-use weir_history::{Owner, Seen};
+use weir_history::{Owner, ViewedProduct};
 
 use weir_origin_core::sql::SqlError;
 
@@ -18,7 +18,7 @@ pub struct Stored {
     /// Which one it is; `None`: there is none.
     pub version: Option<u64>,
     /// The views, the newest first.
-    pub views: Vec<Seen>,
+    pub views: Vec<ViewedProduct>,
 }
 
 /// A cold store did not answer, or has what cannot be read. Calling again is safe.
@@ -46,7 +46,7 @@ pub trait ColdStore: Send + Sync + fmt::Debug {
         &'a self,
         owner: &'a Owner,
         version: Option<u64>,
-        views: &'a [Seen],
+        views: &'a [ViewedProduct],
     ) -> ColdFuture<'a, bool>;
 
     /// Takes a list away, whichever is there.

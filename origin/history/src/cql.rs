@@ -17,7 +17,7 @@ use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
 use tokio::sync::watch;
 use tracing::{info, warn};
-use weir_history::{COLD_MS, Owner, Seen, cold};
+use weir_history::{COLD_MS, Owner, ViewedProduct, cold};
 
 use super::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
 use super::config::Clock;
@@ -127,7 +127,7 @@ impl CqlStore {
         &self,
         owner: &Owner,
         version: Option<u64>,
-        views: &[Seen],
+        views: &[ViewedProduct],
     ) -> Result<bool, ColdStoreError> {
         let ready = self.ready().await?;
         let (key, value) = (cold::key(owner), cold::encode(views));
@@ -166,7 +166,7 @@ impl ColdStore for CqlStore {
         &'a self,
         owner: &'a Owner,
         version: Option<u64>,
-        views: &'a [Seen],
+        views: &'a [ViewedProduct],
     ) -> ColdFuture<'a, bool> {
         Box::pin(self.write_list(owner, version, views))
     }

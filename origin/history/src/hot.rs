@@ -14,7 +14,7 @@ use weir_history::redis::{
     history_clear, history_count, history_delete, history_fill, history_read, history_view,
 };
 use weir_history::slot::{SLOTS, Tags};
-use weir_history::{DAY_MS, Owner, Removals, Seen, Viewed};
+use weir_history::{DAY_MS, Owner, Removals, Viewed, ViewedProduct};
 use weir_scripts::Call;
 
 use super::config::Bounds;
@@ -105,12 +105,12 @@ impl HotLists {
     /// When Redis does not answer, so for all that follow. Whatever was done may be done again.
     pub async fn view(
         &self,
-        views: &[(Owner, Vec<Seen>)],
+        views: &[(Owner, Vec<ViewedProduct>)],
         now_ms: u64,
     ) -> Result<Vec<Vec<Viewed>>, CallError> {
         let mut outcomes = Vec::with_capacity(views.len());
         for chunk in views.chunks(PIPELINE) {
-            let call = |(owner, views): &(Owner, Vec<Seen>)| {
+            let call = |(owner, views): &(Owner, Vec<ViewedProduct>)| {
                 let active = self.active_of(owner, now_ms);
                 let active = self.active(&active);
                 history_view::call(&self.keys(owner), &active, &self.change(owner), views)
@@ -204,7 +204,7 @@ impl HotLists {
         owner: &Owner,
         generation: Option<&str>,
         removals: &Removals,
-        cold: Option<&[Seen]>,
+        cold: Option<&[ViewedProduct]>,
     ) -> Result<List, CallError> {
         let (keys, change) = (self.keys(owner), self.change(owner));
         let generation = generation.unwrap_or(NO_GENERATION);
@@ -216,7 +216,7 @@ impl HotLists {
     pub async fn delete(
         &self,
         owner: &Owner,
-        deleted: &[Seen],
+        deleted: &[ViewedProduct],
         forget_ms: u64,
         now_ms: u64,
     ) -> Result<usize, CallError> {

@@ -5,7 +5,7 @@
 //! the guest has them no more; until none are left. The cold store comes before the last step, for no log has these views as the user's: a Redis
 //! that lost them could not be told again. A view that comes late for the guest stays there until the next join.
 
-use weir_history::{Owner, Seen};
+use weir_history::{Owner, ViewedProduct};
 
 use super::History;
 use super::record::View;
@@ -78,11 +78,11 @@ impl History {
     ///
     /// # Errors
     /// When Redis, SQL or the cold store does not answer.
-    pub async fn give(&self, views: &[Seen], user: &Owner) -> Result<(), JoinError> {
+    pub async fn give(&self, views: &[ViewedProduct], user: &Owner) -> Result<(), JoinError> {
         if views.is_empty() {
             return Ok(());
         }
-        let view = |seen: &Seen| View {
+        let view = |seen: &ViewedProduct| View {
             owner: user.clone(),
             sku: seen.sku.clone(),
             at_ms: seen.at_ms,
@@ -97,7 +97,7 @@ impl History {
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
-    pub async fn take(&self, guest: &Owner, views: &[Seen]) -> Result<(), JoinError> {
+    pub async fn take(&self, guest: &Owner, views: &[ViewedProduct]) -> Result<(), JoinError> {
         let Some(newest) = views.first() else {
             return Ok(());
         };

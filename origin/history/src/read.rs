@@ -9,7 +9,7 @@ use tracing::warn;
 use weir_history::list::{self, Place, merge};
 use weir_history::redis::history::List;
 use weir_history::redis::history_read::Counted;
-use weir_history::{Loaded, Owner, Removals, Seen, VIEWS_MAX, oldest_ms};
+use weir_history::{Loaded, Owner, Removals, VIEWS_MAX, ViewedProduct, oldest_ms};
 
 use super::History;
 use super::products::Product;
@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Views {
     /// They, the newest first.
-    pub views: Vec<Seen>,
+    pub views: Vec<ViewedProduct>,
     /// Whether that are all.
     pub is_complete: bool,
 }
@@ -31,7 +31,7 @@ pub struct Views {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// What, and when.
-    pub seen: Seen,
+    pub seen: ViewedProduct,
     /// What is known of the product.
     pub product: Product,
 }
@@ -137,7 +137,7 @@ impl History {
     }
 
     /// What the cold store has; `None` if it is not asked or does not answer. And whether that is all.
-    async fn cold_views(&self, owner: &Owner) -> (Option<Vec<Seen>>, bool) {
+    async fn cold_views(&self, owner: &Owner) -> (Option<Vec<ViewedProduct>>, bool) {
         if !self.0.settings.has_cold_reads {
             return (None, true);
         }
@@ -158,7 +158,7 @@ impl History {
 
     fn merged(
         &self,
-        views: impl IntoIterator<Item = Seen>,
+        views: impl IntoIterator<Item = ViewedProduct>,
         removals: &Removals,
         is_complete: bool,
     ) -> Views {
@@ -168,7 +168,7 @@ impl History {
     }
 
     /// Without those that have become too old.
-    fn kept(&self, mut views: Vec<Seen>, is_complete: bool) -> Views {
+    fn kept(&self, mut views: Vec<ViewedProduct>, is_complete: bool) -> Views {
         let oldest_ms = oldest_ms(self.now_ms());
         views.retain(|seen| seen.at_ms > oldest_ms);
         Views { views, is_complete }
@@ -203,7 +203,7 @@ impl History {
     async fn items(&self, views: Views) -> (Vec<Item>, bool) {
         let skus: Vec<_> = views.views.iter().map(|seen| seen.sku.clone()).collect();
         let found = self.0.products.find(&skus).await;
-        let item = |(seen, product): (Seen, Option<Product>)| Item {
+        let item = |(seen, product): (ViewedProduct, Option<Product>)| Item {
             seen,
             product: product.unwrap_or_default(),
         };

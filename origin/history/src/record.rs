@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use weir_history::{AT_MS_MAX, DAY_MS, Owner, Seen, Sku, Viewed, oldest_ms};
+use weir_history::{AT_MS_MAX, DAY_MS, Owner, Sku, Viewed, ViewedProduct, oldest_ms};
 
 use super::History;
 use weir_origin_core::redis::CallError;
@@ -72,7 +72,7 @@ impl History {
         let now_ms = self.now_ms();
         let mut outcomes: Vec<Option<Outcome>> =
             views.iter().map(|view| refused(view, now_ms)).collect();
-        let (mut places, mut groups) = (HashMap::new(), Vec::<(Owner, Vec<Seen>)>::new());
+        let (mut places, mut groups) = (HashMap::new(), Vec::<(Owner, Vec<ViewedProduct>)>::new());
         let mut indices: Vec<Vec<usize>> = Vec::new();
         for (index, view) in views.iter().enumerate() {
             if outcomes[index].is_some() {
@@ -84,7 +84,7 @@ impl History {
                 groups.len() - 1
             });
             let (sku, at_ms) = (view.sku.clone(), view.at_ms);
-            groups[place].1.push(Seen { sku, at_ms });
+            groups[place].1.push(ViewedProduct { sku, at_ms });
             indices[place].push(index);
         }
         let noted = self.0.hot.view(&groups, now_ms).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use weir_history::{Owner, REMOVALS_MS, Seen, Sku};
+use weir_history::{Owner, REMOVALS_MS, Sku, ViewedProduct};
 
 use super::History;
 use super::cold::ColdStoreError;
@@ -70,12 +70,12 @@ impl History {
         let views = self.views(owner).await?.views;
         let deletion = |sku: &Sku| {
             let seen = views.iter().find(|seen| seen.sku == *sku);
-            Seen {
+            ViewedProduct {
                 sku: sku.clone(),
                 at_ms: seen.map_or(now_ms, |seen| seen.at_ms.max(now_ms)),
             }
         };
-        let deleted: Vec<Seen> = skus.iter().map(deletion).collect();
+        let deleted: Vec<ViewedProduct> = skus.iter().map(deletion).collect();
         self.delete_views(owner, &deleted).await
     }
 
@@ -86,7 +86,7 @@ impl History {
     pub async fn delete_views(
         &self,
         owner: &Owner,
-        deleted: &[Seen],
+        deleted: &[ViewedProduct],
     ) -> Result<Removed, RemoveError> {
         let op = match self.0.store.delete(owner, deleted).await? {
             Noted::Done(op) => op,
@@ -126,8 +126,8 @@ impl History {
     async fn rewrite(&self, owner: &Owner) -> Result<(), ColdStoreError> {
         let stored = self.0.cold.read(owner).await?;
         let removals = self.0.store.removals(owner).await?;
-        let is_kept = |seen: &&Seen| !removals.cover(seen);
-        let kept: Vec<Seen> = stored.views.iter().filter(is_kept).cloned().collect();
+        let is_kept = |seen: &&ViewedProduct| !removals.cover(seen);
+        let kept: Vec<ViewedProduct> = stored.views.iter().filter(is_kept).cloned().collect();
         if kept.len() < stored.views.len() {
             // Whoever has written meanwhile has read these removals, or the next fold has.
             self.0.cold.write(owner, stored.version, &kept).await?;

@@ -6,7 +6,7 @@ use weir_room::redis::keys::RoomKeys;
 use weir_room::redis::room::Brought;
 use weir_room::redis::room_ask::{self, Ask};
 use weir_room::redis::room_tick;
-use weir_room::{RoomName, Seen, Setting, Terms, Visitor};
+use weir_room::{RoomName, RoomState, Setting, Terms, Visitor};
 
 use crate::support::World;
 
@@ -14,7 +14,7 @@ use crate::support::World;
 struct Gateway<'a> {
     world: &'a World,
     keys: RoomKeys,
-    seen: Seen,
+    seen: RoomState,
 }
 
 impl<'a> Gateway<'a> {
@@ -23,7 +23,7 @@ impl<'a> Gateway<'a> {
         Self {
             world,
             keys: RoomKeys::new(&world.prefix, &name),
-            seen: Seen::default(),
+            seen: RoomState::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use scylla::client::session_builder::SessionBuilder;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use weir_base::id::UserId;
-use weir_history::{COLD_MS, DAY_MS, Owner, Seen, Sku};
+use weir_history::{COLD_MS, DAY_MS, Owner, Sku, ViewedProduct};
 use weir_origin::clock::now_ms;
 use weir_origin::history::cold::{ColdStore, Stored};
 use weir_origin::history::cql::CqlStore;
@@ -57,8 +57,8 @@ fn user(name: &str) -> Owner {
     Owner::user(&UserId::new(name).unwrap())
 }
 
-fn views(pairs: &[(u64, u64)]) -> Vec<Seen> {
-    let seen = |(sku, at_ms): &(u64, u64)| Seen {
+fn views(pairs: &[(u64, u64)]) -> Vec<ViewedProduct> {
+    let seen = |(sku, at_ms): &(u64, u64)| ViewedProduct {
         sku: Sku::from(*sku),
         at_ms: *at_ms,
     };
@@ -155,18 +155,18 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
                 let mut all = stored.views.clone();
                 all.insert(
                     0,
-                    Seen {
+                    ViewedProduct {
                         sku: Sku::from(n),
                         at_ms: now + n,
                     },
                 );
-                all.sort_unstable_by(Seen::newest_first);
+                all.sort_unstable_by(ViewedProduct::newest_first);
                 // Contention may time out: nobody knows, so it is read again.
                 match store.write(&dave, stored.version, &all).await {
                     Ok(true) => return,
                     Ok(false) => {}
                     Err(_) => {
-                        let is_there = |seen: &Seen| seen.sku == Sku::from(n);
+                        let is_there = |seen: &ViewedProduct| seen.sku == Sku::from(n);
                         if store.read(&dave).await.unwrap().views.iter().any(is_there) {
                             return;
                         }

@@ -11,7 +11,7 @@ use weir_history::redis::history::{Active, Change};
 use weir_history::redis::history_view;
 use weir_history::redis::keys::{HistoryKeys, history_active_of};
 use weir_history::slot::Tags;
-use weir_history::{DAY_MS, HOT_MS, Owner, Seen, Sku};
+use weir_history::{DAY_MS, HOT_MS, Owner, Sku, ViewedProduct};
 use weir_stack::http::Method;
 use weir_stack::redis::RedisServer;
 use weir_tests::Browser;
@@ -27,7 +27,7 @@ fn alice() -> UserId {
 }
 
 /// The views of a user, as an origin notes them.
-async fn view(redis: &RedisServer, views: &[Seen]) -> Result<()> {
+async fn view(redis: &RedisServer, views: &[ViewedProduct]) -> Result<()> {
     let owner = Owner::user(&alice());
     let key = history_active_of("weir", &Tags::new(), now_ms()? / DAY_MS, &owner);
     let (key, life_ms) = (key.as_slice(), HOT_MS);
@@ -64,7 +64,7 @@ async fn a_user_sees_deletes_and_clears_what_was_viewed() -> Result<()> {
     let put = desk.api(Method::PUT, "/products", &products).await?;
     ensure!(put.status == 204, "{}", put.text());
     let now = now_ms()?;
-    let seen = |number: u64| Seen {
+    let seen = |number: u64| ViewedProduct {
         sku: Sku::from(number),
         at_ms: now - number * 1_000,
     };

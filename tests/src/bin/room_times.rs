@@ -12,7 +12,7 @@ use weir_base::key::{KeyRing, SigningKey};
 use weir_room::redis::keys::RoomKeys;
 use weir_room::redis::room::Brought;
 use weir_room::redis::room_ask::{self, Ask};
-use weir_room::{Mode, Pass, RoomName, Seen, Setting, Terms, Visitor};
+use weir_room::{Mode, Pass, RoomName, RoomState, Setting, Terms, Visitor};
 use weir_stack::http::{Connection, Method};
 use weir_tests::{ROOM_SECRET, RoomSetup, Rooms, until};
 
@@ -84,7 +84,7 @@ async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
             mode: Mode::Paused,
             ..Setting::default()
         },
-        seen: Seen::default(),
+        seen: RoomState::default(),
     };
     let mut connection = rooms.redis.connection().await?;
     for batch in 0..PEOPLE / BATCH {

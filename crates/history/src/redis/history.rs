@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Loaded, Owner, Seen, Sku};
+use crate::{Loaded, Owner, Sku, ViewedProduct};
 use weir_base::resp::{Arguments, Value};
 
 use weir_scripts::reply::{array, text};
@@ -36,11 +36,11 @@ pub struct List {
     /// Which list it is, until its keys are lost or expire: see `history_fill.lua`.
     pub generation: String,
     /// The views, the newest first.
-    pub views: Vec<Seen>,
+    pub views: Vec<ViewedProduct>,
 }
 
-pub(crate) fn push_pairs(args: &mut Arguments, views: &[Seen]) {
-    for Seen { sku, at_ms } in views {
+pub(crate) fn push_pairs(args: &mut Arguments, views: &[ViewedProduct]) {
+    for ViewedProduct { sku, at_ms } in views {
         push_pair(args, sku, *at_ms);
     }
 }
@@ -70,13 +70,13 @@ pub(crate) fn list(value: &Value) -> Option<List> {
     })
 }
 
-fn seen(pair: &[Value]) -> Option<Seen> {
+fn seen(pair: &[Value]) -> Option<ViewedProduct> {
     let [sku, at_ms] = pair else {
         return None;
     };
     let at_ms = core::str::from_utf8(text(at_ms)?).ok()?.parse().ok()?;
     let sku = Sku::new(text(sku)?).ok()?;
-    Some(Seen { sku, at_ms })
+    Some(ViewedProduct { sku, at_ms })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `history_fill.lua`: what is removed and what the cold store has come to Redis.
 
-use crate::{Removals, Seen};
+use crate::{Removals, ViewedProduct};
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::history::{Change, List, list, push_pair, push_pairs};
@@ -23,7 +23,7 @@ pub fn call(
     change: &Change<'_>,
     generation: &str,
     removals: &Removals,
-    cold: Option<&[Seen]>,
+    cold: Option<&[ViewedProduct]>,
 ) -> Call {
     let views = cold.unwrap_or_default();
     let mut args = Arguments::with_capacity(96 + 48 * (removals.deleted.len() + views.len()));

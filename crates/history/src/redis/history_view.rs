@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Seen, Viewed};
+use crate::{Viewed, ViewedProduct};
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::history::{Active, Change, push_pairs};
@@ -17,7 +17,12 @@ pub static SCRIPT: Script = Script {
 };
 
 /// The call that notes these views of one owner.
-pub fn call(keys: &HistoryKeys, active: &Active<'_>, change: &Change<'_>, views: &[Seen]) -> Call {
+pub fn call(
+    keys: &HistoryKeys,
+    active: &Active<'_>,
+    change: &Change<'_>,
+    views: &[ViewedProduct],
+) -> Call {
     let mut args = Arguments::with_capacity(64 + 48 * views.len());
     args.push_decimal(change.life_ms);
     args.push_decimal(change.max as u64);

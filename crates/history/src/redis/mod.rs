@@ -15,7 +15,7 @@ use weir_scripts::call::decimal;
 
 use self::history::{Active, Change, push_pairs};
 use self::keys::HistoryKeys;
-use crate::Seen;
+use crate::ViewedProduct;
 
 weir_scripts::scripts! {
     /// `history_clear.lua`: one owner clears the list.
@@ -37,7 +37,7 @@ weir_scripts::scripts! {
     mod history_delete = include_str!("../../lua/history_delete.lua");
     /// The call that deletes these: of each product, views up to that time. Deletions up to `forget_ms` are forgotten. The reply: how
     /// many views went.
-    fn call(keys: &HistoryKeys, active: &Active<'_>, change: &Change<'_>, forget_ms: u64, deleted: &[Seen]) =
+    fn call(keys: &HistoryKeys, active: &Active<'_>, change: &Change<'_>, forget_ms: u64, deleted: &[ViewedProduct]) =
         keys.of_change(active.key), {
             let (life_ms, max) = (decimal(change.life_ms), decimal(change.max as u64));
             let owner = change.owner.as_str().into();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weir_history::list::merge;
-use weir_history::{Loaded, Removals, Seen, Sku};
+use weir_history::{Loaded, Removals, Sku, ViewedProduct};
 
 use super::world::{Fold, Load, Owner, Process, Then, ThenFolded, View, World};
 
@@ -81,13 +81,13 @@ impl World {
     }
 
     /// Views that the group has handled, of this owner alone.
-    pub fn delivered(&self, owner: Owner) -> Vec<Seen> {
+    pub fn delivered(&self, owner: Owner) -> Vec<ViewedProduct> {
         let handled = self.log[..self.handled].iter();
         let own = handled.filter(|view| view.owner == owner);
         own.map(|view| view.seen.clone()).collect()
     }
 
-    pub fn then(&mut self, load: Load, views: Vec<Seen>, then: Then) -> Option<Process> {
+    pub fn then(&mut self, load: Load, views: Vec<ViewedProduct>, then: Then) -> Option<Process> {
         let owner = load.owner;
         self.check_shown(&load, &views);
         let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
@@ -98,7 +98,7 @@ impl World {
                 let at_ms = known.map_or(self.now, |seen| seen.at_ms.max(self.now));
                 Some(Process::Remove(
                     owner,
-                    vec![Seen { sku, at_ms }],
+                    vec![ViewedProduct { sku, at_ms }],
                     None,
                     None,
                 ))
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    pub fn check_shown(&self, load: &Load, views: &[Seen]) {
+    pub fn check_shown(&self, load: &Load, views: &[ViewedProduct]) {
         let names: BTreeSet<&Sku> = views.iter().map(|seen| &seen.sku).collect();
         assert_eq!(names.len(), views.len(), "shown twice");
         for seen in views {
@@ -132,7 +132,8 @@ impl World {
         }
         let removals = self.removals(load.owner);
         for seen in load.must_have.iter().filter(|seen| !removals.cover(seen)) {
-            let is_shown = |shown: &Seen| shown.sku == seen.sku && shown.at_ms >= seen.at_ms;
+            let is_shown =
+                |shown: &ViewedProduct| shown.sku == seen.sku && shown.at_ms >= seen.at_ms;
             assert!(
                 views.iter().any(is_shown),
                 "lost: {:?} {seen:?}",
@@ -144,7 +145,7 @@ impl World {
     pub fn remove(
         &mut self,
         owner: Owner,
-        removed: Vec<Seen>,
+        removed: Vec<ViewedProduct>,
         cleared_ms: Option<u64>,
         op: Option<u64>,
     ) -> Option<Process> {
@@ -229,7 +230,7 @@ impl World {
         }
     }
 
-    pub fn give(&mut self, from: Owner, to: Owner, views: Vec<Seen>) -> Option<Process> {
+    pub fn give(&mut self, from: Owner, to: Owner, views: Vec<ViewedProduct>) -> Option<Process> {
         let max = self.max;
         self.hot(to).view(&views, max);
         self.note_active(to);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_history::list::merge;
 use weir_history::model::Hot;
-use weir_history::{Loaded, Removals, Seen, Sku, Viewed};
+use weir_history::{Loaded, Removals, Sku, Viewed, ViewedProduct};
 
 const USERS: u64 = 2;
 /// Rounds of a join, as the origin makes them: enough for all products that there are.
@@ -20,7 +20,7 @@ pub enum Owner {
 #[derive(Clone, Debug)]
 pub struct View {
     pub owner: Owner,
-    pub seen: Seen,
+    pub seen: ViewedProduct,
 }
 
 /// What loses nothing.
@@ -28,7 +28,7 @@ pub struct View {
 pub struct Disk {
     pub removals: BTreeMap<Owner, Removals>,
     pub unapplied: BTreeMap<u64, Owner>,
-    pub cold: BTreeMap<Owner, (u64, Vec<Seen>)>,
+    pub cold: BTreeMap<Owner, (u64, Vec<ViewedProduct>)>,
     pub next: u64,
 }
 
@@ -68,12 +68,12 @@ pub enum Process {
         next: usize,
     },
     Load(Load, Then),
-    Remove(Owner, Vec<Seen>, Option<u64>, Option<u64>),
+    Remove(Owner, Vec<ViewedProduct>, Option<u64>, Option<u64>),
     Fold(Fold),
     Give {
         from: Owner,
         to: Owner,
-        views: Vec<Seen>,
+        views: Vec<ViewedProduct>,
     },
     Apply {
         op: u64,
@@ -87,9 +87,9 @@ pub struct Load {
     pub owner: Owner,
     pub generation: Option<String>,
     pub removals: Option<Removals>,
-    pub cold: Option<Vec<Seen>>,
+    pub cold: Option<Vec<ViewedProduct>>,
     /// What was known when the reader began.
-    pub must_have: Vec<Seen>,
+    pub must_have: Vec<ViewedProduct>,
     pub must_not: Removals,
 }
 
@@ -103,10 +103,10 @@ pub enum Then {
 
 pub struct Fold {
     pub owner: Owner,
-    pub more: Vec<Seen>,
-    pub hot: Option<Vec<Seen>>,
+    pub more: Vec<ViewedProduct>,
+    pub hot: Option<Vec<ViewedProduct>>,
     pub removals: Option<Removals>,
-    pub stored: Option<(Option<u64>, Vec<Seen>)>,
+    pub stored: Option<(Option<u64>, Vec<ViewedProduct>)>,
     pub then: ThenFolded,
 }
 
@@ -214,7 +214,7 @@ impl World {
         let sku = Sku::from(self.random.below(8));
         // Clocks differ, and some views come late.
         let at_ms = (self.now + self.random.below(12)).saturating_sub(self.random.below(25));
-        let seen = Seen { sku, at_ms };
+        let seen = ViewedProduct { sku, at_ms };
         self.log.push(View { owner, seen });
     }
 
@@ -375,7 +375,7 @@ impl World {
         }
     }
 
-    pub fn list(&mut self, owner: Owner) -> Vec<Seen> {
+    pub fn list(&mut self, owner: Owner) -> Vec<ViewedProduct> {
         let (removals, max) = (self.removals(owner), self.max);
         let cold = self.disk.cold.get(&owner).map(|(_, views)| views.clone());
         let name = self.new_name();
@@ -394,7 +394,8 @@ impl World {
 
     /// Each list is what the log and the removals say, now and after Redis has lost it and the folds are done.
     pub fn check_end(&mut self) {
-        let expected: Vec<Vec<Seen>> = (0..USERS).map(|number| self.expected(number)).collect();
+        let expected: Vec<Vec<ViewedProduct>> =
+            (0..USERS).map(|number| self.expected(number)).collect();
         for (number, expected) in expected.iter().enumerate() {
             let user = Owner::User(number as u64);
             assert_eq!(&self.list(user), expected, "{user:?}");
@@ -421,7 +422,7 @@ impl World {
         }
     }
 
-    pub fn expected(&self, number: u64) -> Vec<Seen> {
+    pub fn expected(&self, number: u64) -> Vec<ViewedProduct> {
         let is_of = |view: &&View| match view.owner {
             Owner::User(other) | Owner::Guest(other) => other == number,
         };
@@ -444,7 +445,7 @@ impl Load {
 }
 
 impl Fold {
-    pub fn new(owner: Owner, more: Vec<Seen>, then: ThenFolded) -> Self {
+    pub fn new(owner: Owner, more: Vec<ViewedProduct>, then: ThenFolded) -> Self {
         Self {
             owner,
             more,

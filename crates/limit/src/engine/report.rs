@@ -32,7 +32,7 @@ impl What {
 
 /// What is counted: what a rule did, in all, and to one key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
+struct CountKey {
     what: What,
     rule: String,
     key: Option<String>,
@@ -41,7 +41,7 @@ struct Told {
 /// Counts refusals for operators.
 #[derive(Debug)]
 pub struct Report {
-    tally: Tally<Told>,
+    tally: Tally<CountKey>,
 }
 
 /// However many keys there are, all rules find room.
@@ -56,7 +56,7 @@ impl Report {
 
     /// A rule has done this to a request of `key`, if that is known.
     pub fn count(&mut self, what: What, rule: &Rule, key: Option<&[u8]>) {
-        let told = |key| Told {
+        let told = |key| CountKey {
             what,
             rule: rule.name.clone(),
             key,

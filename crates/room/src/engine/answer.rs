@@ -19,7 +19,7 @@ pub(crate) const PASS_HEADER: &str = weir_base::headers::ROOM;
 
 /// What a visitor is told who does not enter.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct QueueAnswer {
     pub(crate) outcome: Outcome,
     /// How many enter before, and the visitor: 1 is the next.
     pub(crate) position: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Told {
     pub(crate) pass: Option<String>,
 }
 
-/// [`Told`] for programs.
+/// [`QueueAnswer`] for programs.
 #[derive(Serialize)]
 struct Json<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub(crate) enum Form {
 }
 
 /// The answer that tells a visitor to wait.
-pub(crate) fn told(room: &CheckedRoom, told: &Told, form: Form, is_secure: bool) -> Answer {
+pub(crate) fn told(room: &CheckedRoom, told: &QueueAnswer, form: Form, is_secure: bool) -> Answer {
     let retry_after = retry_after_seconds(told.poll_ms).to_string();
     let cookie = told.pass.as_ref().map(|pass| cookie(room, pass, is_secure));
     let mut headers: Vec<(&str, &str)> = Vec::from([
@@ -122,7 +122,7 @@ pub(crate) fn told(room: &CheckedRoom, told: &Told, form: Form, is_secure: bool)
     Answer::new(status, &headers, body).because(details)
 }
 
-fn text(room: &CheckedRoom, told: &Told) -> Text {
+fn text(room: &CheckedRoom, told: &QueueAnswer) -> Text {
     let (title, message) = room.texts.of(told.outcome);
     Text {
         title: title.into(),
@@ -132,13 +132,13 @@ fn text(room: &CheckedRoom, told: &Told) -> Text {
     }
 }
 
-fn html(room: &CheckedRoom, told: &Told, refresh_s: &str) -> String {
+fn html(room: &CheckedRoom, told: &QueueAnswer, refresh_s: &str) -> String {
     let text = text(room, told);
     let opens_at_ms = match told.opens_at_ms {
         0 => String::new(),
         opens_at_ms => opens_at_ms.to_string(),
     };
-    room.page.render(&page::Told {
+    room.page.render(&page::PageText {
         state: told.outcome.state(),
         title: &text.title,
         message: &text.message,
@@ -149,7 +149,7 @@ fn html(room: &CheckedRoom, told: &Told, refresh_s: &str) -> String {
     })
 }
 
-fn json<'a>(room: &'a CheckedRoom, told: &'a Told, form: Form, status: u16) -> Json<'a> {
+fn json<'a>(room: &'a CheckedRoom, told: &'a QueueAnswer, form: Form, status: u16) -> Json<'a> {
     let (_, message) = room.texts.of(told.outcome);
     let is_problem = form == Form::Json;
     let error = is_problem.then(|| format!("room_{}", told.outcome.state()));

@@ -89,7 +89,7 @@ enum Value {
 
 /// What one page says.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told<'a> {
+pub(crate) struct PageText<'a> {
     pub(crate) state: &'a str,
     pub(crate) title: &'a str,
     pub(crate) message: &'a str,
@@ -113,7 +113,7 @@ impl Value {
         })
     }
 
-    fn of<'a>(self, told: &Told<'a>) -> &'a str {
+    fn of<'a>(self, told: &PageText<'a>) -> &'a str {
         match self {
             Self::State => told.state,
             Self::Title => told.title,
@@ -167,7 +167,7 @@ impl Page {
     }
 
     /// The page that says this.
-    pub(crate) fn render(&self, told: &Told<'_>) -> String {
+    pub(crate) fn render(&self, told: &PageText<'_>) -> String {
         let mut html = String::with_capacity(4_096);
         for part in self.parts.iter() {
             match part {
@@ -324,10 +324,10 @@ mod tests {
             brand: r#"<b>"&'"#.into(),
             ..own("{{brand}}|{{ title }}|{{position}}{{status_url}}")
         };
-        let told = Told {
+        let told = PageText {
             title: "</title><script>",
             position: "7",
-            ..Told::default()
+            ..PageText::default()
         };
         assert_eq!(
             page(&config).unwrap().render(&told),
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn the_default_page_has_all_values_and_its_own_style_is_allowed() {
         let page = page(&PageConfig::default()).unwrap();
-        let told = Told {
+        let told = PageText {
             state: "waiting",
             title: "A title",
             message: "A message",

@@ -9,13 +9,13 @@ use crate::pace::Pace;
 use crate::redis::keys::RoomKeys;
 use crate::redis::room::Brought;
 use crate::redis::room_tick::RENEWED_MAX;
-use crate::{Pass, Seen, Setting, Snapshot, Visitor};
+use crate::{Pass, RoomState, Setting, Snapshot, Visitor};
 use weir_base::key::KeyRing;
 use weir_base::shared_data::SharedData;
 use weir_engine::Metrics;
 use weir_engine::poll::Schedule;
 
-use crate::engine::answer::{Told, cookie_name};
+use crate::engine::answer::{QueueAnswer, cookie_name};
 use crate::engine::config::CheckedRoom;
 use crate::engine::local::Local;
 use crate::engine::metrics::{Outcome, RoomCounters};
@@ -41,7 +41,7 @@ pub(crate) struct Room<D> {
     /// Since when looks at Redis have failed.
     failing_since_ms: Option<u64>,
     snapshot: Option<Snapshot>,
-    seen: Seen,
+    seen: RoomState,
     draw: Option<Draw>,
     pace: Pace,
     renewals: BTreeSet<Visitor>,
@@ -77,7 +77,7 @@ impl<D: SharedData> Room<D> {
             is_ticking: false,
             failing_since_ms: None,
             snapshot: None,
-            seen: Seen::default(),
+            seen: RoomState::default(),
             draw: None,
             pace: Pace::default(),
             renewals: BTreeSet::new(),
@@ -151,7 +151,7 @@ impl<D: SharedData> Room<D> {
             .snapshot
             .is_some_and(|known| known.now_ms > snapshot.now_ms)
         {
-            self.seen.merge(&Seen {
+            self.seen.merge(&RoomState {
                 inside: self.seen.inside,
                 ..snapshot.seen
             });
@@ -275,7 +275,7 @@ impl<D: SharedData> Room<D> {
     }
 
     /// What a visitor is told who waits or is turned away.
-    pub(crate) fn told(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> Told {
+    pub(crate) fn told(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> QueueAnswer {
         let ahead = self.order(pass.place).saturating_sub(self.seen.head);
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
         let wait_ms = match is_waiting {
@@ -286,7 +286,7 @@ impl<D: SharedData> Room<D> {
             Outcome::Lobby => self.setting().opens_at_ms,
             _ => 0,
         };
-        Told {
+        QueueAnswer {
             outcome,
             position: is_waiting.then_some(ahead),
             wait_ms,

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::redis::room_ask::{self, Ask, Told as AskTold};
+use crate::redis::room_ask::{self, Ask, VisitorStatus};
 use crate::redis::room_tick;
 use crate::state::Status;
 use crate::{Pass, Visitor};
@@ -492,7 +492,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         &mut self,
         stream: StreamId,
         visit: Visit,
-        (status, place): AskTold,
+        (status, place): VisitorStatus,
         now_ms: u64,
         effects: &mut Effects,
     ) {

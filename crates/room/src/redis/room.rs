@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::draw::Seed;
-use crate::{NUMBER_MAX, Seen, Setting, Snapshot, Terms};
+use crate::{NUMBER_MAX, RoomState, Setting, Snapshot, Terms};
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::keys::RoomKeys;
@@ -19,12 +19,12 @@ pub struct Brought {
     /// The setting that is in force if Redis has none.
     pub setting: Setting,
     /// What the caller has heard.
-    pub seen: Seen,
+    pub seen: RoomState,
 }
 
 /// The beginning of a call.
 pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &Brought) -> Call {
-    let Seen {
+    let RoomState {
         seq,
         head,
         floor,
@@ -104,7 +104,7 @@ pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
         return None;
     };
     Some(Snapshot {
-        seen: Seen {
+        seen: RoomState {
             seq: number(seq)?,
             head: number(head)?,
             floor: number(floor)?,

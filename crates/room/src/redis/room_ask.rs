@@ -33,7 +33,7 @@ pub struct Ask {
 }
 
 /// What became of a visitor: the status, and the place, 0 for none.
-pub type Told = (Status, u64);
+pub type VisitorStatus = (Status, u64);
 
 /// The call in which `asks`, at least one, ask in their order.
 pub fn call(keys: &RoomKeys, brought: &Brought, asks: &[Ask]) -> Call {
@@ -54,7 +54,7 @@ pub fn call(keys: &RoomKeys, brought: &Brought, asks: &[Ask]) -> Call {
 ///
 /// # Errors
 /// When the reply is not the script's.
-pub fn parse(value: &Value, count: usize) -> Result<(Snapshot, Vec<Told>), ReplyError> {
+pub fn parse(value: &Value, count: usize) -> Result<(Snapshot, Vec<VisitorStatus>), ReplyError> {
     let read = || {
         let [header, told] = array(value)? else {
             return None;
@@ -63,7 +63,7 @@ pub fn parse(value: &Value, count: usize) -> Result<(Snapshot, Vec<Told>), Reply
         let told = |[status, place]: &[Value; 2]| {
             Some((Status::from_number(number(status)?)?, number(place)?))
         };
-        let told: Vec<Told> = pairs.iter().map(told).collect::<Option<_>>()?;
+        let told: Vec<VisitorStatus> = pairs.iter().map(told).collect::<Option<_>>()?;
         (rest.is_empty() && told.len() == count).then_some((snapshot(header)?, told))
     };
     read().ok_or(ReplyError {

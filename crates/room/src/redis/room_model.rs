@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use crate::draw::Seed;
 use crate::model::{Ask, Brought, Model};
-use crate::{Seen, Setting, Snapshot, Terms, Visitor};
+use crate::{RoomState, Setting, Snapshot, Terms, Visitor};
 use weir_base::resp::Value;
 
-use crate::redis::room_ask::Told;
+use crate::redis::room_ask::VisitorStatus;
 use crate::redis::{room_ask, room_tick};
 
 /// A call, as Redis reads it.
@@ -33,7 +33,7 @@ pub struct Done {
     /// How the room is then.
     pub snapshot: Snapshot,
     /// What became of those who asked, in their order.
-    pub told: Vec<Told>,
+    pub told: Vec<VisitorStatus>,
 }
 
 impl ModelCall {
@@ -121,7 +121,7 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
             life_ms,
         },
         setting: Setting::from_numbers(numbers(setting)?)?,
-        seen: Seen {
+        seen: RoomState {
             seq,
             head,
             floor,

@@ -34,7 +34,7 @@ impl weir_base::shared_data::SharedData for SharedCell {
 
 /// What became of a request.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum RoomState {
     /// It went on to the origin; these headers came with the response.
     Passed(Vec<(String, String)>),
     /// It was answered here.
@@ -47,7 +47,7 @@ pub struct Gateway {
     is_woken: bool,
     calls: BTreeMap<BatchId, Vec<u8>>,
     open: BTreeSet<StreamId>,
-    seen: BTreeMap<StreamId, Seen>,
+    seen: BTreeMap<StreamId, RoomState>,
     response: Vec<(String, String)>,
     next_stream: StreamId,
     metrics: BTreeMap<String, u64>,
@@ -206,7 +206,7 @@ impl World {
     }
 
     /// A request of `/shop` by a browser.
-    pub fn visit(&mut self, at: usize, visitor: &mut Visitor) -> Seen {
+    pub fn visit(&mut self, at: usize, visitor: &mut Visitor) -> RoomState {
         self.ask(at, visitor, "/shop", "text/html,*/*")
     }
 
@@ -216,7 +216,7 @@ impl World {
         json(&seen)
     }
 
-    pub fn ask(&mut self, at: usize, visitor: &mut Visitor, path: &str, accept: &str) -> Seen {
+    pub fn ask(&mut self, at: usize, visitor: &mut Visitor, path: &str, accept: &str) -> RoomState {
         let mut headers = vec![(":method", "GET"), (":path", path), ("accept", accept)];
         headers.push((":scheme", "https"));
         if let Some(cookie) = &visitor.cookie {
@@ -227,8 +227,8 @@ impl World {
         }
         let seen = self.send(at, &headers, &visitor.address.clone());
         let cookies = match &seen {
-            Seen::Passed(headers) => headers.clone(),
-            Seen::Answered(answer) => texts(&answer.headers),
+            RoomState::Passed(headers) => headers.clone(),
+            RoomState::Answered(answer) => texts(&answer.headers),
         };
         for (_, value) in cookies.iter().filter(|(name, _)| name == "set-cookie") {
             assert!(
@@ -241,20 +241,20 @@ impl World {
     }
 
     /// Any request.
-    pub fn send(&mut self, at: usize, headers: &[(&str, &str)], address: &str) -> Seen {
+    pub fn send(&mut self, at: usize, headers: &[(&str, &str)], address: &str) -> RoomState {
         let stream = self.begin(at, headers, address);
         self.run(at);
         self.outcome(at, stream)
     }
 
     /// What became of a request.
-    pub fn outcome(&mut self, at: usize, stream: StreamId) -> Seen {
+    pub fn outcome(&mut self, at: usize, stream: StreamId) -> RoomState {
         let link = self.link;
         let gateway = &mut self.gateways[at];
         let seen = gateway.seen.remove(&stream);
         let seen = seen.unwrap_or_else(|| panic!("{stream} has no answer"));
         match seen {
-            Seen::Passed(_) => Seen::Passed(gateway.respond(stream, link)),
+            RoomState::Passed(_) => RoomState::Passed(gateway.respond(stream, link)),
             seen => seen,
         }
     }
@@ -330,11 +330,11 @@ impl Gateway {
         match effect {
             Effect::Respond { stream, answer } => {
                 assert!(self.open.remove(&stream), "an answer to {stream}");
-                self.seen.insert(stream, Seen::Answered(answer));
+                self.seen.insert(stream, RoomState::Answered(answer));
             }
             Effect::Continue { stream, .. } => {
                 assert!(self.open.remove(&stream), "{stream} goes on");
-                self.seen.insert(stream, Seen::Passed(Vec::new()));
+                self.seen.insert(stream, RoomState::Passed(Vec::new()));
             }
             Effect::Call { batch, at_once, .. } if at_once => {
                 return Some(Event::Deferred { batch });
@@ -358,7 +358,7 @@ impl Gateway {
     }
 }
 
-impl Seen {
+impl RoomState {
     pub fn has_passed(&self) -> bool {
         matches!(self, Self::Passed(_))
     }
@@ -397,7 +397,7 @@ impl Seen {
     }
 }
 
-pub fn json(seen: &Seen) -> Json {
+pub fn json(seen: &RoomState) -> Json {
     serde_json::from_slice(&seen.answer().body).unwrap()
 }
 

@@ -9,12 +9,12 @@ use std::time::Instant;
 pub(super) struct Teller {
     started: Instant,
     is_bold: bool,
-    told: Vec<Told>,
+    told: Vec<StoryLine>,
 }
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Told {
+pub(super) struct StoryLine {
     /// Seconds since the curtain rose.
     pub(super) at_s: f64,
     pub(super) phase: &'static str,
@@ -38,7 +38,7 @@ impl Teller {
 
     /// One line of `phase`, which is named where it begins.
     pub(super) fn tell(&mut self, phase: &'static str, text: impl Into<String>) {
-        let told = Told {
+        let told = StoryLine {
             at_s: self.started.elapsed().as_secs_f64(),
             phase,
             text: text.into(),
@@ -56,7 +56,7 @@ impl Teller {
     }
 }
 
-impl Told {
+impl StoryLine {
     fn line(&self, name: &str, is_bold: bool) -> String {
         let Self { at_s, text, .. } = self;
         match is_bold {
@@ -74,7 +74,7 @@ mod tests {
     fn lines_are_aligned_and_a_plain_one_has_no_control_characters() {
         let line = |at_s, phase, is_bold| {
             let text = "x".to_owned();
-            Told { at_s, phase, text }.line(phase, is_bold)
+            StoryLine { at_s, phase, text }.line(phase, is_bold)
         };
         let plain = line(1.26, "rush", false);
         assert_eq!(plain, "   1.3 s  rush        x");

@@ -24,11 +24,11 @@ pub(crate) struct ArchiveWork {
     pub(crate) store: EventStore,
     pub(crate) metrics: EventMetrics,
     pub(crate) clock: Clock,
-    held: BTreeMap<Source, Held>,
+    held: BTreeMap<Source, PendingFile>,
 }
 
 /// What was read of a source, and is in no file yet.
-struct Held {
+struct PendingFile {
     /// Where the group is, by SQL.
     from: Position,
     /// Behind what was read.
@@ -42,7 +42,7 @@ struct Held {
     since: Instant,
 }
 
-impl Held {
+impl PendingFile {
     /// Takes what of a batch is not here yet: a batch comes again after a failure.
     fn add(&mut self, batch: &Batch) {
         if self.events.is_empty() {
@@ -174,7 +174,7 @@ fn outage(error: ArchiveError) -> WorkError {
 }
 
 /// The files of a step by their paths: of each type and hour one. An event that was sent twice is there once.
-fn files(source: &str, held: &Held, end: Position) -> BTreeMap<String, Vec<Archived>> {
+fn files(source: &str, held: &PendingFile, end: Position) -> BTreeMap<String, Vec<Archived>> {
     let mut files: BTreeMap<String, Vec<Archived>> = BTreeMap::new();
     let mut known = HashSet::new();
     // Names of sources have slashes on Kafka.
@@ -209,7 +209,7 @@ impl Work for ArchiveWork {
     }
 
     async fn begin(&mut self, source: &Source, position: Position) -> Result<(), WorkError> {
-        let held = Held {
+        let held = PendingFile {
             from: position,
             next: position,
             cut: self.store.archive_cut(source, position).await?,

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_history::list::merge;
-use weir_history::{DAY_MS, Owner, Seen, oldest_ms};
+use weir_history::{DAY_MS, Owner, ViewedProduct, oldest_ms};
 
 use crate::History;
 use crate::cold::ColdStoreError;
@@ -84,7 +84,7 @@ impl History {
     ///
     /// # Errors
     /// See [`FoldError`].
-    pub async fn fold_with(&self, owner: &Owner, more: &[Seen]) -> Result<(), FoldError> {
+    pub async fn fold_with(&self, owner: &Owner, more: &[ViewedProduct]) -> Result<(), FoldError> {
         for _ in 0..ATTEMPTS {
             let hot = self.0.hot.read(owner).await?.views;
             // After the views: what was removed before they were read is known now.

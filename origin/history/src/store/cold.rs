@@ -1,6 +1,6 @@
 //! The cold store in SQL: one row for each list.
 
-use weir_history::{Owner, Seen, cold};
+use weir_history::{Owner, ViewedProduct, cold};
 
 use super::HistoryStore;
 use crate::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
@@ -46,7 +46,7 @@ impl HistoryStore {
         &self,
         owner: &Owner,
         version: Option<u64>,
-        views: &[Seen],
+        views: &[ViewedProduct],
     ) -> Result<bool, sqlx::Error> {
         let (key, value) = (cold::key(owner), cold::encode(views));
         let newest_ms = views.first().map(|seen| seen.at_ms);
@@ -93,7 +93,7 @@ impl ColdStore for HistoryStore {
         &'a self,
         owner: &'a Owner,
         version: Option<u64>,
-        views: &'a [Seen],
+        views: &'a [ViewedProduct],
     ) -> ColdFuture<'a, bool> {
         Box::pin(async move {
             let written = self.write_cold(owner, version, views).await;

@@ -3,7 +3,7 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 use sqlx::Error;
-use weir_history::{DELETIONS_MAX, Owner, REMOVALS_MS, Removals, Seen, Sku};
+use weir_history::{DELETIONS_MAX, Owner, REMOVALS_MS, Removals, Sku, ViewedProduct};
 
 use super::HistoryStore;
 use weir_origin_core::sql::{Row, SqlError, Tx, damaged, retried, sql};
@@ -87,9 +87,13 @@ impl HistoryStore {
     }
 
     /// Deletes of each product views up to that time.
-    pub async fn delete(&self, owner: &Owner, deleted: &[Seen]) -> Result<Noted, SqlError> {
+    pub async fn delete(
+        &self,
+        owner: &Owner,
+        deleted: &[ViewedProduct],
+    ) -> Result<Noted, SqlError> {
         let op = self.new_op(owner)?;
-        let mut deleted: Vec<&Seen> = deleted.iter().collect();
+        let mut deleted: Vec<&ViewedProduct> = deleted.iter().collect();
         // In one order, so that two of them do not wait for each other.
         deleted.sort_unstable_by(|a, b| a.sku.cmp(&b.sku));
         let is_done = retried(|| self.try_delete(&op, &deleted)).await?;
@@ -100,7 +104,7 @@ impl HistoryStore {
         })
     }
 
-    async fn try_delete(&self, op: &Op, deleted: &[&Seen]) -> Result<bool, Error> {
+    async fn try_delete(&self, op: &Op, deleted: &[&ViewedProduct]) -> Result<bool, Error> {
         let owner = op.owner.as_str();
         let mut tx = self.db.begin().await?;
         for seen in deleted {

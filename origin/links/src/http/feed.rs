@@ -22,7 +22,7 @@ pub(super) struct Feeds {
 /// What an edge asks for.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Asked {
+pub(super) struct FeedQuery {
     /// Where the edge stands: <source>.<next> of the last page. 410 if the feed has no such place: begin again.
     #[param(value_type = Option<String>)]
     after: Option<Cursor>,
@@ -41,7 +41,7 @@ impl Feeds {
     get,
     path = weir_base::feed::routes::LINKS,
     operation_id = "getLinkFeed",
-    params(Asked, EdgeHeaders),
+    params(FeedQuery, EdgeHeaders),
     responses(
         (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
         (status = 304, description = "The edge has it: If-None-Match"),
@@ -49,7 +49,7 @@ impl Feeds {
 )]
 pub(super) async fn links(
     State(feeds): State<Feeds>,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(asked): ReadQuery<FeedQuery>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let links = feeds.links()?;

@@ -46,7 +46,7 @@ pub struct UniqueCounter {
 
 /// Who clicked a link within an hour.
 #[derive(Default)]
-struct Seen {
+struct HourlyVisitors {
     visitors: BTreeSet<UniqueHash>,
     addresses: BTreeSet<UniqueHash>,
 }
@@ -89,8 +89,8 @@ impl UniqueCounter {
         &self,
         rows: &[Row],
         now_ms: u64,
-    ) -> Result<BTreeMap<(LinkId, u64), Seen>, CallError> {
-        let mut seen: BTreeMap<(LinkId, u64), Seen> = BTreeMap::new();
+    ) -> Result<BTreeMap<(LinkId, u64), HourlyVisitors>, CallError> {
+        let mut seen: BTreeMap<(LinkId, u64), HourlyVisitors> = BTreeMap::new();
         for row in rows {
             let key = self.key(row.minute_ms / DAY_MS, now_ms).await?;
             let hour = row.minute_ms / HOUR_MS;
@@ -153,7 +153,7 @@ impl UniqueCounter {
     }
 }
 
-impl Seen {
+impl HourlyVisitors {
     /// In pieces that fit into one call.
     fn chunks(self) -> Vec<(Vec<UniqueHash>, Vec<UniqueHash>)> {
         let visitors: Vec<UniqueHash> = self.visitors.into_iter().collect();
@@ -257,7 +257,7 @@ mod tests {
             hash[..8].copy_from_slice(&n.to_be_bytes());
             hash
         };
-        let seen = Seen {
+        let seen = HourlyVisitors {
             visitors: (0..2 * ADDED_MAX + 1).map(number).collect(),
             addresses: (0..3).map(number).collect(),
         };

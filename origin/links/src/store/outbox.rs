@@ -67,7 +67,7 @@ impl Telling {
         let link = Link::decode(new.record.as_bytes());
         let link = link.map_err(|error| damaged("record", error))?;
         let shown = self.shown(&new.id, Some((&link, &new.tags)));
-        let told = Told {
+        let told = LinkChange {
             id: &new.id,
             kind: kind(Action::Create),
             at_ms: new.created_at_ms,
@@ -82,7 +82,7 @@ impl Telling {
         }
         let id = &change.before.id;
         let shown = self.shown(id, Some((change.link, change.tags)));
-        let told = Told {
+        let told = LinkChange {
             id,
             kind: kind(change.action),
             at_ms: change.now_ms,
@@ -95,7 +95,7 @@ impl Telling {
         if !self.sinks.has_any() || ended.is_deleted {
             return Ok(());
         }
-        let told = Told {
+        let told = LinkChange {
             id: &ended.id,
             kind: ENDED,
             at_ms: ended.expires_at_ms,
@@ -112,7 +112,7 @@ impl Telling {
     async fn write(
         &self,
         tx: &mut Tx,
-        told: Told<'_>,
+        told: LinkChange<'_>,
         shown: &Value,
         is_first: bool,
     ) -> Result<(), Error> {
@@ -154,13 +154,13 @@ impl Telling {
 
 /// A change, but for what its link says.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct LinkChange<'a> {
     id: &'a LinkId,
     kind: &'static str,
     at_ms: u64,
 }
 
-impl Told<'_> {
+impl LinkChange<'_> {
     fn body(self, subject: &str, shown: &Value, seq: u64) -> String {
         json!({
             "id": change_id(subject, seq), "type": self.kind, "sequence": seq, "at_ms": self.at_ms,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::cmd;
 use weir_base::id::UserId;
-use weir_history::{Owner, Seen, Sku};
+use weir_history::{Owner, Sku, ViewedProduct};
 use weir_origin::history::{History, Outcome, Settings, View};
 
 use crate::support::World;
@@ -52,9 +52,9 @@ fn guest(name: &str) -> Owner {
     Owner::guest(name).unwrap()
 }
 
-fn seen(sku: u64, at_ms: u64) -> Seen {
+fn seen(sku: u64, at_ms: u64) -> ViewedProduct {
     let sku = Sku::from(sku);
-    Seen { sku, at_ms }
+    ViewedProduct { sku, at_ms }
 }
 
 /// One owner's views of these products at these times.
@@ -75,7 +75,7 @@ async fn list(history: &History, owner: &Owner) -> Vec<(u64, u64)> {
     pairs(&views.views)
 }
 
-fn pairs(views: &[Seen]) -> Vec<(u64, u64)> {
+fn pairs(views: &[ViewedProduct]) -> Vec<(u64, u64)> {
     views
         .iter()
         .map(|seen| (seen.sku.number().unwrap(), seen.at_ms))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use redis::cmd;
 use tokio_util::sync::CancellationToken;
 use weir_history::list::merge;
-use weir_history::{DAY_MS, Owner, Removals, Seen, Sku, oldest_ms};
+use weir_history::{DAY_MS, Owner, Removals, Sku, ViewedProduct, oldest_ms};
 use weir_origin::history::jobs::fold::FoldError;
 use weir_origin::history::store::Noted;
 use weir_origin::history::{History, Settings, View};
@@ -36,7 +36,7 @@ impl Random {
 struct Model {
     log: Vec<View>,
     /// A user's, and those that joined.
-    views: BTreeMap<Owner, Vec<Seen>>,
+    views: BTreeMap<Owner, Vec<ViewedProduct>>,
     removals: BTreeMap<Owner, Removals>,
 }
 
@@ -47,7 +47,7 @@ impl Model {
         super::pairs(&merge(views, &removals, oldest_ms(now_ms), 200))
     }
 
-    fn delete(&mut self, owner: &Owner, deleted: &[Seen]) {
+    fn delete(&mut self, owner: &Owner, deleted: &[ViewedProduct]) {
         let removals = self.removals.entry(owner.clone()).or_default();
         for seen in deleted {
             removals.delete(seen.sku.clone(), seen.at_ms);
@@ -124,7 +124,7 @@ impl Schedule<'_> {
         self.origin().record(&views).await.unwrap();
         for View { owner, sku, at_ms } in views.clone() {
             let of_owner = self.model.views.entry(owner).or_default();
-            of_owner.push(Seen { sku, at_ms });
+            of_owner.push(ViewedProduct { sku, at_ms });
         }
         self.model.log.extend(views);
     }
@@ -144,7 +144,7 @@ impl Schedule<'_> {
         let known = views.iter().find(|seen| seen.sku == sku);
         let now = self.clock.now_ms();
         let at_ms = known.map_or(now, |seen| seen.at_ms.max(now));
-        let deleted = [Seen {
+        let deleted = [ViewedProduct {
             sku: sku.clone(),
             at_ms,
         }];
@@ -286,7 +286,8 @@ async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
             for _ in 0..80 {
                 let removed = told.lock().unwrap().clone();
                 let views = origin.views(&owner).await.unwrap().views;
-                let back: Vec<&Seen> = views.iter().filter(|seen| removed.cover(seen)).collect();
+                let back: Vec<&ViewedProduct> =
+                    views.iter().filter(|seen| removed.cover(seen)).collect();
                 assert!(back.is_empty(), "{back:?}");
             }
         });
@@ -294,12 +295,12 @@ async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
     let (origin, owner, noted) = (origins[0].clone(), alice.clone(), told.clone());
     tasks.spawn(async move {
         for n in 0..40 {
-            let deleted = [Seen {
+            let deleted = [ViewedProduct {
                 sku: Sku::from(n * 3),
                 at_ms: now,
             }];
             origin.delete_views(&owner, &deleted).await.unwrap();
-            let [Seen { sku, at_ms }] = deleted;
+            let [ViewedProduct { sku, at_ms }] = deleted;
             noted.lock().unwrap().delete(sku, at_ms);
         }
     });
@@ -318,7 +319,7 @@ async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
     let removals = told.lock().unwrap().clone();
     let views = log
         .into_iter()
-        .map(|View { sku, at_ms, .. }| Seen { sku, at_ms });
+        .map(|View { sku, at_ms, .. }| ViewedProduct { sku, at_ms });
     let expected = super::pairs(&merge(views, &removals, 0, 200));
     assert_eq!(list(&origins[1], &alice).await, expected);
     assert_eq!(expected.len(), 110);

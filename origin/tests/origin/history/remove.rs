@@ -1,7 +1,7 @@
 //! What is removed stays away, whatever dies in between.
 
 use serde_json::{Value, json};
-use weir_history::{DELETIONS_MAX, REMOVALS_MS, Seen, Sku};
+use weir_history::{DELETIONS_MAX, REMOVALS_MS, Sku, ViewedProduct};
 use weir_origin::history::Outcome;
 use weir_origin::history::remove::{RemoveError, Removed};
 use weir_origin::history::store::Noted;
@@ -77,7 +77,7 @@ async fn a_view_of_a_clock_that_is_ahead_is_deleted_too() {
 }
 
 /// What SQL has of a deletion whose origin died before it told Redis.
-async fn delete_and_die(history: &weir_origin::history::History, deleted: &[Seen]) {
+async fn delete_and_die(history: &weir_origin::history::History, deleted: &[ViewedProduct]) {
     let noted = history
         .store()
         .delete(&user("alice"), deleted)

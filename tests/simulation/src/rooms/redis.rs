@@ -3,7 +3,7 @@
 use weir_base::resp::Value;
 use weir_room::model::Model;
 use weir_room::redis::room_model::ModelCall;
-use weir_room::{Seen, Setting, Snapshot};
+use weir_room::{RoomState, Setting, Snapshot};
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
@@ -69,7 +69,7 @@ impl Redis {
             Some(Mutation::RoomNotCounted) => self.room.lose_inside(),
             Some(Mutation::PlacesNotRemembered) => self.room.lose_places(),
             Some(Mutation::PlacesWaitForEver) => brought.terms.claim_ms = u64::from(u32::MAX),
-            Some(Mutation::GatewaysNotHeard) => brought.seen = Seen::default(),
+            Some(Mutation::GatewaysNotHeard) => brought.seen = RoomState::default(),
             _ => {}
         }
         let done = call.run(&mut self.room, now_ms);

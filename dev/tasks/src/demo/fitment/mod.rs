@@ -7,7 +7,7 @@ use crate::up::{self, Stop, Unnamed};
 use anyhow::{Context, Result, bail};
 use catalogue::Catalogue;
 use indicatif::{ProgressBar, ProgressStyle};
-use questions::Asked;
+use questions::QuestionReport;
 use serde_json::Value;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
-async fn play(arguments: &Arguments, stack: &mut Stack, port: u16) -> Result<Asked> {
+async fn play(arguments: &Arguments, stack: &mut Stack, port: u16) -> Result<QuestionReport> {
     let catalogue = Catalogue::new(arguments.vehicles, arguments.skus, arguments.relations);
     import(stack, &catalogue).await?;
     let gateway = stack.start_fitment_gateway(port).await?;
@@ -201,7 +201,7 @@ fn bar(length: u64, what: &'static str) -> Result<ProgressBar> {
     Ok(bar)
 }
 
-fn tell(arguments: &Arguments, asked: &Asked) {
+fn tell(arguments: &Arguments, asked: &QuestionReport) {
     let at = |quantile: f64| asked.latencies.value_at_quantile(quantile) as f64 / 1_000.0;
     let rate = asked.queries as f64 / asked.took.as_secs_f64().max(f64::EPSILON);
     let pairs = asked.pairs;

@@ -27,7 +27,7 @@ const TOOK_MAX_US: u64 = 60_000_000;
 
 /// What came of all questions.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct QuestionReport {
     pub(super) queries: u64,
     /// Questions whose answers were all right.
     pub(super) right: u64,
@@ -50,15 +50,15 @@ pub(super) struct Pairs {
 }
 
 #[derive(Deserialize)]
-struct Told<'a> {
+struct CheckAnswer<'a> {
     #[serde(borrow)]
     vehicles: Vec<&'a str>,
     #[serde(borrow)]
-    skus: Vec<ToldSku<'a>>,
+    skus: Vec<SkuAnswer<'a>>,
 }
 
 #[derive(Deserialize)]
-struct ToldSku<'a> {
+struct SkuAnswer<'a> {
     sku: &'a str,
     #[serde(borrow)]
     answers: Vec<&'a str>,
@@ -126,7 +126,8 @@ impl Question {
     /// # Errors
     /// Says what is wrong with it.
     fn check(&self, catalogue: &Catalogue, answer: &[u8]) -> Result<Pairs> {
-        let told: Told<'_> = serde_json::from_slice(answer).context("no answer to a question")?;
+        let told: CheckAnswer<'_> =
+            serde_json::from_slice(answer).context("no answer to a question")?;
         ensure!(
             told.vehicles.len() == self.vehicles.len(),
             "the vehicles are others"
@@ -185,7 +186,7 @@ pub(super) async fn ask(
     queries: u64,
     connections: u32,
     mut tell: impl FnMut(u64),
-) -> Result<Asked> {
+) -> Result<QuestionReport> {
     let next = Arc::new(AtomicU64::new(0));
     let began = Instant::now();
     let mut clients = JoinSet::new();
@@ -193,7 +194,7 @@ pub(super) async fn ask(
         let (authority, next) = (authority.to_owned(), Arc::clone(&next));
         clients.spawn(async move { client(&authority, catalogue, queries, &next).await });
     }
-    let mut all = Asked::none()?;
+    let mut all = QuestionReport::none()?;
     let mut look = tokio::time::interval(RETRY);
     loop {
         tokio::select! {
@@ -213,8 +214,8 @@ async fn client(
     catalogue: Catalogue,
     queries: u64,
     next: &AtomicU64,
-) -> Result<Asked> {
-    let mut asked = Asked::none()?;
+) -> Result<QuestionReport> {
+    let mut asked = QuestionReport::none()?;
     let mut connection = Connection::open(authority).await?;
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +241,7 @@ async fn client(
     }
 }
 
-impl Asked {
+impl QuestionReport {
     fn none() -> Result<Self> {
         Ok(Self {
             queries: 0,
