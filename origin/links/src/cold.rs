@@ -231,7 +231,7 @@ impl ColdLinks {
             life_ms,
         };
         if stored.link.max_clicks > 0 {
-            let used = self.store.clicks_used(id).await?;
+            let used = self.store.clicks().clicks_used(id).await?;
             self.records.seed_clicks(id, used, life_ms).await?;
         }
         if !self.records.create(record).await? {

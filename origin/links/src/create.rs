@@ -305,16 +305,23 @@ impl Creator {
     async fn make_custom(&self, ready: Ready<'_>) -> Result<LinkView, CreateError> {
         let id = &ready.new.id;
         if let Some((length, index)) = self.allocator.index(&id.code) {
-            let is_new = self.store.add_custom(length, index, &id.domain).await?;
+            let is_new = self
+                .store
+                .segments()
+                .add_custom(length, index, &id.domain)
+                .await?;
             if self.allocator.is_reserved(length, index).await? {
                 if is_new {
                     let store = &self.store;
-                    store.remove_custom(length, index, &id.domain).await?;
+                    store
+                        .segments()
+                        .remove_custom(length, index, &id.domain)
+                        .await?;
                 }
                 return Err(CreateError::Taken);
             }
         }
-        if !self.store.insert(&ready.new).await? {
+        if !self.store.log().insert(&ready.new).await? {
             return Err(CreateError::Taken);
         }
         if let Err(error) = self.records.write(ready.record(), Some(0)).await {

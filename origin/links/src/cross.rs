@@ -110,7 +110,10 @@ impl Cross {
         filter: Filter,
     ) -> Result<Self, SqlError> {
         let from_ms = range.from_ms().max(Span::Hour.start_ms(created_at_ms));
-        let cells = store.click_cells(link, from_ms, range.until_ms()).await?;
+        let cells = store
+            .clicks()
+            .click_cells(link, from_ms, range.until_ms())
+            .await?;
         Ok(Self::of(&cells, range, filter))
     }
 

@@ -63,14 +63,18 @@ impl SharedDomains {
     /// # Errors
     /// When SQL does not answer.
     pub async fn open(store: LinkStore, file: &Domains, clock: Clock) -> Result<Self, SqlError> {
-        if store.seed_domains(file, clock()).await? {
+        if store.shared_domains().seed_domains(file, clock()).await? {
             info!("the domains of links were taken over from the file into the database");
         }
         let seed = || StoredDomains {
             version: 0,
             domains: file.clone(),
         };
-        let stored = store.stored_domains().await?.unwrap_or_else(seed);
+        let stored = store
+            .shared_domains()
+            .stored_domains()
+            .await?
+            .unwrap_or_else(seed);
         if !stored.domains.iter().eq(file.iter()) {
             warn!(
                 version = stored.version,
@@ -104,10 +108,10 @@ impl SharedDomains {
     /// # Errors
     /// When SQL does not answer: what is known stays.
     pub async fn refresh(&self) -> Result<bool, SqlError> {
-        if self.store.domains_version().await? == self.get().version {
+        if self.store.shared_domains().domains_version().await? == self.get().version {
             return Ok(false);
         }
-        let Some(stored) = self.store.stored_domains().await? else {
+        let Some(stored) = self.store.shared_domains().stored_domains().await? else {
             return Ok(false);
         };
         let ever = ever(&self.store, &stored.domains).await?;
@@ -145,6 +149,7 @@ impl SharedDomains {
             let now_ms = (self.clock)();
             if self
                 .store
+                .shared_domains()
                 .change_domains(before.version, &domains, now_ms)
                 .await?
             {
@@ -179,5 +184,5 @@ impl SharedDomains {
 
 async fn ever(store: &LinkStore, domains: &Domains) -> Result<Arc<[DomainId]>, SqlError> {
     let ids: Vec<DomainId> = domains.iter().map(|domain| domain.id.clone()).collect();
-    Ok(store.domains(&ids).await?.into())
+    Ok(store.segments().domains(&ids).await?.into())
 }

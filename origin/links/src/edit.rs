@@ -101,7 +101,7 @@ impl Editor {
                 action,
                 now_ms,
             };
-            if self.store.change(change).await? {
+            if self.store.edits().change(change).await? {
                 let is_published = self.follow(id).await;
                 let stored = self.store.link(id).await?.ok_or(FindError::Unknown)?;
                 let standing = self.states.of_one(&stored).await?;
@@ -128,7 +128,7 @@ impl Editor {
                 action: Action::Delete,
                 now_ms: (self.clock)(),
             };
-            if self.store.change(change).await? {
+            if self.store.edits().change(change).await? {
                 return Ok(self.follow(id).await);
             }
         }

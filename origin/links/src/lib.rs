@@ -486,7 +486,7 @@ impl Parts {
 /// Numbers must become codes as they always have here.
 async fn check_numbering(settings: &Settings, store: &LinkStore) -> Result<(), OpenError> {
     let ours = settings.numbering.fingerprint();
-    let known = store.numbering(&ours).await?;
+    let known = store.segments().numbering(&ours).await?;
     match known == ours {
         true => Ok(()),
         false => Err(OpenError::Numbering { known, ours }),

@@ -212,7 +212,11 @@ impl Allocator {
     /// When SQL does not answer.
     pub async fn is_reserved(&self, length: Length, index: u64) -> Result<bool, SqlError> {
         let since_ms = (self.deps.clock)().saturating_sub(self.deps.times.hold_ms);
-        let reserved = self.deps.store.is_reserved(length, index, since_ms);
+        let reserved = self
+            .deps
+            .store
+            .segments()
+            .is_reserved(length, index, since_ms);
         reserved.await
     }
 
@@ -305,7 +309,7 @@ impl Allocator {
         let AllocatorDeps { store, records, .. } = &*self.deps;
         let length = queue.plan.length();
         if queue.floor.load(Ordering::Relaxed) == 0 {
-            queue.raise_floor(store.last_segment(length).await?);
+            queue.raise_floor(store.segments().last_segment(length).await?);
         }
         let segment_len = queue.plan.segment_len();
         let floor = queue.floor.load(Ordering::Relaxed);
@@ -324,7 +328,7 @@ impl Allocator {
     async fn reserve(&self, queue: &Queue, segments: &[Segment]) -> Result<u64, Unavailable> {
         let AllocatorDeps { store, metrics, .. } = &*self.deps;
         let now_ms = (self.deps.clock)();
-        let reserved = store.reserve(segments, now_ms).await?;
+        let reserved = store.segments().reserve(segments, now_ms).await?;
         let mut added = 0;
         for (segment, is_ours) in segments.iter().zip(&reserved) {
             metrics.segment(*is_ours);
@@ -336,7 +340,7 @@ impl Allocator {
         }
         if reserved.contains(&false) {
             // Redis' counter is behind: it lost its data.
-            queue.raise_floor(store.last_segment(queue.plan.length()).await?);
+            queue.raise_floor(store.segments().last_segment(queue.plan.length()).await?);
         }
         Ok(added)
     }
@@ -352,7 +356,7 @@ impl Allocator {
         if segment.round > 0 {
             self.open_round(segment).await?;
             if !self.may_reuse(segment, &codes, now_ms).await? {
-                self.deps.store.release(segment).await?;
+                self.deps.store.segments().release(segment).await?;
                 return Ok(0);
             }
         }
@@ -368,7 +372,7 @@ impl Allocator {
     /// All codes of a segment except those that people have chosen. To be called after the segment was reserved:
     /// whoever chooses one from now on finds it reserved.
     async fn codes(&self, plan: &Plan, segment: &Segment) -> Result<Vec<Code>, Unavailable> {
-        let customs = self.deps.store.customs(segment).await?;
+        let customs = self.deps.store.segments().customs(segment).await?;
         let is_free = |index: &u64| customs.binary_search(index).is_err();
         let numbering = &self.deps.numbering;
         let mut codes = Vec::new();
@@ -388,7 +392,11 @@ impl Allocator {
         now_ms: u64,
     ) -> Result<bool, Unavailable> {
         let AllocatorDeps { store, records, .. } = &*self.deps;
-        let reserved_at_ms = store.reserved_before(segment).await?.unwrap_or(0);
+        let reserved_at_ms = store
+            .segments()
+            .reserved_before(segment)
+            .await?
+            .unwrap_or(0);
         let mut held = SegmentUse {
             reserved_at_ms,
             is_in_store: false,
@@ -417,9 +425,12 @@ impl Allocator {
     async fn open_round(&self, segment: &Segment) -> Result<(), Unavailable> {
         let AllocatorDeps { store, records, .. } = &*self.deps;
         let (length, round) = (segment.length, segment.round);
-        while !store.is_round_open(length, round).await? {
+        while !store.segments().is_round_open(length, round).await? {
             if records.lock_wrap(length).await? {
-                store.open_round(length, round, (self.deps.clock)()).await?;
+                store
+                    .segments()
+                    .open_round(length, round, (self.deps.clock)())
+                    .await?;
                 records.unlock_wrap(length).await?;
                 info!(%length, round, "all numbers were gone through; they begin again");
             } else {

@@ -198,14 +198,22 @@ impl Report {
         };
         let first = |span: Span, from_ms: u64| from_ms.max(span.start_ms(created_at_ms));
         let from_ms = first(kept, range.from_ms());
-        let points = store.click_points(link, kept, from_ms, range.until_ms());
+        let points = store
+            .clicks()
+            .click_points(link, kept, from_ms, range.until_ms());
         let points = points.await?;
         let (first_day_ms, end_ms) = range.days();
         let first_day_ms = first(Span::Day, first_day_ms);
-        let days = store.click_points(link, Span::Day, first_day_ms, end_ms);
+        let days = store
+            .clicks()
+            .click_points(link, Span::Day, first_day_ms, end_ms);
         let uniques = uniques(kept, &points, &days.await?);
         let mut parts: BTreeMap<Part, Vec<PartCount>> = BTreeMap::new();
-        for count in store.click_parts(link, first_day_ms, end_ms).await? {
+        for count in store
+            .clicks()
+            .click_parts(link, first_day_ms, end_ms)
+            .await?
+        {
             parts.entry(count.part).or_default().push(count);
         }
         Ok(Self {

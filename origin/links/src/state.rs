@@ -120,7 +120,7 @@ impl States {
                 is_over: seems_over(link) && is_there != Some(1),
                 clicks_used: match used {
                     Some(Some(used)) => used,
-                    Some(None) => self.store.clicks_used(&link.id).await?,
+                    Some(None) => self.store.clicks().clicks_used(&link.id).await?,
                     None => 0,
                 },
             };

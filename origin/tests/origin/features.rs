@@ -66,7 +66,7 @@ impl Small {
         let url = format!("{}{path}", self.admin);
         let sent = http::send(method.parse().unwrap(), &url, &headers, body.to_string());
         let answer = sent.await.unwrap();
-        (answer.status.into(), answer.json().unwrap())
+        (answer.status, answer.json().unwrap())
     }
 
     /// Neither routes, nor permissions, tables or flags of a domain that is off.

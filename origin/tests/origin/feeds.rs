@@ -96,7 +96,7 @@ fn new_link(code: &str, link: &Link) -> NewLink {
 
 async fn insert(world: &World, code: &str, link: &Link) {
     let store = world.origin.links().unwrap().store();
-    assert!(store.insert(&new_link(code, link)).await.unwrap());
+    assert!(store.log().insert(&new_link(code, link)).await.unwrap());
 }
 
 fn target<'a>(edge: &'a Links, code: &str) -> Option<&'a State> {
@@ -231,7 +231,11 @@ async fn pages_follow_each_other_without_holes_while_links_are_made() {
                 file: 1,
                 byte: chunk,
             };
-            store.drain("other", position, &entries).await.unwrap();
+            store
+                .log()
+                .drain("other", position, &entries)
+                .await
+                .unwrap();
         }
     };
     let mut second = Links::default();
@@ -289,11 +293,11 @@ async fn a_link_that_was_cleaned_away_is_gone_and_may_come_again() {
         created_at_ms: 1,
         ..new_link("abc", &Link::to("https://1.example/"))
     };
-    store.insert(&ended).await.unwrap();
+    store.log().insert(&ended).await.unwrap();
     let mut edge = Links::default();
     follow(&world, &mut edge).await;
-    let gone = store.ended(0, 10, 10).await.unwrap();
-    assert_eq!(store.remove(&gone).await.unwrap(), 1);
+    let gone = store.ends().ended(0, 10, 10).await.unwrap();
+    assert_eq!(store.ends().remove(&gone).await.unwrap(), 1);
     follow(&world, &mut edge).await;
     assert_eq!(target(&edge, "abc"), Some(&State::Gone));
     insert(&world, "abc", &Link::to("https://2.example/")).await;

@@ -51,12 +51,14 @@ async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, refe
         id: id.to_owned(),
         clicks: vec![clicks],
     }];
-    let counted = world
-        .origin
-        .links()
-        .unwrap()
-        .store()
-        .count_clicks(&batches, &uniques, now_ms());
+    let counted =
+        world
+            .origin
+            .links()
+            .unwrap()
+            .store()
+            .clicks()
+            .count_clicks(&batches, &uniques, now_ms());
     assert_eq!(counted.await.unwrap(), [true]);
 }
 
@@ -261,7 +263,7 @@ async fn cell(world: &World, id: &str, at_ms: u64, count: u32, cell: [&str; 3]) 
     }];
     let store = world.origin.links().unwrap().store();
     let nobody = UniquesBySlot::new();
-    let counted = store.count_clicks(&batches, &nobody, now_ms());
+    let counted = store.clicks().count_clicks(&batches, &nobody, now_ms());
     assert_eq!(counted.await.unwrap(), [true]);
 }
 

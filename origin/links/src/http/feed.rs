@@ -59,7 +59,9 @@ pub(super) async fn links(
         None => feed::State::of,
     };
     let store = links.store();
-    let page = store.feed(asked.after.as_ref(), links.now_ms(), state);
+    let page = store
+        .edge_feed()
+        .feed(asked.after.as_ref(), links.now_ms(), state);
     let page = page.await?.ok_or_else(no_place)?;
     let version = format!("{}.{}.{}", page.source.as_str(), page.after, page.next);
     feeds.edges.publish(&page, at_ms, &version, &headers)

@@ -56,7 +56,7 @@ impl Cleaner {
         let before_ms = (self.clock)().saturating_sub(self.quarantine_ms);
         let (mut from_ms, mut cleaned) = (0, Cleaned::default());
         loop {
-            let ended = self.store.ended(from_ms, before_ms, BATCH).await?;
+            let ended = self.store.ends().ended(from_ms, before_ms, BATCH).await?;
             let Some(last) = ended.last() else {
                 return Ok(cleaned);
             };
@@ -94,8 +94,8 @@ impl Cleaner {
             }
         }
         self.free_numbers(&gone).await?;
-        self.store.prolong(&alive).await?;
-        let removed = self.store.remove(&gone).await?;
+        self.store.ends().prolong(&alive).await?;
+        let removed = self.store.ends().remove(&gone).await?;
         self.metrics.cleaned(removed, alive.len() as u64);
         cleaned.removed += removed;
         cleaned.alive += alive.len() as u64;
@@ -112,7 +112,7 @@ impl Cleaner {
                 Some((length, index, &ended.id.domain))
             })
             .collect();
-        Ok(self.store.remove_customs(&customs).await?)
+        Ok(self.store.segments().remove_customs(&customs).await?)
     }
 
     /// Cleans up now and then, until `stop`.

@@ -180,7 +180,7 @@ impl ClickCounter {
         }
         let now_ms = now_ms();
         if now_ms >= self.cleaned_at_ms + CLEAN_PERIOD_MS {
-            self.store.clean_clicks(now_ms).await?;
+            self.store.clicks().clean_clicks(now_ms).await?;
             self.cleaned_at_ms = now_ms;
         }
         if now_ms >= self.looked_at_ms + LOOK_PERIOD_MS {
@@ -304,9 +304,16 @@ impl ClickCounter {
         let people: Vec<Row> = people.collect();
         let uniques = self.uniques.count(&people, now_ms).await?;
         let stored: Vec<Batch> = batches.iter().map(|batch| self.stored(batch)).collect();
-        let counted = self.store.count_clicks(&stored, &uniques, now_ms).await?;
+        let counted = self
+            .store
+            .clicks()
+            .count_clicks(&stored, &uniques, now_ms)
+            .await?;
         // Each time: it may have failed the time before.
-        self.store.touch(&last_clicks(&people, now_ms)).await?;
+        self.store
+            .ends()
+            .touch(&last_clicks(&people, now_ms))
+            .await?;
         for (batch, is_new) in stored.iter().zip(counted) {
             let clicks = batch.clicks.iter().map(|clicks| u64::from(clicks.count));
             self.metrics.click_batch(is_new, clicks.sum());

@@ -118,7 +118,7 @@ impl Publisher {
         // Of a disabled link, too: it will be enabled.
         let used = match link.link.max_clicks {
             0 => None,
-            _ => Some(self.store.clicks_used(id).await?),
+            _ => Some(self.store.clicks().clicks_used(id).await?),
         };
         let record = text(link);
         let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
@@ -137,15 +137,15 @@ impl Publisher {
     /// When SQL or Redis does not answer.
     pub async fn catch_up(&self) -> Result<usize, Unavailable> {
         let before_ms = (self.clock)().saturating_sub(YOUNG_MS);
-        let left = self.store.unpublished(before_ms, BATCH).await?;
+        let left = self.store.edits().unpublished(before_ms, BATCH).await?;
         for (id, version) in &left {
             if self.was_kept(id, *version, before_ms).await? {
-                self.store.mark_published(id, *version).await?;
+                self.store.edits().mark_published(id, *version).await?;
                 self.written().remove(id);
             } else {
                 self.publish(id).await?;
                 let now_ms = (self.clock)();
-                self.store.put_off(id, *version, now_ms).await?;
+                self.store.edits().put_off(id, *version, now_ms).await?;
                 self.metrics.republished.inc();
             }
         }
@@ -192,7 +192,7 @@ impl Publisher {
             return Ok(());
         }
         let since_ms = mark_ms.saturating_sub(EDIT_SLACK_MS);
-        let edited = self.store.note_again(since_ms).await?;
+        let edited = self.store.edits().note_again(since_ms).await?;
         if written_ms > 0 {
             warn!(
                 edited,

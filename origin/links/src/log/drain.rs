@@ -67,7 +67,7 @@ impl Drainer {
     }
 
     async fn try_open(&self) -> Result<Reader, anyhow::Error> {
-        let from = self.store.log_position(self.log.id()).await?;
+        let from = self.store.log().log_position(self.log.id()).await?;
         let reader = Reader::new(&self.log.0, from, BATCH)?;
         self.log.0.release(reader.position());
         Ok(reader)
@@ -120,7 +120,7 @@ impl Drainer {
         let mut rounds = self.rounds("draining the log of links");
         let entries: Vec<Entry> = batch.records.iter().filter_map(entry).collect();
         while !batch.records.is_empty() {
-            let drained = self.store.drain(self.log.id(), batch.next, &entries);
+            let drained = self.store.log().drain(self.log.id(), batch.next, &entries);
             let drained = drained.await;
             rounds.ended(&drained);
             match drained {

@@ -139,17 +139,21 @@ impl<'a> Sums<'a> {
     }
 }
 
-impl LinkStore {
+/// Clicks on short links.
+#[derive(Clone, Copy, Debug)]
+pub struct ClickStore<'a>(pub(super) &'a LinkStore);
+
+impl ClickStore<'_> {
     /// Counts the batches that were not counted before, in one transaction, and takes over what is known
     /// of visitors. Tells of each batch whether it was counted now.
     pub async fn count_clicks(
-        &self,
+        self,
         batches: &[Batch],
         uniques: &UniquesBySlot,
         now_ms: u64,
     ) -> Result<Vec<bool>, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             let mut sums = Sums::default();
             let mut counted = Vec::with_capacity(batches.len());
             for batch in batches {
@@ -184,26 +188,34 @@ impl LinkStore {
 
     /// The spans of a link with clicks that begin within `from_ms..until_ms`, in order.
     pub async fn click_points(
-        &self,
+        self,
         link: &LinkId,
         span: Span,
         from_ms: u64,
         until_ms: u64,
     ) -> Result<Vec<Point>, SqlError> {
         let select = of_link(sql(SELECT_POINTS), link).text(span.as_str());
-        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        let rows = self
+            .0
+            .db
+            .all(select.number(from_ms).number(until_ms))
+            .await?;
         Ok(rows.iter().map(point).collect::<Result<_, _>>()?)
     }
 
     /// The clicks of the days that begin within `from_ms..until_ms` by every part, the largest first.
     pub async fn click_parts(
-        &self,
+        self,
         link: &LinkId,
         from_ms: u64,
         until_ms: u64,
     ) -> Result<Vec<PartCount>, SqlError> {
         let select = of_link(sql(SELECT_PARTS), link);
-        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        let rows = self
+            .0
+            .db
+            .all(select.number(from_ms).number(until_ms))
+            .await?;
         let read = |row: &Row| {
             Ok(PartCount {
                 part: part(row)?,
@@ -217,13 +229,17 @@ impl LinkStore {
 
     /// The cells of the hours that begin within `from_ms..until_ms`.
     pub async fn click_cells(
-        &self,
+        self,
         link: &LinkId,
         from_ms: u64,
         until_ms: u64,
     ) -> Result<Vec<CellCount>, SqlError> {
         let select = of_link(sql(SELECT_CELLS), link);
-        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        let rows = self
+            .0
+            .db
+            .all(select.number(from_ms).number(until_ms))
+            .await?;
         let read = |row: &Row| {
             let text = row.text("cell")?;
             let cell = Cell::read(&text);
@@ -238,8 +254,8 @@ impl LinkStore {
     }
 
     /// How many clicks of a link were used since it has only so many, as far as they were counted here; 0 of no link.
-    pub async fn clicks_used(&self, link: &LinkId) -> Result<u64, SqlError> {
-        let row = self.db.one(of_link(sql(CLICKS_USED), link)).await?;
+    pub async fn clicks_used(self, link: &LinkId) -> Result<u64, SqlError> {
+        let row = self.0.db.one(of_link(sql(CLICKS_USED), link)).await?;
         let used = row.as_ref().map(|row| {
             let total: u64 = row.number("total")?;
             let before: u64 = row.number("clicks_before_max")?;
@@ -249,7 +265,7 @@ impl LinkStore {
     }
 
     /// Removes what is older than it is kept; tells how many rows that were.
-    pub async fn clean_clicks(&self, now_ms: u64) -> Result<u64, SqlError> {
+    pub async fn clean_clicks(self, now_ms: u64) -> Result<u64, SqlError> {
         let before = |kept_ms: u64| now_ms.saturating_sub(kept_ms);
         let statements = || {
             [
@@ -266,7 +282,7 @@ impl LinkStore {
         };
         let mut removed = 0;
         for statement in statements() {
-            removed += self.db.execute(statement).await?;
+            removed += self.0.db.execute(statement).await?;
         }
         Ok(removed)
     }

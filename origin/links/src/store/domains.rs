@@ -25,36 +25,40 @@ pub struct StoredDomains {
     pub domains: Domains,
 }
 
-impl LinkStore {
+/// The domains, as one document.
+#[derive(Clone, Copy, Debug)]
+pub struct DomainStore<'a>(pub(super) &'a LinkStore);
+
+impl DomainStore<'_> {
     /// Stores these domains unless some are stored. Whether it did.
-    pub async fn seed_domains(&self, domains: &Domains, now_ms: u64) -> Result<bool, SqlError> {
+    pub async fn seed_domains(self, domains: &Domains, now_ms: u64) -> Result<bool, SqlError> {
         let document = document(domains);
         let insert = sql(INSERT).text(&document).number(now_ms);
-        Ok(self.db.insert(insert).await?)
+        Ok(self.0.db.insert(insert).await?)
     }
 
     /// The domains; `None`: none are stored.
-    pub async fn stored_domains(&self) -> Result<Option<StoredDomains>, SqlError> {
-        let row = self.db.one(sql(SELECT)).await?;
+    pub async fn stored_domains(self) -> Result<Option<StoredDomains>, SqlError> {
+        let row = self.0.db.one(sql(SELECT)).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
     /// The version of the domains that are stored; 0 if none are.
-    pub async fn domains_version(&self) -> Result<u64, SqlError> {
-        let row = self.db.one(sql(SELECT_VERSION)).await?;
+    pub async fn domains_version(self) -> Result<u64, SqlError> {
+        let row = self.0.db.one(sql(SELECT_VERSION)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("version"))?)
     }
 
     /// Replaces the domains of this version. False if they have another one by now.
     pub async fn change_domains(
-        &self,
+        self,
         version: u64,
         domains: &Domains,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let document = document(domains);
         let update = sql(UPDATE).text(&document).number(now_ms).number(version);
-        Ok(self.db.execute(update).await? > 0)
+        Ok(self.0.db.execute(update).await? > 0)
     }
 }
 

@@ -39,10 +39,14 @@ const UPDATE_POSITION: &str = "UPDATE link_logs SET file_no = ?, at_byte = ? WHE
 
 const INSERT_POSITION: &str = "INSERT INTO link_logs (file_no, at_byte, id) VALUES (?, ?, ?)";
 
-impl LinkStore {
+/// New links, many in a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct LogStore<'a>(pub(super) &'a LinkStore);
+
+impl LogStore<'_> {
     /// How far the log named `log` is in the store.
-    pub async fn log_position(&self, log: &str) -> Result<Position, SqlError> {
-        let row = self.db.one(sql(SELECT_POSITION).text(log)).await?;
+    pub async fn log_position(self, log: &str) -> Result<Position, SqlError> {
+        let row = self.0.db.one(sql(SELECT_POSITION).text(log)).await?;
         let Some(row) = row else {
             return Ok(Position::default());
         };
@@ -55,19 +59,19 @@ impl LinkStore {
     /// Takes entries of the log named `log`, all of them or none, and notes that it has the log up to
     /// `position`. A link whose name is taken already is left out; how many these were is told.
     pub async fn drain(
-        &self,
+        self,
         log: &str,
         position: Position,
         entries: &[Entry],
     ) -> Result<u64, SqlError> {
-        Ok(retried(|| drain_once(self, log, position, entries)).await?)
+        Ok(retried(|| drain_once(self.0, log, position, entries)).await?)
     }
 
     /// Makes a link at once. False if its name is taken.
-    pub async fn insert(&self, link: &NewLink) -> Result<bool, SqlError> {
+    pub async fn insert(self, link: &NewLink) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
-            let is_new = insert_in(&mut tx, &self.telling, link).await?;
+            let mut tx = self.0.db.begin().await?;
+            let is_new = insert_in(&mut tx, &self.0.telling, link).await?;
             tx.commit().await?;
             Ok(is_new)
         };

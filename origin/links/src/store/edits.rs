@@ -50,13 +50,17 @@ pub(super) fn named<'a>(statement: Statement<'a>, id: &'a LinkId) -> Statement<'
     statement.text(id.domain.as_str()).text(id.code.as_str())
 }
 
-impl LinkStore {
+/// Links, changed.
+#[derive(Clone, Copy, Debug)]
+pub struct EditStore<'a>(pub(super) &'a LinkStore);
+
+impl EditStore<'_> {
     /// Changes a link, and notes that Redis is to follow. False if it is not as it was read, of which nothing
     /// comes.
-    pub async fn change(&self, change: Change<'_>) -> Result<bool, SqlError> {
+    pub async fn change(self, change: Change<'_>) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
-            let is_done = change_in(&mut tx, &self.telling, &change).await?;
+            let mut tx = self.0.db.begin().await?;
+            let is_done = change_in(&mut tx, &self.0.telling, &change).await?;
             if is_done {
                 tx.commit().await?;
             } else {
@@ -70,32 +74,32 @@ impl LinkStore {
     /// At most `limit` changes from before `before_ms` that Redis may not have followed: links and their
     /// versions.
     pub async fn unpublished(
-        &self,
+        self,
         before_ms: u64,
         limit: usize,
     ) -> Result<Vec<(LinkId, u32)>, SqlError> {
         let select = sql(UNPUBLISHED).number(before_ms).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let read = |row| Ok((reads::id(row)?, row.number("version")?));
         rows.iter().map(read).collect()
     }
 
     /// Notes that Redis may be without any edit since then; how many links.
-    pub async fn note_again(&self, since_ms: u64) -> Result<u64, SqlError> {
-        Ok(self.db.execute(sql(NOTE_AGAIN).number(since_ms)).await?)
+    pub async fn note_again(self, since_ms: u64) -> Result<u64, SqlError> {
+        Ok(self.0.db.execute(sql(NOTE_AGAIN).number(since_ms)).await?)
     }
 
     /// A change that was written to Redis just now is looked after as if it had been made now.
-    pub async fn put_off(&self, id: &LinkId, version: u32, now_ms: u64) -> Result<(), SqlError> {
+    pub async fn put_off(self, id: &LinkId, version: u32, now_ms: u64) -> Result<(), SqlError> {
         let update = named(sql(PUT_OFF).number(now_ms), id).number(version);
-        self.db.execute(update).await?;
+        self.0.db.execute(update).await?;
         Ok(())
     }
 
     /// Notes that Redis has followed a change.
-    pub async fn mark_published(&self, id: &LinkId, version: u32) -> Result<(), SqlError> {
+    pub async fn mark_published(self, id: &LinkId, version: u32) -> Result<(), SqlError> {
         let delete = named(sql(DELETE_UNPUBLISHED), id).number(version);
-        self.db.execute(delete).await?;
+        self.0.db.execute(delete).await?;
         Ok(())
     }
 }

@@ -43,11 +43,15 @@ const REMOVE_REST: [&str; 7] = [
     in_many!("DELETE FROM link_click_cells WHERE domain = ? AND code"),
 ];
 
-impl LinkStore {
+/// The ends of links: put off by clicks, and what is left cleaned away.
+#[derive(Clone, Copy, Debug)]
+pub struct EndStore<'a>(pub(super) &'a LinkStore);
+
+impl EndStore<'_> {
     /// Notes when links were last clicked, so that they live on: those that have a life.
-    pub async fn touch(&self, clicks: &[(LinkId, u64)]) -> Result<(), SqlError> {
+    pub async fn touch(self, clicks: &[(LinkId, u64)]) -> Result<(), SqlError> {
         for chunk in clicks.chunks(BATCH) {
-            retried(|| touch_chunk(&self.db, chunk)).await?;
+            retried(|| touch_chunk(&self.0.db, chunk)).await?;
         }
         Ok(())
     }
@@ -55,13 +59,13 @@ impl LinkStore {
     /// At most `limit` links that ended at `from_ms` or later but before `before_ms`, those that ended first
     /// first.
     pub async fn ended(
-        &self,
+        self,
         from_ms: u64,
         before_ms: u64,
         limit: usize,
     ) -> Result<Vec<Ended>, SqlError> {
         let select = sql(ENDED).number(from_ms).number(before_ms).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let read = |row: &Row| {
             Ok(Ended {
                 id: reads::id(row)?,
@@ -73,18 +77,18 @@ impl LinkStore {
     }
 
     /// Gives links a later end, unless somebody else has done so.
-    pub async fn prolong(&self, ended: &[(Ended, u64)]) -> Result<(), SqlError> {
+    pub async fn prolong(self, ended: &[(Ended, u64)]) -> Result<(), SqlError> {
         for chunk in ended.chunks(BATCH) {
-            retried(|| prolong_chunk(&self.db, chunk)).await?;
+            retried(|| prolong_chunk(&self.0.db, chunk)).await?;
         }
         Ok(())
     }
 
     /// Takes links and all that is known of them away, unless they have got a later end. Tells how many.
-    pub async fn remove(&self, ended: &[Ended]) -> Result<u64, SqlError> {
+    pub async fn remove(self, ended: &[Ended]) -> Result<u64, SqlError> {
         let mut removed = 0;
         for chunk in ended.chunks(BATCH) {
-            removed += retried(|| remove_chunk(self, chunk)).await?;
+            removed += retried(|| remove_chunk(self.0, chunk)).await?;
         }
         Ok(removed)
     }

@@ -68,11 +68,15 @@ pub(super) async fn mark(tx: &mut Tx, ids: &[&LinkId]) -> Result<(), Error> {
     Ok(())
 }
 
-impl LinkStore {
+/// The link feed: each link's last change has a number, and edges read in the order of the numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedStore<'a>(pub(super) &'a LinkStore);
+
+impl FeedStore<'_> {
     /// The page of the feed that follows `cursor`, or the first one; `None` if the feed has no such place. It has all changes
     /// that were committed before the call, or is not the last page. `state`: what edges are told of a link.
     pub async fn feed(
-        &self,
+        self,
         cursor: Option<&Cursor>,
         now_ms: u64,
         state: fn(&Link, String) -> State,
@@ -84,21 +88,21 @@ impl LinkStore {
             Some(_) => return Ok(None),
         };
         let select = sql(PAGE).number(after).number(PAGE_LINKS_MAX + 1);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let links = rows.iter().map(|row| entry(row, state));
         let links = links.collect::<Result<Vec<_>, Error>>()?;
         Ok(Some(page(head.source, after, links, is_numbered)))
     }
 
     /// Gives numbers to links that have none, and says whether all have one now.
-    async fn number(&self, now_ms: u64) -> Result<(Head, bool), SqlError> {
-        let head = self.db.one(sql(SELECT_HEAD)).await?;
+    async fn number(self, now_ms: u64) -> Result<(Head, bool), SqlError> {
+        let head = self.0.db.one(sql(SELECT_HEAD)).await?;
         if let Some(row) = &head
-            && self.db.one(sql(HAS_UNNUMBERED)).await?.is_none()
+            && self.0.db.one(sql(HAS_UNNUMBERED)).await?.is_none()
         {
             return Ok((read_head(row)?, true));
         }
-        Ok(retried(|| number_once(&self.db, now_ms)).await?)
+        Ok(retried(|| number_once(&self.0.db, now_ms)).await?)
     }
 }
 

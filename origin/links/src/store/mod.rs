@@ -31,9 +31,16 @@ use weir_link::record::Link;
 
 use weir_origin_core::sql::Database;
 
+pub use clicks::ClickStore;
+pub use domains::DomainStore;
 pub use domains::StoredDomains;
+pub use drain::LogStore;
+pub use edits::EditStore;
+pub use ends::EndStore;
+pub use feed::FeedStore;
 use outbox::Telling;
 pub use outbox::Urls;
+pub use segments::SegmentStore;
 
 /// Links in SQL. Cloning it is cheap.
 ///
@@ -52,6 +59,41 @@ impl LinkStore {
             db,
             telling: Telling::default(),
         }
+    }
+
+    /// Clicks on short links.
+    pub fn clicks(&self) -> ClickStore<'_> {
+        ClickStore(self)
+    }
+
+    /// The domains, as one document.
+    pub fn shared_domains(&self) -> DomainStore<'_> {
+        DomainStore(self)
+    }
+
+    /// New links, many in a transaction.
+    pub fn log(&self) -> LogStore<'_> {
+        LogStore(self)
+    }
+
+    /// Links, changed.
+    pub fn edits(&self) -> EditStore<'_> {
+        EditStore(self)
+    }
+
+    /// The ends of links: put off by clicks, and what is left cleaned away.
+    pub fn ends(&self) -> EndStore<'_> {
+        EndStore(self)
+    }
+
+    /// The link feed: each link's last change has a number, and edges read in the order of the numbers.
+    pub fn edge_feed(&self) -> FeedStore<'_> {
+        FeedStore(self)
+    }
+
+    /// Who may hand out which numbers.
+    pub fn segments(&self) -> SegmentStore<'_> {
+        SegmentStore(self)
     }
 }
 

@@ -55,11 +55,15 @@ fn of<'a>(statement: &'static str, length: Length) -> Statement<'a> {
     sql(statement).number(length.digits())
 }
 
-impl LinkStore {
+/// Who may hand out which numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentStore<'a>(pub(super) &'a LinkStore);
+
+impl SegmentStore<'_> {
     /// Reserves segments for whoever asks: says of each whether it was nobody's in its round.
-    pub async fn reserve(&self, segments: &[Segment], now_ms: u64) -> Result<Vec<bool>, SqlError> {
+    pub async fn reserve(self, segments: &[Segment], now_ms: u64) -> Result<Vec<bool>, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             let mut reserved = Vec::with_capacity(segments.len());
             for segment in segments {
                 let insert = of(INSERT, segment.length).number(segment.round);
@@ -73,15 +77,15 @@ impl LinkStore {
     }
 
     /// Gives a segment back of which no number was handed out.
-    pub async fn release(&self, segment: &Segment) -> Result<(), SqlError> {
+    pub async fn release(self, segment: &Segment) -> Result<(), SqlError> {
         let delete = of(DELETE, segment.length).number(segment.round);
-        self.db.execute(delete.number(segment.start)).await?;
+        self.0.db.execute(delete.number(segment.start)).await?;
         Ok(())
     }
 
     /// The last segment that was reserved of a length.
-    pub async fn last_segment(&self, length: Length) -> Result<Option<Segment>, SqlError> {
-        let Some(row) = self.db.one(of(LAST, length)).await? else {
+    pub async fn last_segment(self, length: Length) -> Result<Option<Segment>, SqlError> {
+        let Some(row) = self.0.db.one(of(LAST, length)).await? else {
             return Ok(None);
         };
         Ok(Some(Segment {
@@ -93,10 +97,11 @@ impl LinkStore {
     }
 
     /// When numbers of this segment were last reserved in an earlier round.
-    pub async fn reserved_before(&self, segment: &Segment) -> Result<Option<u64>, SqlError> {
+    pub async fn reserved_before(self, segment: &Segment) -> Result<Option<u64>, SqlError> {
         let numbers = segment.indexes();
         let select = of(RESERVED_BEFORE, segment.length).number(segment.round);
         let row = self
+            .0
             .db
             .one(select.number(numbers.end).number(numbers.start));
         Ok(row
@@ -107,37 +112,36 @@ impl LinkStore {
     /// Whether a number's segment is reserved in the last round, or was reserved after `since_ms`: somebody
     /// may be handing it out.
     pub async fn is_reserved(
-        &self,
+        self,
         length: Length,
         index: u64,
         since_ms: u64,
     ) -> Result<bool, SqlError> {
         let select = of(IS_RESERVED, length).number(index).number(index);
         let select = select.number(since_ms).number(length.digits());
-        Ok(self.db.one(select).await?.is_some())
+        Ok(self.0.db.one(select).await?.is_some())
     }
 
     /// Opens a round through the numbers of a length; nothing if it is open.
-    pub async fn open_round(
-        &self,
-        length: Length,
-        round: u64,
-        now_ms: u64,
-    ) -> Result<(), SqlError> {
+    pub async fn open_round(self, length: Length, round: u64, now_ms: u64) -> Result<(), SqlError> {
         let insert = of(INSERT_ROUND, length).number(round).number(now_ms);
-        self.db.insert(insert).await?;
+        self.0.db.insert(insert).await?;
         Ok(())
     }
 
     /// Whether that round is open.
-    pub async fn is_round_open(&self, length: Length, round: u64) -> Result<bool, SqlError> {
-        let row = self.db.one(of(SELECT_ROUND, length).number(round)).await?;
+    pub async fn is_round_open(self, length: Length, round: u64) -> Result<bool, SqlError> {
+        let row = self
+            .0
+            .db
+            .one(of(SELECT_ROUND, length).number(round))
+            .await?;
         Ok(row.is_some())
     }
 
     /// Notes that people have chosen the code of this number under this domain. False if that is noted.
     pub async fn add_custom(
-        &self,
+        self,
         length: Length,
         index: u64,
         domain: &DomainId,
@@ -145,12 +149,12 @@ impl LinkStore {
         let insert = of(INSERT_CUSTOM, length)
             .number(index)
             .text(domain.as_str());
-        Ok(self.db.insert(insert).await?)
+        Ok(self.0.db.insert(insert).await?)
     }
 
     /// Takes that back.
     pub async fn remove_custom(
-        &self,
+        self,
         length: Length,
         index: u64,
         domain: &DomainId,
@@ -160,13 +164,13 @@ impl LinkStore {
 
     /// Takes many of them back.
     pub async fn remove_customs(
-        &self,
+        self,
         customs: &[(Length, u64, &DomainId)],
     ) -> Result<(), SqlError> {
         if customs.is_empty() {
             return Ok(());
         }
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         for (length, index, domain) in customs {
             let delete = of(DELETE_CUSTOM, *length)
                 .number(*index)
@@ -177,10 +181,10 @@ impl LinkStore {
     }
 
     /// The numbers of a segment whose codes people have chosen.
-    pub async fn customs(&self, segment: &Segment) -> Result<Vec<u64>, SqlError> {
+    pub async fn customs(self, segment: &Segment) -> Result<Vec<u64>, SqlError> {
         let numbers = segment.indexes();
         let select = of(CUSTOMS, segment.length).number(numbers.start);
-        let rows = self.db.all(select.number(numbers.end)).await?;
+        let rows = self.0.db.all(select.number(numbers.end)).await?;
         Ok(rows
             .iter()
             .map(|row| row.number("number_index"))
@@ -188,11 +192,14 @@ impl LinkStore {
     }
 
     /// Notes domains that may have links; tells all that ever were.
-    pub async fn domains(&self, known: &[DomainId]) -> Result<Vec<DomainId>, SqlError> {
+    pub async fn domains(self, known: &[DomainId]) -> Result<Vec<DomainId>, SqlError> {
         for id in known {
-            self.db.insert(sql(INSERT_DOMAIN).text(id.as_str())).await?;
+            self.0
+                .db
+                .insert(sql(INSERT_DOMAIN).text(id.as_str()))
+                .await?;
         }
-        let rows = self.db.all(sql(DOMAINS)).await?;
+        let rows = self.0.db.all(sql(DOMAINS)).await?;
         let read = |row: &Row| {
             let id = DomainId::new(row.text("id")?);
             Ok(id.map_err(|error| damaged("id", error))?)
@@ -201,14 +208,15 @@ impl LinkStore {
     }
 
     /// Notes how numbers become codes, unless that is noted; tells what is noted.
-    pub async fn numbering(&self, fingerprint: &str) -> Result<String, SqlError> {
-        if let Some(row) = self.db.one(sql(SELECT_SETTING)).await? {
+    pub async fn numbering(self, fingerprint: &str) -> Result<String, SqlError> {
+        if let Some(row) = self.0.db.one(sql(SELECT_SETTING)).await? {
             return Ok(row.text("value")?);
         }
-        self.db
+        self.0
+            .db
             .insert(sql(INSERT_SETTING).text(fingerprint))
             .await?;
-        let row = self.db.one(sql(SELECT_SETTING)).await?;
+        let row = self.0.db.one(sql(SELECT_SETTING)).await?;
         Ok(row.map_or_else(|| Ok(fingerprint.to_owned()), |row| row.text("value"))?)
     }
 }

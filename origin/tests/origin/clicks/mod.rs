@@ -90,12 +90,14 @@ async fn pending(world: &World) -> Value {
 async fn days(world: &World, name: &str) -> (u64, u64, u64) {
     let until_ms = now_ms() + DAY_MS;
     let link = link(name);
-    let points = world
-        .origin
-        .links()
-        .unwrap()
-        .store()
-        .click_points(&link, Span::Day, 0, until_ms);
+    let points =
+        world
+            .origin
+            .links()
+            .unwrap()
+            .store()
+            .clicks()
+            .click_points(&link, Span::Day, 0, until_ms);
     let mut sums = (0, 0, 0);
     for point in points.await.unwrap() {
         let Uniques {
@@ -114,6 +116,7 @@ async fn part(world: &World, name: &str, part: Part) -> Vec<(String, u64)> {
         .links()
         .unwrap()
         .store()
+        .clicks()
         .click_parts(&link, 0, now_ms() + DAY_MS)
         .await;
     let parts = parts
@@ -355,7 +358,7 @@ async fn a_clicked_link_lives_on_in_the_cold_store() {
             ends_at_ms: 0,
             created_at_ms: now_ms() - 1_000 - DAY_MS / 2,
         };
-        assert!(links.store().insert(&new).await.unwrap());
+        assert!(links.store().log().insert(&new).await.unwrap());
     }
     let end_ms = async |code: &str| {
         let stored = links.store().link(&link(code)).await.unwrap().unwrap();

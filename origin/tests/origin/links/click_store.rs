@@ -42,7 +42,9 @@ fn uniques(name: &str, span: Span, at_ms: u64, visitors: u64, addresses: u64) ->
 /// Clicks, visitors and addresses of each span, by when it begins after [`DAY`].
 async fn points(store: &LinkStore, name: &str, span: Span) -> Vec<(u64, u64, u64, u64)> {
     let name = link(name);
-    let points = store.click_points(&name, span, DAY, DAY + 10 * DAY_MS);
+    let points = store
+        .clicks()
+        .click_points(&name, span, DAY, DAY + 10 * DAY_MS);
     let points = points.await.unwrap().into_iter();
     let tuple = |p: weir_origin::links::model::stats::Point| {
         let Uniques {
@@ -55,7 +57,10 @@ async fn points(store: &LinkStore, name: &str, span: Span) -> Vec<(u64, u64, u64
 }
 
 async fn part(store: &LinkStore, name: &str, part: Part) -> Vec<(String, u64)> {
-    let parts = store.click_parts(&link(name), DAY, DAY + 10 * DAY_MS).await;
+    let parts = store
+        .clicks()
+        .click_parts(&link(name), DAY, DAY + 10 * DAY_MS)
+        .await;
     let parts = parts.unwrap().into_iter().filter(|p| p.part == part);
     parts.map(|p| (p.value, p.clicks)).collect()
 }
@@ -71,12 +76,22 @@ async fn a_batch_counts_once_whatever_it_is_with(store: &LinkStore) {
             clicks("s/xyz", DAY + 5, 7, "direct"),
         ],
     );
-    let first = store.count_clicks(std::slice::from_ref(&one), &none, DAY);
+    let first = store
+        .clicks()
+        .count_clicks(std::slice::from_ref(&one), &none, DAY);
     assert_eq!(first.await.unwrap(), [true]);
     let both = [one.clone(), two.clone(), two.clone()];
-    let again = store.count_clicks(&both, &none, DAY).await.unwrap();
+    let again = store
+        .clicks()
+        .count_clicks(&both, &none, DAY)
+        .await
+        .unwrap();
     assert_eq!(again, [false, true, false]);
-    let again = store.count_clicks(&both, &none, DAY).await.unwrap();
+    let again = store
+        .clicks()
+        .count_clicks(&both, &none, DAY)
+        .await
+        .unwrap();
     assert_eq!(again, [false, false, false]);
 
     let hours = points(store, "s/abc", Span::Hour).await;
@@ -100,7 +115,9 @@ async fn visitors_are_the_most_that_were_told(store: &LinkStore) {
     for (id, visitors, addresses) in [("1", 5, 2), ("2", 4, 3), ("3", 6, 1)] {
         let seen = uniques("s/abc", Span::Day, DAY, visitors, addresses);
         let batch = batch(id, vec![clicks("s/abc", DAY, 1, "direct")]);
-        let counted = store.count_clicks(std::slice::from_ref(&batch), &seen, DAY);
+        let counted = store
+            .clicks()
+            .count_clicks(std::slice::from_ref(&batch), &seen, DAY);
         assert_eq!(counted.await.unwrap(), [true]);
     }
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 3, 6, 3)]);
@@ -118,10 +135,14 @@ async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
         let mut rows = flood(n * max);
         rows.push(clicks("s/abc", DAY, 200, "late.example"));
         let batch = batch(&n.to_string(), if n < 2 { flood(n * max) } else { rows });
-        store.count_clicks(&[batch], &none, DAY).await.unwrap();
+        store
+            .clicks()
+            .count_clicks(&[batch], &none, DAY)
+            .await
+            .unwrap();
     }
     let name = link("s/abc");
-    let parts = store.click_parts(&name, DAY, DAY + DAY_MS).await;
+    let parts = store.clicks().click_parts(&name, DAY, DAY + DAY_MS).await;
     let referrers: Vec<_> = parts
         .unwrap()
         .into_iter()
@@ -129,7 +150,11 @@ async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
         .collect();
     let all = 4 * max as u64 + 400;
     // The same of what an hour is filtered by.
-    let cells = store.click_cells(&name, DAY, DAY + HOUR_MS).await.unwrap();
+    let cells = store
+        .clicks()
+        .click_cells(&name, DAY, DAY + HOUR_MS)
+        .await
+        .unwrap();
     assert_eq!(cells.len(), CELLS_MAX);
     assert_eq!(cells.iter().map(|count| count.clicks).sum::<u64>(), all);
     let heaviest = cells.iter().max_by_key(|count| count.clicks).unwrap();
@@ -157,9 +182,15 @@ async fn bots_are_counted_apart(store: &LinkStore) {
     };
     let batch = batch("1", vec![bot, clicks("s/abc", DAY, 2, "b.example")]);
     let none = UniquesBySlot::new();
-    store.count_clicks(&[batch], &none, DAY).await.unwrap();
+    store
+        .clicks()
+        .count_clicks(&[batch], &none, DAY)
+        .await
+        .unwrap();
     let name = link("s/abc");
-    let days = store.click_points(&name, Span::Day, DAY, DAY + DAY_MS);
+    let days = store
+        .clicks()
+        .click_points(&name, Span::Day, DAY, DAY + DAY_MS);
     let days = days.await.unwrap();
     assert_eq!((days[0].clicks, days[0].bots), (2, 7));
     let referrers = part(store, "s/abc", Part::Referrer).await;
@@ -177,7 +208,11 @@ async fn transactions_at_once_lose_nothing(store: &LinkStore) {
         .collect();
     // Each comes twice, as from two origins.
     let calls = batches.iter().chain(&batches);
-    let calls = calls.map(|batch| store.count_clicks(std::slice::from_ref(batch), &none, DAY));
+    let calls = calls.map(|batch| {
+        store
+            .clicks()
+            .count_clicks(std::slice::from_ref(batch), &none, DAY)
+    });
     let counted = join_all(calls).await.into_iter().map(Result::unwrap);
     assert_eq!(counted.flatten().filter(|new| *new).count(), 40);
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 40, 0, 0)]);
@@ -195,21 +230,48 @@ async fn what_is_old_goes(store: &LinkStore) {
         vec![clicks("s/abc", DAY, 1, "x"), clicks("s/abd", DAY, 1, "x")],
     );
     let batches = [batch];
-    store.count_clicks(&batches, &none, DAY).await.unwrap();
-    assert_eq!(store.clean_clicks(DAY).await.unwrap(), 0);
-    let removed = store.clean_clicks(DAY + CELLS_KEPT_MS).await.unwrap();
+    store
+        .clicks()
+        .count_clicks(&batches, &none, DAY)
+        .await
+        .unwrap();
+    assert_eq!(store.clicks().clean_clicks(DAY).await.unwrap(), 0);
+    let removed = store
+        .clicks()
+        .clean_clicks(DAY + CELLS_KEPT_MS)
+        .await
+        .unwrap();
     assert_eq!(removed, 1);
-    let removed = store.clean_clicks(DAY + CELLS_KEPT_MS + 1).await.unwrap();
+    let removed = store
+        .clicks()
+        .clean_clicks(DAY + CELLS_KEPT_MS + 1)
+        .await
+        .unwrap();
     assert_eq!(removed, 2);
-    assert_eq!(store.clean_clicks(DAY + HOURS_KEPT_MS).await.unwrap(), 0);
     assert_eq!(
-        store.clean_clicks(DAY + HOURS_KEPT_MS + 1).await.unwrap(),
+        store
+            .clicks()
+            .clean_clicks(DAY + HOURS_KEPT_MS)
+            .await
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        store
+            .clicks()
+            .clean_clicks(DAY + HOURS_KEPT_MS + 1)
+            .await
+            .unwrap(),
         2
     );
     assert_eq!(points(store, "s/abc", Span::Hour).await, []);
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 1, 0, 0)]);
     assert_eq!(points(store, "s/abd", Span::Day).await, [(0, 1, 0, 0)]);
-    store.clean_clicks(DAY + DAYS_KEPT_MS + 1).await.unwrap();
+    store
+        .clicks()
+        .clean_clicks(DAY + DAYS_KEPT_MS + 1)
+        .await
+        .unwrap();
     assert_eq!(points(store, "s/abd", Span::Day).await, []);
     assert_eq!(part(store, "s/abd", Part::Region).await, []);
 }
@@ -239,14 +301,25 @@ async fn clicks_go_with_their_link() {
             ends_at_ms: 0,
             created_at_ms: DAY,
         };
-        assert!(links.insert(&new).await.unwrap());
+        assert!(links.log().insert(&new).await.unwrap());
         let batches = [batch(id, vec![clicks(name, DAY, 1, "x")])];
         let none = UniquesBySlot::new();
-        links.count_clicks(&batches, &none, DAY).await.unwrap();
+        links
+            .clicks()
+            .count_clicks(&batches, &none, DAY)
+            .await
+            .unwrap();
     }
-    let ended = links.ended(0, DAY + 2, 9).await.unwrap();
+    let ended = links.ends().ended(0, DAY + 2, 9).await.unwrap();
     let first = ended.into_iter().filter(|ended| ended.id == link("s/abc"));
-    assert_eq!(links.remove(&first.collect::<Vec<_>>()).await.unwrap(), 1);
+    assert_eq!(
+        links
+            .ends()
+            .remove(&first.collect::<Vec<_>>())
+            .await
+            .unwrap(),
+        1
+    );
     assert_eq!(points(&links, "s/abc", Span::Hour).await, []);
     assert_eq!(points(&links, "s/abc", Span::Day).await, []);
     assert_eq!(part(&links, "s/abc", Part::Region).await, []);

@@ -236,6 +236,7 @@ async fn count(world: &World, code: &str, batch: &str, clicks: u32, is_bot: bool
     let store = world.origin.links().unwrap().store();
     let now_ms = weir_origin::clock::now_ms();
     store
+        .clicks()
         .count_clicks(&[batch], &UniquesBySlot::new(), now_ms)
         .await
         .unwrap();
@@ -293,7 +294,7 @@ async fn a_redis_that_does_not_answer_is_left_in_peace() {
             ends_at_ms: 0,
             created_at_ms: 1,
         };
-        assert!(links.store().insert(&new).await.unwrap());
+        assert!(links.store().log().insert(&new).await.unwrap());
     }
     // Its answer needs no Redis; so it is told, and soon without asking.
     for _ in 0..5 {
@@ -383,7 +384,7 @@ async fn without_redis_or_sql_a_browser_is_shown_the_domains_page() {
         created_at_ms: 1,
     };
     let store = world.origin.links().unwrap().store();
-    assert!(store.insert(&new).await.unwrap());
+    assert!(store.log().insert(&new).await.unwrap());
     let ask = async |method: &str| follow(&world, method, "s.example.com", "max").await;
     is_page(&ask("GET").await, "<p>later");
     is_page(&ask("HEAD").await, "");

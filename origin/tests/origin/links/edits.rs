@@ -88,6 +88,7 @@ async fn an_edit_is_in_redis_at_once_keeps_its_clicks_and_has_a_history() {
         .links()
         .unwrap()
         .store()
+        .edits()
         .unpublished(u64::MAX, 9);
     // Each is written once more, in case Redis forgets.
     assert_eq!(unpublished.await.unwrap().len(), 3);
@@ -136,7 +137,15 @@ async fn an_edit_is_written_again_as_often_as_redis_loses_it() {
     world.admin("PATCH", &path, &edit).await;
     let links = world.origin.links().unwrap();
     let rewind = async || world.redis(redis::cmd("SET").arg(&key).arg(&before)).await;
-    let notes = async || links.store().unpublished(u64::MAX, 9).await.unwrap().len();
+    let notes = async || {
+        links
+            .store()
+            .edits()
+            .unpublished(u64::MAX, 9)
+            .await
+            .unwrap()
+            .len()
+    };
     let next_round = async || {
         let publisher = links.publisher();
         let looked = async {
@@ -170,7 +179,13 @@ async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
     let path = format!("/links/{}", link["code"].as_str().unwrap());
     let published = async || {
         let store = world.origin.links().unwrap().store();
-        while !store.unpublished(u64::MAX, 9).await.unwrap().is_empty() {
+        while !store
+            .edits()
+            .unpublished(u64::MAX, 9)
+            .await
+            .unwrap()
+            .is_empty()
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };

@@ -117,7 +117,10 @@ impl Place {
             ends_at_ms,
             created_at_ms: self.now_ms(),
         };
-        assert!(self.store.insert(&link).await.unwrap(), "{code} twice");
+        assert!(
+            self.store.log().insert(&link).await.unwrap(),
+            "{code} twice"
+        );
     }
 
     async fn put_into_redis(&self, code: &Code) {
@@ -207,7 +210,7 @@ async fn codes_that_people_have_chosen_are_left_out() {
     let place = Place::new(None, small(40, 10), Numbering::plain()).await;
     for index in [0, 5, 19, 39] {
         let s = domain();
-        let added = place.store.add_custom(Length::MIN, index, &s);
+        let added = place.store.segments().add_custom(Length::MIN, index, &s);
         assert!(added.await.unwrap());
     }
     let origin = place.origin();
@@ -287,7 +290,13 @@ async fn who_meets_the_end_of_the_range_opens_the_next_round() {
     let place = Place::new(None, small(20, 10), Numbering::plain()).await;
     let origins: Vec<Origin> = (0..4).map(|_| place.origin()).collect();
     let wait = async {
-        while !place.store.is_round_open(Length::MIN, 1).await.unwrap() {
+        while !place
+            .store
+            .segments()
+            .is_round_open(Length::MIN, 1)
+            .await
+            .unwrap()
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -206,7 +206,7 @@ async fn of_a_link_that_never_was_nothing_is_told() {
         Entry::Void(lost),
     ];
     let position = Position { file: 1, byte: 9 };
-    store.drain("log", position, &entries).await.unwrap();
+    store.log().drain("log", position, &entries).await.unwrap();
     let receiver = Arc::new(Receiver::default());
     let _outbox = outbox(&world, &receiver).await;
     until("the other is told", || receiver.sequences("s/abd") == [1]).await;

@@ -47,6 +47,7 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
         let tags: &[&str] = if n % 2 == 0 { &["Spring", "ü"] } else { &[] };
         assert!(
             store
+                .log()
                 .insert(&tagged(one, 1_000 + n as u64, tags))
                 .await
                 .unwrap()
@@ -64,7 +65,10 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
     };
     for is_new in [true, false] {
         let batch = std::slice::from_ref(&batch);
-        let counted = store.count_clicks(batch, &UniquesBySlot::new(), 1).await;
+        let counted = store
+            .clicks()
+            .count_clicks(batch, &UniquesBySlot::new(), 1)
+            .await;
         assert_eq!(counted.unwrap(), [is_new]);
     }
     let text = |text: &str| Some(text.to_owned());
@@ -121,16 +125,16 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
         action: Action::Delete,
         now_ms: 5_000,
     };
-    assert!(store.change(change).await.unwrap());
+    assert!(store.edits().change(change).await.unwrap());
     check(
         &all,
         by_clicks.clone(),
         &["s/ddd", "s/bbb", "s/eee", "s/aaa"],
     )
     .await;
-    let ended = store.ended(5_000, 5_001, 10).await.unwrap();
-    assert_eq!(store.remove(&ended).await.unwrap(), 1);
-    assert!(store.insert(&new_link("t/ccc", 6_000)).await.unwrap());
+    let ended = store.ends().ended(5_000, 5_001, 10).await.unwrap();
+    assert_eq!(store.ends().remove(&ended).await.unwrap(), 1);
+    assert!(store.log().insert(&new_link("t/ccc", 6_000)).await.unwrap());
     assert_eq!(store.link(&id("t/ccc")).await.unwrap().unwrap().clicks, 0);
 }
 
@@ -143,7 +147,7 @@ async fn a_page_looks_at_so_many_links_and_the_next_goes_on(store: &LinkStore) {
     let entries: Vec<Entry> = (0..count).map(made).collect();
     let log = "0123456789abcdef0123456789abcdef";
     let at = Position { file: 1, byte: 1 };
-    store.drain(log, at, &entries).await.unwrap();
+    store.log().drain(log, at, &entries).await.unwrap();
     let wanted = Wanted {
         text: Some("code-00007".into()),
         ..Wanted::default()

@@ -54,36 +54,36 @@ async fn edited(store: &LinkStore, before: &StoredLink, action: Action, now_ms: 
         action,
         now_ms,
     };
-    store.change(change).await.unwrap()
+    store.edits().change(change).await.unwrap()
 }
 
 async fn a_log_is_taken_once_and_its_position_with_it(store: &LinkStore) {
-    let before = store.log_position(LOG).await.unwrap();
+    let before = store.log().log_position(LOG).await.unwrap();
     assert_eq!(before, Position::default());
     // More than one statement takes, and some that are left over.
     let made = |n: u64| Entry::Made(tagged(&format!("s/code-{n}"), n, &["a", "ü"]));
     let entries: Vec<Entry> = (0..150).map(made).collect();
-    assert_eq!(store.drain(LOG, at(9), &entries).await.unwrap(), 0);
-    assert_eq!(store.log_position(LOG).await.unwrap(), at(9));
+    assert_eq!(store.log().drain(LOG, at(9), &entries).await.unwrap(), 0);
+    assert_eq!(store.log().log_position(LOG).await.unwrap(), at(9));
     let link = stored(store, "s/code-149").await;
     assert_eq!(link.link.target, "https://example.com/s/code-149?a=\"1\"");
     assert_eq!(link.tags, ["a", "ü"]);
     assert_eq!((link.created_at_ms, link.changed_at_ms), (149, 149));
     assert_eq!(link.expires_at_ms, Some(1_149));
     // A crash after the transaction: the same once more changes nothing.
-    assert_eq!(store.drain(LOG, at(9), &entries).await.unwrap(), 150);
+    assert_eq!(store.log().drain(LOG, at(9), &entries).await.unwrap(), 150);
     assert_eq!(store.list(None, None, 999).await.unwrap().len(), 150);
     assert_eq!(store.list(Some("ü"), None, 999).await.unwrap().len(), 150);
-    store.drain(LOG, at(10), &[]).await.unwrap();
-    assert_eq!(store.log_position(LOG).await.unwrap(), at(10));
+    store.log().drain(LOG, at(10), &[]).await.unwrap();
+    assert_eq!(store.log().log_position(LOG).await.unwrap(), at(10));
 }
 
 async fn a_name_that_is_taken_is_left_out_and_told(store: &LinkStore) {
-    assert!(store.insert(&new_link("s/code-70", 1)).await.unwrap());
-    assert!(!store.insert(&new_link("s/code-70", 2)).await.unwrap());
+    assert!(store.log().insert(&new_link("s/code-70", 1)).await.unwrap());
+    assert!(!store.log().insert(&new_link("s/code-70", 2)).await.unwrap());
     let made = |n: u64| Entry::Made(new_link(&format!("s/code-{n}"), 100 + n));
     let entries: Vec<Entry> = (0..128).map(made).collect();
-    assert_eq!(store.drain(LOG, at(1), &entries).await.unwrap(), 1);
+    assert_eq!(store.log().drain(LOG, at(1), &entries).await.unwrap(), 1);
     assert_eq!(stored(store, "s/code-70").await.created_at_ms, 1);
     assert_eq!(store.list(None, None, 999).await.unwrap().len(), 128);
 }
@@ -94,7 +94,7 @@ async fn a_void_entry_takes_back_its_own_link_only(store: &LinkStore) {
         record: "0 0 {\"t\":\"https://other.example/\"}".into(),
         ..theirs.clone()
     };
-    store.insert(&theirs).await.unwrap();
+    store.log().insert(&theirs).await.unwrap();
     let entries = [
         Entry::Made(ours.clone()),
         Entry::Made(their_double.clone()),
@@ -102,7 +102,7 @@ async fn a_void_entry_takes_back_its_own_link_only(store: &LinkStore) {
         Entry::Void(their_double),
         Entry::Made(new_link("s/ghi", 7)),
     ];
-    assert_eq!(store.drain(LOG, at(1), &entries).await.unwrap(), 1);
+    assert_eq!(store.log().drain(LOG, at(1), &entries).await.unwrap(), 1);
     let left = store.list(None, None, 9).await.unwrap();
     assert_eq!(names(&left), ["s/ghi", "s/def"]);
     assert!(store.list(Some("a"), None, 9).await.unwrap().is_empty());
@@ -110,6 +110,7 @@ async fn a_void_entry_takes_back_its_own_link_only(store: &LinkStore) {
     let def = stored(store, "s/def").await;
     assert!(edited(store, &def, Action::Edit, 8).await);
     store
+        .log()
         .drain(LOG, at(2), &[Entry::Void(theirs)])
         .await
         .unwrap();
@@ -118,13 +119,16 @@ async fn a_void_entry_takes_back_its_own_link_only(store: &LinkStore) {
 
 async fn upper_and_lower_case_are_different_codes(store: &LinkStore) {
     for name in ["s/abcde", "s/ABCDE", "s/aBcDe", "t/abcde"] {
-        assert!(store.insert(&new_link(name, 1)).await.unwrap(), "{name}");
+        assert!(
+            store.log().insert(&new_link(name, 1)).await.unwrap(),
+            "{name}"
+        );
     }
     assert_eq!(store.link(&id("s/Abcde")).await.unwrap(), None);
 }
 
 async fn an_edit_counts_only_on_what_was_read(store: &LinkStore) {
-    store.insert(&new_link("s/abc", 10)).await.unwrap();
+    store.log().insert(&new_link("s/abc", 10)).await.unwrap();
     assert!(store.history(&id("s/abc")).await.unwrap().is_empty());
     let first = stored(store, "s/abc").await;
     assert!(edited(store, &first, Action::Edit, 20).await);
@@ -135,7 +139,7 @@ async fn an_edit_counts_only_on_what_was_read(store: &LinkStore) {
     assert!(edited(store, &second, Action::Delete, 30).await);
     assert_eq!(store.link(&id("s/abc")).await.unwrap(), None);
     // Its name stays taken.
-    assert!(!store.insert(&new_link("s/abc", 31)).await.unwrap());
+    assert!(!store.log().insert(&new_link("s/abc", 31)).await.unwrap());
 
     let history = store.history(&id("s/abc")).await.unwrap();
     let past: Vec<_> = history
@@ -150,10 +154,10 @@ async fn an_edit_counts_only_on_what_was_read(store: &LinkStore) {
     assert_eq!(past, expected);
     assert_eq!(history[0].link, first.link);
 
-    let unpublished = store.unpublished(25, 9).await.unwrap();
+    let unpublished = store.edits().unpublished(25, 9).await.unwrap();
     assert_eq!(unpublished, [(id("s/abc"), 2)]);
-    store.mark_published(&id("s/abc"), 2).await.unwrap();
-    let unpublished = store.unpublished(99, 9).await.unwrap();
+    store.edits().mark_published(&id("s/abc"), 2).await.unwrap();
+    let unpublished = store.edits().unpublished(99, 9).await.unwrap();
     assert_eq!(unpublished, [(id("s/abc"), 3)]);
 }
 
@@ -166,9 +170,9 @@ async fn links_are_listed_newest_first_page_by_page(store: &LinkStore) {
         ("s/ddd", 3),
     ] {
         let link = tagged(name, created_at_ms, &["x"]);
-        store.insert(&link).await.unwrap();
+        store.log().insert(&link).await.unwrap();
     }
-    store.insert(&new_link("s/eee", 2)).await.unwrap();
+    store.log().insert(&new_link("s/eee", 2)).await.unwrap();
     let expected = ["s/ddd", "t/aaa", "s/ccc", "s/bbb", "s/aaa"];
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
@@ -191,6 +195,7 @@ async fn links_are_listed_newest_first_page_by_page(store: &LinkStore) {
 
 async fn tags_follow_edits(store: &LinkStore) {
     store
+        .log()
         .insert(&tagged("s/abc", 1, &["a", "b"]))
         .await
         .unwrap();
@@ -207,7 +212,7 @@ async fn tags_follow_edits(store: &LinkStore) {
         action: Action::Edit,
         now_ms: 2,
     };
-    assert!(store.change(change).await.unwrap());
+    assert!(store.edits().change(change).await.unwrap());
     for (tag, count) in [("a", 0), ("b", 1), ("c", 1)] {
         let tagged = store.list(Some(tag), None, 9).await.unwrap();
         assert_eq!(tagged.len(), count, "{tag}");
@@ -224,12 +229,12 @@ async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &LinkStore) {
         ..new_link("s/ever", 0)
     };
     for link in [&new_link("s/abc", 0), &own_end, &for_ever] {
-        store.insert(link).await.unwrap();
+        store.log().insert(link).await.unwrap();
     }
     let clicked = |ms| ["s/abc", "s/own", "s/ever", "s/none"].map(|name| (id(name), ms));
-    store.touch(&clicked(700)).await.unwrap();
+    store.ends().touch(&clicked(700)).await.unwrap();
     // An older click that is told later takes nothing back.
-    store.touch(&clicked(600)).await.unwrap();
+    store.ends().touch(&clicked(600)).await.unwrap();
     let ends = |link: StoredLink| link.expires_at_ms;
     assert_eq!(ends(stored(store, "s/abc").await), Some(1_700));
     assert_eq!(ends(stored(store, "s/own").await), Some(1_500));
@@ -239,11 +244,11 @@ async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &LinkStore) {
 async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStore) {
     for (name, ms) in [("s/aaa", 0), ("s/bbb", 10), ("s/ccc", 20), ("s/ddd", 30)] {
         let link = tagged(name, ms, &["x"]);
-        store.insert(&link).await.unwrap();
+        store.log().insert(&link).await.unwrap();
     }
     let aaa = stored(store, "s/aaa").await;
     assert!(edited(store, &aaa, Action::Delete, 5).await);
-    let ended = store.ended(0, 1_020, 9).await.unwrap();
+    let ended = store.ends().ended(0, 1_020, 9).await.unwrap();
     let expected = [("s/aaa", 5, true), ("s/bbb", 1_010, false)];
     let expected = expected.map(|(name, expires_at_ms, is_deleted)| Ended {
         id: id(name),
@@ -251,15 +256,24 @@ async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStor
         is_deleted,
     });
     assert_eq!(ended, expected);
-    assert_eq!(store.ended(6, 1_021, 1).await.unwrap(), expected[1..]);
+    assert_eq!(
+        store.ends().ended(6, 1_021, 1).await.unwrap(),
+        expected[1..]
+    );
 
     // A click comes between the look and the removal.
-    store.touch(&[(id("s/bbb"), 500)]).await.unwrap();
-    assert_eq!(store.remove(&ended).await.unwrap(), 1);
+    store.ends().touch(&[(id("s/bbb"), 500)]).await.unwrap();
+    assert_eq!(store.ends().remove(&ended).await.unwrap(), 1);
     assert!(store.history(&id("s/aaa")).await.unwrap().is_empty());
-    assert!(store.unpublished(99, 9).await.unwrap().is_empty());
+    assert!(store.edits().unpublished(99, 9).await.unwrap().is_empty());
     // The name is free again.
-    assert!(store.insert(&tagged("s/aaa", 40, &["x"])).await.unwrap());
+    assert!(
+        store
+            .log()
+            .insert(&tagged("s/aaa", 40, &["x"]))
+            .await
+            .unwrap()
+    );
     let tagged = store.list(Some("x"), None, 9).await.unwrap();
     assert_eq!(names(&tagged), ["s/aaa", "s/ddd", "s/ccc", "s/bbb"]);
 
@@ -268,8 +282,8 @@ async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStor
         expires_at_ms: 1_020,
         is_deleted: false,
     };
-    store.prolong(&[(ccc.clone(), 5_000)]).await.unwrap();
-    assert_eq!(store.remove(&[ccc]).await.unwrap(), 0);
+    store.ends().prolong(&[(ccc.clone(), 5_000)]).await.unwrap();
+    assert_eq!(store.ends().remove(&[ccc]).await.unwrap(), 0);
     assert_eq!(stored(store, "s/ccc").await.expires_at_ms, Some(5_000));
 }
 
@@ -283,31 +297,62 @@ fn segment(round: u64, start: u64) -> Segment {
 }
 
 async fn a_segment_is_one_origins_in_its_round(store: &LinkStore) {
-    assert_eq!(store.last_segment(Length::MIN).await.unwrap(), None);
+    assert_eq!(
+        store.segments().last_segment(Length::MIN).await.unwrap(),
+        None
+    );
     let segments = [segment(0, 0), segment(0, 10), segment(0, 0)];
-    let reserved = store.reserve(&segments, 5).await.unwrap();
+    let reserved = store.segments().reserve(&segments, 5).await.unwrap();
     assert_eq!(reserved, [true, true, false]);
     let other = Segment {
         length: Length::MAX,
         ..segment(0, 0)
     };
     let segments = [segment(0, 10), segment(1, 0), other];
-    let reserved = store.reserve(&segments, 6).await.unwrap();
+    let reserved = store.segments().reserve(&segments, 6).await.unwrap();
     assert_eq!(reserved, [false, true, true]);
-    let last = store.last_segment(Length::MIN).await.unwrap();
+    let last = store.segments().last_segment(Length::MIN).await.unwrap();
     assert_eq!(last, Some(segment(1, 0)));
-    assert!(!store.is_round_open(Length::MIN, 1).await.unwrap());
+    assert!(
+        !store
+            .segments()
+            .is_round_open(Length::MIN, 1)
+            .await
+            .unwrap()
+    );
     for now_ms in [7, 8] {
-        store.open_round(Length::MIN, 1, now_ms).await.unwrap();
+        store
+            .segments()
+            .open_round(Length::MIN, 1, now_ms)
+            .await
+            .unwrap();
     }
-    assert!(store.is_round_open(Length::MIN, 1).await.unwrap());
-    assert!(!store.is_round_open(Length::MAX, 1).await.unwrap());
+    assert!(
+        store
+            .segments()
+            .is_round_open(Length::MIN, 1)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .segments()
+            .is_round_open(Length::MAX, 1)
+            .await
+            .unwrap()
+    );
 }
 
 async fn an_earlier_reservation_of_any_overlap_is_told(store: &LinkStore) {
-    store.reserve(&[segment(0, 0)], 5).await.unwrap();
-    store.reserve(&[segment(1, 0)], 9).await.unwrap();
-    let before = async |round, start| store.reserved_before(&segment(round, start)).await.unwrap();
+    store.segments().reserve(&[segment(0, 0)], 5).await.unwrap();
+    store.segments().reserve(&[segment(1, 0)], 9).await.unwrap();
+    let before = async |round, start| {
+        store
+            .segments()
+            .reserved_before(&segment(round, start))
+            .await
+            .unwrap()
+    };
     assert_eq!(before(0, 0).await, None);
     assert_eq!(before(1, 0).await, Some(5));
     assert_eq!(before(2, 0).await, Some(9));
@@ -316,13 +361,22 @@ async fn an_earlier_reservation_of_any_overlap_is_told(store: &LinkStore) {
 }
 
 async fn a_number_is_reserved_in_the_last_round_or_lately(store: &LinkStore) {
-    let is_reserved =
-        async |index, since| store.is_reserved(Length::MIN, index, since).await.unwrap();
+    let is_reserved = async |index, since| {
+        store
+            .segments()
+            .is_reserved(Length::MIN, index, since)
+            .await
+            .unwrap()
+    };
     assert!(!is_reserved(0, 0).await);
-    store.reserve(&[segment(0, 0)], 5).await.unwrap();
+    store.segments().reserve(&[segment(0, 0)], 5).await.unwrap();
     assert!(is_reserved(9, 100).await);
     assert!(!is_reserved(10, 0).await);
-    store.reserve(&[segment(1, 20)], 9).await.unwrap();
+    store
+        .segments()
+        .reserve(&[segment(1, 20)], 9)
+        .await
+        .unwrap();
     assert!(!is_reserved(9, 5).await);
     assert!(is_reserved(9, 4).await);
     assert!(is_reserved(20, 100).await);
@@ -331,17 +385,29 @@ async fn a_number_is_reserved_in_the_last_round_or_lately(store: &LinkStore) {
 async fn chosen_numbers_are_told_by_segment(store: &LinkStore) {
     let (s, t) = (DomainId::new("s").unwrap(), DomainId::new("t").unwrap());
     for (index, domain) in [(9, &s), (10, &s), (10, &t), (10, &t), (19, &s), (20, &s)] {
-        let added = store.add_custom(Length::MIN, index, domain);
+        let added = store.segments().add_custom(Length::MIN, index, domain);
         added.await.unwrap();
     }
-    store.add_custom(Length::MAX, 11, &s).await.unwrap();
-    store.remove_custom(Length::MIN, 19, &s).await.unwrap();
-    let customs = store.customs(&segment(0, 10)).await.unwrap();
+    store
+        .segments()
+        .add_custom(Length::MAX, 11, &s)
+        .await
+        .unwrap();
+    store
+        .segments()
+        .remove_custom(Length::MIN, 19, &s)
+        .await
+        .unwrap();
+    let customs = store.segments().customs(&segment(0, 10)).await.unwrap();
     assert_eq!(customs, [10, 10]);
 }
 
 async fn any_of_many_codes_is_found(store: &LinkStore) {
-    store.insert(&new_link("s/code-142", 1)).await.unwrap();
+    store
+        .log()
+        .insert(&new_link("s/code-142", 1))
+        .await
+        .unwrap();
     let (s, t) = (DomainId::new("s").unwrap(), DomainId::new("t").unwrap());
     let codes = |n: std::ops::Range<u32>| -> Vec<Code> {
         n.map(|n| Code::new(format!("code-{n}")).unwrap()).collect()
@@ -353,11 +419,19 @@ async fn any_of_many_codes_is_found(store: &LinkStore) {
 }
 
 async fn the_numbering_is_noted_once(store: &LinkStore) {
-    assert_eq!(store.numbering("plain").await.unwrap(), "plain");
-    assert_eq!(store.numbering("0123").await.unwrap(), "plain");
+    assert_eq!(store.segments().numbering("plain").await.unwrap(), "plain");
+    assert_eq!(store.segments().numbering("0123").await.unwrap(), "plain");
     let s = DomainId::new("s").unwrap();
     let t = DomainId::new("t").unwrap();
-    store.domains(std::slice::from_ref(&t)).await.unwrap();
-    let all = store.domains(&[s.clone(), t.clone()]).await.unwrap();
+    store
+        .segments()
+        .domains(std::slice::from_ref(&t))
+        .await
+        .unwrap();
+    let all = store
+        .segments()
+        .domains(&[s.clone(), t.clone()])
+        .await
+        .unwrap();
     assert_eq!(all, [s, t]);
 }

@@ -159,7 +159,7 @@ async fn many_links(world: &World) {
     let log = "0123456789abcdef0123456789abcdef";
     let at = Position { file: 1, byte: 1 };
     let store = world.origin.links().unwrap().store();
-    store.drain(log, at, &entries).await.unwrap();
+    store.log().drain(log, at, &entries).await.unwrap();
 }
 
 #[tokio::test]
