@@ -68,6 +68,7 @@ const LEFT_OUT: &str = "…";
 /// The answer to a body of events. A batch is answered with status 202 whatever its verdicts are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventAnswer))]
 pub struct Answer {
     /// How many events were accepted.
     pub accepted: usize,
@@ -88,18 +89,45 @@ pub struct Answer {
 /// What became of one event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventAnswerVerdict))]
 pub struct EventVerdict {
     /// Its id, if it has one: the client's, or the one that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub id: Option<String>,
     /// What became of it.
+    #[cfg_attr(feature = "openapi", schema(schema_with = verdicts))]
     pub verdict: Verdict,
     /// Why it was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(required = false, schema_with = reasons))]
     pub reason: Option<Reason>,
     /// Why and where, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub message: Option<String>,
+}
+
+#[cfg(feature = "openapi")]
+fn words<const N: usize>(
+    description: &'static str,
+    words: [&'static str; N],
+) -> utoipa::openapi::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .description(Some(description))
+        .enum_values(Some(words))
+        .build()
+}
+
+#[cfg(feature = "openapi")]
+fn verdicts() -> utoipa::openapi::Object {
+    words("What became of it.", Verdict::ALL.map(Verdict::word))
+}
+
+#[cfg(feature = "openapi")]
+fn reasons() -> utoipa::openapi::Object {
+    words("Why it was rejected.", Reason::ALL.map(Reason::word))
 }
 
 impl Answer {

@@ -8,6 +8,7 @@
 //! Numbers are variable-length integers (LEB128, the signed one zigzag), texts have their lengths before them. One envelope
 //! has one encoding. A view with a customer takes some 120 bytes.
 
+#[cfg(feature = "openapi")]
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
@@ -240,26 +241,61 @@ impl Envelope {
     }
 }
 
+/// An event as it is shown.
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Shown<'a> {
+    /// Its name.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    id: &'a EventId,
+    /// Its type, as it is registered.
+    #[serde(rename = "type")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    event_type: &'a EventType,
+    /// Who did it, if somebody was signed in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<String>))]
+    customer: Option<&'a CustomerId>,
+    /// The visitor's name, from a cookie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<String>))]
+    visitor: Option<&'a VisitorId>,
+    /// When it was, by the gateway's clock, in milliseconds since the Unix epoch.
+    at_ms: u64,
+    /// When it came to the gateway, in milliseconds since the Unix epoch.
+    received_ms: u64,
+    /// The name of the write key that it came with.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    key: &'a KeyName,
+    /// The address that it came from, cut to /24 or /48.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    address: Option<String>,
+    /// The topics that it is routed to.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    topics: &'a [Topic],
+    /// Whatever else it says.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    attributes: &'a RawValue,
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Envelope {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        Shown::schema()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Envelope {
+    fn name() -> Cow<'static, str> {
+        "Event".into()
+    }
+}
+
 /// As whoever asks for events gets them, and as they are handed on.
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Shown<'a> {
-            id: &'a EventId,
-            #[serde(rename = "type")]
-            event_type: &'a EventType,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            customer: Option<&'a CustomerId>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            visitor: Option<&'a VisitorId>,
-            at_ms: u64,
-            received_ms: u64,
-            key: &'a KeyName,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            address: Option<String>,
-            topics: &'a [Topic],
-            attributes: &'a RawValue,
-        }
         let attributes = serde_json::from_str(&self.attributes);
         let shown = Shown {
             id: &self.id,

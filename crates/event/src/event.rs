@@ -38,20 +38,50 @@ pub struct Event {
     pub attributes: Attributes,
 }
 
-/// An event's members.
+/// An event as it is sent.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct Members<'a> {
+    /// Its name; a new one unless set.
     #[serde(borrow)]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(nullable = false, pattern = "^[A-Za-z0-9._:-]{1,64}$")
+    )]
     id: Option<Cow<'a, str>>,
+    /// Its type, as it is registered.
     #[serde(borrow, rename = "type")]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[a-z0-9_.-]{1,64}$"))]
     event_type: Cow<'a, str>,
+    /// Who did it: only with the key of a server.
     #[serde(borrow)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 128))]
     customer: Option<Cow<'a, str>>,
+    /// The visitor's name, from a cookie.
     #[serde(borrow)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 128))]
     visitor: Option<Cow<'a, str>>,
+    /// When it happened, by the client's clock, in milliseconds since the Unix epoch.
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     at_ms: Option<u64>,
+    /// Whatever else it says.
+    #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<Object>))]
     attributes: Option<Attributes>,
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Event {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        Members::schema()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Event {
+    fn name() -> Cow<'static, str> {
+        "NewEvent".into()
+    }
 }
 
 /// The place of a value in an event, as `/attributes/user/id`: a JSON pointer (RFC 6901).

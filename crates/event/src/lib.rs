@@ -47,7 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![no_std]
+#![cfg_attr(not(feature = "openapi"), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;

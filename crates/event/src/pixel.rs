@@ -9,6 +9,7 @@
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use percent_encoding::percent_decode;
 use serde_json::Value;
@@ -51,12 +52,12 @@ pub fn parameter<'q>(query: &'q [u8], name: &[u8]) -> Option<Cow<'q, [u8]>> {
 }
 
 /// A query without its parameters `name`.
-pub fn without(query: &[u8], name: &[u8]) -> alloc::vec::Vec<u8> {
+pub fn without(query: &[u8], name: &[u8]) -> Vec<u8> {
     let others = query.split(|byte| *byte == b'&').filter(|pair| {
         let (known, _) = split(pair);
         decoded(known) != name
     });
-    others.collect::<alloc::vec::Vec<_>>().join(&b'&')
+    others.collect::<Vec<_>>().join(&b'&')
 }
 
 /// Reads the event of a query, which is what stands behind the `?`.
@@ -169,7 +170,7 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'+') {
         return percent_decode(text).into();
     }
-    let spaced: alloc::vec::Vec<u8> = text
+    let spaced: Vec<u8> = text
         .iter()
         .map(|byte| match byte {
             b'+' => b' ',

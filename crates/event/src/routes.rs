@@ -39,12 +39,36 @@ pub struct Routes {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventTypeRoute))]
 pub struct Route {
     /// What an event's attributes must say.
     #[serde(default, rename = "if", skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = conditions, required = false))]
     pub conditions: BTreeMap<Pointer, Value>,
     /// Where it goes then.
+    #[cfg_attr(feature = "openapi", schema(schema_with = topics))]
     pub topics: Vec<Topic>,
+}
+
+#[cfg(feature = "openapi")]
+fn conditions() -> utoipa::openapi::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .description(Some("Places in the attributes, and their values."))
+        .max_properties(Some(CONDITIONS_MAX))
+        .build()
+}
+
+#[cfg(feature = "openapi")]
+fn topics() -> utoipa::openapi::schema::Array {
+    let topic = utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .pattern(Some("^[a-z0-9_.-]{1,64}$"));
+    utoipa::openapi::schema::ArrayBuilder::new()
+        .items(topic)
+        .min_items(Some(1))
+        .max_items(Some(TOPICS_MAX))
+        .description(Some("The topics that the event goes to."))
+        .build()
 }
 
 impl Routes {

@@ -47,10 +47,12 @@ const VERSION: &str = "v1";
 /// What a sale wants of whoever asks for an order token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Challenge))]
 pub enum Challenge {
     /// That their machine has computed for it.
     ProofOfWork {
-        /// How many zero bits a solution's hash must begin with: [`BITS_MIN`] to [`BITS_MAX`]. One more is twice the work.
+        /// How many zero bits a solution's hash must begin with. One more is twice the work.
+        #[cfg_attr(feature = "openapi", schema(minimum = 8, maximum = 26))]
         bits: u8,
     },
     /// That the provider whom the gateway knows takes them for a person.

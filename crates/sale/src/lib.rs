@@ -25,7 +25,7 @@
 //! | [`engine`] | the engine of its filter: events in, effects out |
 //! | [`redis`] | Redis keys, and typed calls of the scripts in `lua/` |
 
-#![no_std]
+#![cfg_attr(not(feature = "openapi"), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;

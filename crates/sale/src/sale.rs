@@ -106,6 +106,7 @@ pub struct Sale {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = State))]
 pub enum SaleState {
     /// Runs within its window.
     #[default]
@@ -121,21 +122,26 @@ pub enum SaleState {
 /// What an operator leaves out of a sale so that the rest holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Degrade))]
 pub struct Degrade {
     /// Users whom the risk check has blocked may buy, too.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(default = false))]
     pub skip_risk: bool,
     /// Users who have not reserved may buy, too.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(default = false))]
     pub skip_reservation: bool,
     /// Nobody may buy: every request gets a configured page.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(default = false))]
     pub static_page: bool,
 }
 
 /// How much of a sale is left, roughly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Band))]
 pub enum Band {
     /// More than half.
     #[default]

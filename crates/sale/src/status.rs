@@ -29,6 +29,7 @@ pub struct SaleStatus<'a> {
 /// What a sale is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SaleStage))]
 pub enum Stage {
     /// It has not started.
     Scheduled,

@@ -6,7 +6,6 @@
 //! | [`run`](mod@run), [`origin`] | start-up and shutdown; routes and jobs of all domains |
 //! | `domains` | what is compiled: one file per domain, and the lists of all |
 //! | `console` | the operators' page, for all domains: static files |
-//! | [`tenant_rules`] | the tenant rule of each admin route |
 //! | `views` | where events and history meet: a consumer group that stores product views |
 //! | `conversions` | where links and sales meet: the click that led to an order |
 //! | `change_events` | where the outbox and events meet: changes as events |
@@ -31,7 +30,6 @@ pub mod init;
 pub mod openapi;
 pub mod origin;
 pub mod run;
-pub mod tenant_rules;
 #[cfg(all(feature = "events", feature = "history"))]
 pub mod views;
 

@@ -15,7 +15,6 @@ use crate::metrics::Metrics;
 use crate::openapi;
 use crate::redis::{Redis, policy};
 use crate::sql::{Database, OpenError};
-use crate::tenant_rules::RULES;
 
 /// Opens the origin's database; see [`Database::open`].
 ///
@@ -152,7 +151,7 @@ impl Origin {
     pub fn public_routes(&self) -> Router {
         let all = self.domains();
         let routes = all.iter().map(|domain| domain.public(self));
-        let routes = routes.fold(http::alive(), Router::merge);
+        let routes = routes.fold(http::alive().into_router(()), Router::merge);
         let routes = http::finish(routes, PUBLIC_LIMIT.into(), self.metrics().requests());
         let routes = all
             .iter()
@@ -173,9 +172,9 @@ impl Origin {
             document: openapi::text(),
         };
         let door = common.access.with_token(token);
-        let own = access::http::routes(&door, RULES)
-            .merge(http::alive())
-            .merge(http::probes(health))
+        let own = access::http::routes(&door)
+            .merge(http::alive().into_router(()))
+            .merge(http::probes().into_router(health))
             .merge(console::page().into_router(()));
         let routes = all.iter().fold(own, |routes, domain| {
             routes.merge(domain.admin(self, &door)).merge(domain.page())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_event::answer::Answer;
 
 use super::collect::{CollectError, is_taken};
@@ -52,7 +53,8 @@ pub struct Standing {
 }
 
 /// What a seek does, or would do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = SoughtSource)]
 pub struct Sought {
     /// In which source.
     pub source: String,
@@ -63,12 +65,15 @@ pub struct Sought {
     /// What was asked for is not in the log, or not any more: the group begins with the oldest event that is, which came at this
     /// time, in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub begins_ms: Option<u64>,
     /// How many events it handles again; only told by a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub again: Option<u64>,
     /// How many events it skips; only told by a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub skipped: Option<u64>,
 }
 

@@ -1,6 +1,7 @@
 //! A sale's books: every term of `Σ stock + transfers + claims + orders = total`.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::Audit;
@@ -155,31 +156,45 @@ async fn open_claims(
 }
 
 /// A sale's books as operators see them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Books)]
 pub struct BooksView {
+    /// Its name.
+    #[schema(value_type = String)]
     id: SaleId,
     /// Whether all of it is of one instant.
     exact: bool,
     /// Whether the sum holds; null as long as a shard is cold.
+    #[schema(required)]
     balanced: Option<bool>,
     /// The terms of the sum; null as long as a shard is cold.
+    #[schema(required)]
     terms: Option<TermsView>,
-    /// Units that were added since the sale was warmed, and that were withdrawn: the total counts them.
+    /// Units that were added since the sale was warmed: the total counts them.
     topped_up: u64,
+    /// Units that were withdrawn.
     withdrawn: u64,
     /// Whether a change of the stock is under way. Then the total counts it as far as shards have heard of it.
     changing: bool,
+    /// One for each shard.
     shards: Vec<ShardView>,
 }
 
 /// `stock + transfers + claims + orders = total + drift`, in units.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[schema(as = BooksTerms)]
 struct TermsView {
+    /// Units in Redis; null: Redis has lost this shard's data.
     stock: i64,
+    /// Units that are on the way between two shards.
     transfers: u64,
+    /// Units that claims hold.
     claims: u64,
+    /// Units, or orders, that SQL holds.
     orders: u64,
+    /// Units to sell.
     total: u64,
+    /// By how much the terms miss the total; 0 is right.
     drift: i64,
 }
 
@@ -197,15 +212,21 @@ impl From<Terms> for TermsView {
 }
 
 /// One shard, in units. Orders are those that Redis knows of.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[schema(as = BooksShard)]
 struct ShardView {
+    /// Units in Redis; null: Redis has lost this shard's data.
+    #[schema(required)]
     stock: Option<i64>,
     /// What has left for other shards and is not settled.
     transfers: u64,
+    /// Units that claims hold.
     claims: u64,
+    /// Units, or orders, that SQL holds.
     orders: u64,
     /// Units of orders that leave the stock at payment.
     orders_deferred: u64,
+    /// How often the shard was rebuilt.
     epoch: i64,
 }
 

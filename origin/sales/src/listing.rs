@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::sync::Mutex;
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::sale::{Band, SaleState};
 use weir_sale::status::{SaleStatus, Stage};
@@ -28,15 +29,18 @@ const STALE_FOR: Duration = Duration::from_secs(60);
 const LISTED_MAX: usize = 10_000;
 
 /// A sale as anybody may see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ListedSale {
     /// Its name.
+    #[schema(value_type = String)]
     pub id: SaleId,
     /// What people call it.
     pub title: String,
     /// What the shop calls what is sold; null: nothing is told of it.
+    #[schema(required)]
     pub sku: Option<String>,
     /// What one unit costs; null: nothing is told of it.
+    #[schema(required)]
     pub price: Option<Price>,
     /// What it is doing.
     pub state: Stage,
@@ -49,6 +53,7 @@ pub struct ListedSale {
     /// The most units one user may have.
     pub user_cap: u32,
     /// When users may reserve; null: nobody needs to.
+    #[schema(required)]
     pub reservation: Option<Window>,
     /// Whether an order token is needed.
     pub token: bool,

@@ -1,6 +1,7 @@
 //! What SQL and Redis hold of a sale, and whether it adds up.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::ledger::Audit;
 use weir_sale::repair::total_in_redis;
@@ -12,9 +13,11 @@ use crate::model::sale::SaleFields;
 use weir_origin_core::unavailable::Unavailable;
 
 /// A sale, without what Redis holds of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Sale)]
 pub struct SaleSummary {
     /// Its name.
+    #[schema(value_type = String)]
     pub id: SaleId,
     /// What its operator has set.
     #[serde(flatten)]
@@ -32,13 +35,14 @@ pub struct SaleSummary {
     /// When it was made.
     pub created_at_ms: u64,
     /// When its stock was first put on Redis; null until then.
+    #[schema(required)]
     pub warmed_at_ms: Option<u64>,
     /// Since when it is archived: it takes no orders, and Redis forgets it; null until then.
     pub archived_at_ms: Option<u64>,
 }
 
 /// A sale, and what SQL and Redis hold of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SaleStatus {
     /// The sale.
     #[serde(flatten)]
@@ -51,17 +55,18 @@ pub struct SaleStatus {
     pub shards: Vec<ShardStatus>,
     /// Whether `Σ stock + Σ held + units_ordered = total`, in which a change of the stock that is under way counts as far
     /// as shards have heard of it.
-    ///
-    /// Redis is read first, SQL after it, so under way the sum may be too high but never too low
-    /// by that: a claim that became an order in between counts as both. On a sale that is at rest
-    /// it is exact. False as long as a shard is cold.
+    // Redis is read first, SQL after it, so under way the sum may be too high but never too low
+    // by that: a claim that became an order in between counts as both. On a sale that is at rest
+    // it is exact. False as long as a shard is cold.
     pub balanced: bool,
 }
 
 /// What Redis holds on one shard.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[schema(as = SaleStatusShard)]
 pub struct ShardStatus {
     /// Units left; null: not warmed, or lost.
+    #[schema(required)]
     pub stock: Option<i64>,
     /// Units in open claims.
     pub held: u64,

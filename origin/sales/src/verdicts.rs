@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::from_redis_value;
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::verdict::Verdict;
 use weir_scripts::keys;
@@ -16,8 +17,11 @@ use weir_origin_core::redis::{CallError, Redis};
 const MINUTES: u64 = 5;
 
 /// How many requests for a sale got which verdict in the last minutes.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = SaleVerdicts)]
 pub struct Verdicts {
+    /// Of so many minutes, this one among them.
+    #[schema(minimum = 1)]
     minutes: u64,
     /// By the verdict's word.
     decided: BTreeMap<&'static str, u64>,

@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use weir_base::feed::routes::{DOMAINS, SOLD_OUT};
-use weir_link::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use crate::support::{Answer, World, contract, sale_json};
 
@@ -57,53 +55,6 @@ async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
                 );
             }
         }
-    }
-}
-
-#[test]
-fn every_route_is_documented() {
-    let document = weir_origin::openapi::document();
-    let follow = format!("{LINK_FOLLOW}{{code}}");
-    let file = format!("{LINK_FOLLOW}.well-known/{{file}}");
-    let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
-    let routes = [
-        include_str!("../../core/src/access/http.rs"),
-        include_str!("../../core/src/access/tenants.rs"),
-        include_str!("../../events/src/http/mod.rs"),
-        include_str!("../../fitment/src/http/mod.rs"),
-        include_str!("../../history/src/http/mod.rs"),
-        include_str!("../../core/src/http/health.rs"),
-        include_str!("../../links/src/http/mod.rs"),
-        include_str!("../../sales/src/http/mod.rs"),
-    ];
-    let paths: Vec<&str> = routes
-        .iter()
-        .flat_map(|text| text.split(".route(").skip(1))
-        // Those that describe themselves.
-        .filter(|rest| !rest.trim_start().starts_with("routes!"))
-        .filter_map(|rest| rest.split('"').nth(1))
-        // Those that are spelt with the constants that gateways share.
-        .map(|path| match path {
-            "{LINK_FOLLOW}{{code}}" => &follow,
-            "{LINK_FOLLOW}.well-known/{{file}}" => &file,
-            "{LINK_RECORD}{{domain}}/{{code}}" => &record,
-            path => path,
-        })
-        .collect();
-    assert!(paths.len() > 15, "{paths:?}");
-    let pages = [
-        "/events/page",
-        "/fitment/ui",
-        "/history/page",
-        "/links/ui",
-        "/ui",
-    ];
-    let files = pages.map(|page| format!("{page}/{{file}}"));
-    let files = files.iter().map(String::as_str);
-    let feeds = [weir_base::feed::routes::LINKS, DOMAINS, SOLD_OUT];
-    let paths = paths.into_iter().chain(pages).chain(files).chain(feeds);
-    for path in paths {
-        assert!(document["paths"][path].is_object(), "{path}");
     }
 }
 

@@ -7,16 +7,15 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::scope::Area;
-use crate::access::{Door, Guard};
+use crate::access::Door;
 use crate::config::{Config, Secrets};
 use crate::disk::Disk;
+use crate::events::http::Enabled;
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
 use crate::http::Part;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
-use crate::tenant_rules::RULES;
 
 /// Behaviour events, if this origin has any.
 #[derive(Debug)]
@@ -83,14 +82,11 @@ impl EventDomain {
 
 impl Domain for EventDomain {
     fn public(&self, _origin: &Origin) -> Router {
-        events::http::public(self.events.clone())
+        events::http::public().into_router(Enabled(self.events.clone()))
     }
 
     fn admin(&self, _origin: &Origin, door: &Door) -> Router {
-        let guard = Guard::of(Area::Events).tenants(RULES);
-        // What business systems send are events, not acts.
-        let guard = guard.unnoted(&["/events"]);
-        door.guard(events::http::admin(self.events.clone()), guard)
+        door.mount(events::http::admin(), Enabled(self.events.clone()))
     }
 
     fn page(&self) -> Router {

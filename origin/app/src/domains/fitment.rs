@@ -80,7 +80,7 @@ impl FitmentDomain {
 impl Domain for FitmentDomain {
     fn public(&self, origin: &Origin) -> Router {
         let users = sales::http::users(origin.sales().clone());
-        fitment::http::public(self.fitment.clone(), users)
+        fitment::http::public().into_router(Routes::for_users(self.fitment.clone(), users))
     }
 
     fn admin(&self, _origin: &Origin, door: &Door) -> Router {

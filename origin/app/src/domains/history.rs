@@ -5,15 +5,14 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::scope::Area;
-use crate::access::{Door, Guard};
+use crate::access::Door;
 use crate::config::Config;
+use crate::history::http::Routes;
 use crate::history::metrics::HistoryMetrics;
 use crate::history::{self, History, Settings};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::sales;
-use crate::tenant_rules::RULES;
 
 /// Browse history, if this origin has it.
 #[derive(Debug)]
@@ -59,12 +58,12 @@ impl HistoryDomain {
 impl Domain for HistoryDomain {
     fn public(&self, origin: &Origin) -> Router {
         let users = sales::http::users(origin.sales().clone());
-        history::http::public(self.history.clone(), users)
+        history::http::public().into_router(Routes::for_users(self.history.clone(), users))
     }
 
     fn admin(&self, _origin: &Origin, door: &Door) -> Router {
-        let guard = Guard::of(Area::History).tenants(RULES);
-        door.guard(history::http::admin(self.history.clone()), guard)
+        let state = Routes::for_operators(self.history.clone());
+        door.mount(history::http::admin(), state)
     }
 
     fn spawn(&self, _origin: &Origin, stop: &CancellationToken) -> Jobs {

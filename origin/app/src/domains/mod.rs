@@ -92,20 +92,20 @@ pub(crate) const UNTIMED: &[&str] = &[
 /// The parts of the OpenAPI document that domains derive.
 pub(crate) fn documents() -> Vec<Document> {
     vec![
-        #[cfg(feature = "fitment")]
-        crate::fitment::http::admin().into_document(),
-        #[cfg(feature = "fitment")]
-        crate::fitment::http::page().into_document(),
-        #[cfg(feature = "links")]
-        crate::links::http::document(),
-        #[cfg(feature = "events")]
-        crate::events::http::page().into_document(),
-        #[cfg(feature = "history")]
-        crate::history::http::page().into_document(),
+        #[cfg(feature = "sales")]
+        crate::sales::http::document(),
         #[cfg(feature = "rooms")]
         crate::rooms::http::admin().into_document(),
         #[cfg(feature = "limits")]
         crate::limits::http::admin().into_document(),
+        #[cfg(feature = "links")]
+        crate::links::http::document(),
+        #[cfg(feature = "events")]
+        crate::events::http::document(),
+        #[cfg(feature = "history")]
+        crate::history::http::document(),
+        #[cfg(feature = "fitment")]
+        crate::fitment::http::document(),
     ]
 }
 

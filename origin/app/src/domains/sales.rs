@@ -11,8 +11,7 @@ use tracing::info;
 use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
 use super::{Domain, Jobs};
-use crate::access::scope::Area;
-use crate::access::{Door, Guard};
+use crate::access::Door;
 use crate::config::{Config, Secrets};
 use crate::http::{Loop, Silences};
 use crate::metrics::Metrics;
@@ -28,7 +27,6 @@ use crate::sales::risk::RiskScorer;
 use crate::sales::store::{HoldRules, SaleStore};
 use crate::sales::{self, Sales};
 use crate::sql::Database;
-use crate::tenant_rules::RULES;
 
 /// For how long the reconciler may be silent. It works once a second, and what a slow SQL or Redis costs it shows as theirs.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -182,16 +180,16 @@ impl Domain for SaleDomain {
             return Router::new();
         };
         let edges = origin.common.edges.clone();
-        let feeds = sales::http::feeds(sales.clone(), edges, self.is_stock_in_objects);
-        sales::http::public(sales).merge(feeds)
+        let feeds = sales::http::feed_routes(sales.clone(), edges, self.is_stock_in_objects);
+        sales::http::public().into_router(sales).merge(feeds)
     }
 
     fn admin(&self, origin: &Origin, door: &Door) -> Router {
         let Some(sales) = self.enabled() else {
             return Router::new();
         };
-        let routes = sales::http::admin(sales).layer(Extension(origin.common.live.clone()));
-        door.guard(routes, Guard::of(Area::Sales).tenants(RULES))
+        let live = Extension(origin.common.live.clone());
+        door.mount(sales::http::admin(), sales).layer(live)
     }
 
     fn around_public(&self, routes: Router) -> Router {

@@ -1,5 +1,5 @@
-//! The layer that all admin routes are behind. It names the permission that a route needs by the area of its router and by its
-//! method, so that a route without one cannot be written: what reads needs `<area>:read`, everything else `<area>:write`.
+//! The layer that all admin routes are behind. The area of a route's [`Api`] and its method name the permission that it needs, so that
+//! a route without one cannot be written: what reads needs `<area>:read`, everything else `<area>:write`.
 //!
 //! Whatever changes something is noted in the audit trail before it is done, and what became of it after.
 
@@ -15,7 +15,7 @@ use tracing::error;
 
 use super::pace::Pass;
 use super::scope::{Area, Level, Scope};
-use super::tenancy::{self, TenantRules};
+use super::tenancy;
 use super::trail::{Intent, TrailError, Verdict};
 use super::{Caller, Door, session};
 use crate::api::{Api, MountedRules, Noting, RouteRules};
@@ -37,89 +37,26 @@ pub const NOT_NOTED: Refusal = Refusal::unavailable(
     "The audit trail took no entry, so nothing was done",
 );
 
-/// Routes, as they are written.
-type Routes = &'static [&'static str];
+/// 429: the tenant's pace.
+pub(crate) const TENANT_BUSY: Refusal = Refusal::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "tenant_limit",
+    "Too many",
+    "The tenant would have, or ask for, more than it may",
+);
 
 /// How the routes of an area are guarded.
 #[derive(Clone, Debug)]
-pub struct Guard {
+struct Guard {
     area: Area,
-    questions: Routes,
-    behind: Routes,
-    unnoted: Routes,
-    narrow: &'static [(Level, &'static str)],
-    tenants: TenantRules,
     mounted: Arc<MountedRules>,
 }
 
 impl Guard {
-    /// By method alone; every change is noted before it is done.
-    pub fn of(area: Area) -> Self {
-        Self {
-            area,
-            questions: &[],
-            behind: &[],
-            unnoted: &[],
-            narrow: &[],
-            tenants: &[],
-            mounted: Arc::default(),
-        }
-    }
-
-    /// Routes whose POST only asks something.
-    #[must_use]
-    pub fn questions(mut self, routes: Routes) -> Self {
-        self.questions = routes;
-        self
-    }
-
-    /// Routes whose POST is noted behind the answer: it is to be as fast as it is, and to go on while SQL is away. An origin
-    /// that dies forgets the entries of the last moment.
-    #[must_use]
-    pub fn behind(mut self, routes: Routes) -> Self {
-        self.behind = routes;
-        self
-    }
-
-    /// Routes whose POST is no act of an operator, and is not noted.
-    #[must_use]
-    pub fn unnoted(mut self, routes: Routes) -> Self {
-        self.unnoted = routes;
-        self
-    }
-
-    /// Routes that heed what a narrow key is about. To all others such a key opens nothing.
-    #[must_use]
-    pub fn narrow(mut self, routes: &'static [(Level, &'static str)]) -> Self {
-        self.narrow = routes;
-        self
-    }
-
-    /// What its routes are to tenants' keys. What is not named is the platform's.
-    #[must_use]
-    pub fn tenants(mut self, rules: TenantRules) -> Self {
-        self.tenants = rules;
-        self
-    }
-
-    /// What was declared where the route is mounted, or what the lists say of it.
+    /// What was declared where the route is mounted.
     fn rules(&self, method: &Method, route: &str) -> RouteRules {
         let mounted = self.mounted.get(&(reading(method), route.to_owned()));
-        mounted
-            .copied()
-            .unwrap_or_else(|| self.listed(method, route))
-    }
-
-    fn listed(&self, method: &Method, route: &str) -> RouteRules {
-        let mut rules = RouteRules::of(tenancy::rule(self.tenants, method, route));
-        rules.is_question = self.questions.contains(&route);
-        rules.is_narrow = self.narrow.contains(&(rules.level(method), route));
-        if self.unnoted.contains(&route) {
-            rules.noting = Noting::Never;
-        } else if self.behind.contains(&route) {
-            rules.noting = Noting::Behind;
-        }
-        rules
+        mounted.copied().unwrap_or(RouteRules::PLATFORM)
     }
 
     /// Why `caller` may not; `None`: it may.
@@ -156,20 +93,14 @@ impl Door {
     /// The routes of `api`, for those who may.
     pub fn mount<S: Clone + Send + Sync + 'static>(&self, api: Api<S>, state: S) -> Router {
         let (area, routes, rules) = api.into_parts();
+        let routes = routes.with_state(state);
         let Some(area) = area else {
-            return routes.with_state(state);
-        };
-        let mut guard = Guard::of(area);
-        guard.mounted = Arc::new(rules);
-        self.guard(routes.with_state(state), guard)
-    }
-
-    /// Routes for those who may.
-    pub fn guard(&self, routes: Router, guard: Guard) -> Router {
-        // Axum panics at a layer over nothing: an origin without sales has none of their routes.
-        if !routes.has_routes() {
             return routes;
-        }
+        };
+        let guard = Guard {
+            area,
+            mounted: Arc::new(rules),
+        };
         let door = self.clone();
         routes.route_layer(from_fn_with_state(Post { door, guard }, check))
     }
@@ -243,8 +174,8 @@ impl Door {
         let pass = self.access.0.paces.take(&tenant.name, &tenant.limits);
         pass.map(Some).map_err(|wait_ms| {
             let detail = format!("too many requests of the tenant {}", tenant.name);
-            let status = StatusCode::TOO_MANY_REQUESTS;
-            Problem::new(status, "tenant_limit", "Too many", detail)
+            TENANT_BUSY
+                .because(detail)
                 .retry_after(wait_ms.div_ceil(1_000))
         })
     }
@@ -351,38 +282,5 @@ fn not_noted(failure: TrailError) -> Problem {
             error!(error = %failure, "the audit trail takes no entry");
             NOT_NOTED.because("the audit trail took no entry, so nothing was done")
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_method_that_nobody_thought_of_needs_to_write() {
-        let guard = Guard::of(Area::Fitment).questions(&["/ask"]);
-        let need = |method: &Method, route| {
-            let level = guard.rules(method, route).level(method);
-            let area = Area::Fitment;
-            Scope { area, level }.to_string()
-        };
-        assert_eq!(need(&Method::GET, "/a"), "fitment:read");
-        assert_eq!(need(&Method::HEAD, "/a"), "fitment:read");
-        assert_eq!(need(&Method::POST, "/ask"), "fitment:read");
-        assert_eq!(need(&Method::PUT, "/ask"), "fitment:write");
-        for method in [Method::POST, Method::PATCH, Method::TRACE] {
-            assert_eq!(need(&method, "/a"), "fitment:write", "{method}");
-        }
-    }
-
-    #[test]
-    fn what_changes_is_noted_before_unless_a_route_says_otherwise() {
-        let guard = Guard::of(Area::Links).behind(&["/b"]).unnoted(&["/u"]);
-        let noting = |method, route| guard.rules(&method, route).noting(&method);
-        assert_eq!(noting(Method::POST, "/a"), Noting::Before);
-        assert_eq!(noting(Method::POST, "/b"), Noting::Behind);
-        assert_eq!(noting(Method::DELETE, "/b"), Noting::Before);
-        assert_eq!(noting(Method::POST, "/u"), Noting::Never);
-        assert_eq!(noting(Method::GET, "/a"), Noting::Never);
     }
 }

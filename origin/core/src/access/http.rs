@@ -3,21 +3,25 @@
 use axum::extract::{Extension, FromRequest, MatchedPath, Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use tracing::{error, info, warn};
+use utoipa::ToSchema;
+use utoipa::openapi::Object;
+use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
+use utoipa_axum::routes;
 
 use super::scope::{Area, Role, Scope, Scopes};
 use super::session::{SignInError, is_from_page, set_cookie};
 use super::store::{Added, KEYS_MAX, StoredKey};
-use super::tenancy::{TenantRules, of_tenants};
+use super::tenancy::of_tenants;
 use super::trail::EntryView;
-use super::{Caller, Door, Guard, guard, key, over_limit, tenants};
+use super::{Caller, Door, TENANT_LIMIT, guard, key, over_limit, tenants};
+use crate::api::{Api, Document, RouteRules, words};
 use crate::clock::now_ms;
-use crate::http::{JsonBody, PeerAddress, Problem, ReadQuery, page_len};
+use crate::http::refusal::{BODY_TOO_LARGE, OVERLOADED, SQL_UNAVAILABLE, TIMEOUT, UNAUTHORIZED};
+use crate::http::{PeerAddress, Problem, ReadQuery, Refusal, TypedBody, page_len};
 use crate::tenants::TenantName;
 
 /// The longest name of a key, in characters.
@@ -34,73 +38,197 @@ const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 200;
 
-/// The routes of access.
-///
-/// - `POST` and `GET /access/keys`; `GET` and `DELETE /access/keys/{id}`
-/// - `POST`, `GET` and `DELETE /access/session`
-/// - `GET /access/audit`
-/// - `GET /tenants`; `GET`, `PUT` and `DELETE /tenants/{id}`
-pub fn routes(door: &Door, rules: TenantRules) -> Router {
-    let guarded = Router::new()
-        .route("/access/keys", post(create).get(list))
-        .route("/access/keys/{id}", get(one).delete(revoke))
-        .route("/access/audit", get(audit))
-        .with_state(door.clone())
-        .merge(tenants::routes(door));
-    let open = Router::new()
+const INVALID_KEY: Refusal =
+    Refusal::invalid("invalid_key", "Invalid key", "A key may not be like that");
+
+const NO_RANDOM: Refusal = Refusal::unavailable("no_random", "The system gives no random numbers");
+
+const TOO_MANY_ATTEMPTS: Refusal = Refusal::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "too_many_attempts",
+    "Too many attempts",
+    "The address has shown too many wrong keys and has to wait",
+);
+
+const TOO_MANY_KEYS: Refusal = Refusal::conflict(
+    "too_many_keys",
+    "Too many keys",
+    "There are as many keys as there may be",
+);
+
+const UNKNOWN_KEY: Refusal =
+    Refusal::not_found("unknown_key", "Unknown key", "There is no such key");
+
+const WRONG_KEY: Refusal = Refusal::new(
+    StatusCode::UNAUTHORIZED,
+    "wrong_key",
+    "Wrong key",
+    "This is no key, or one that has ended",
+);
+
+/// The routes of keys, the audit trail and tenants.
+fn admin() -> Api<Door> {
+    let heeds = RouteRules::HEEDS;
+    let key = heeds.refuses(&[UNKNOWN_KEY]);
+    let api = Api::admin(Area::Access)
         .route(
-            "/access/session",
-            post(sign_in).get(whoami).delete(sign_out),
+            routes!(create),
+            heeds.refuses(&[
+                TENANT_LIMIT,
+                TOO_MANY_KEYS,
+                INVALID_KEY,
+                NO_RANDOM,
+                BODY_TOO_LARGE,
+            ]),
         )
-        .with_state(door.clone());
-    let guard = Guard::of(Area::Access).tenants(rules);
-    door.guard(guarded, guard).merge(open)
+        .route(routes!(list), heeds)
+        .route(routes!(one, revoke), key)
+        .route(routes!(audit), heeds);
+    tenants::add(api)
+}
+
+/// The routes of sessions, for everybody: the handlers look who asks.
+fn session() -> Api<Door> {
+    let rules = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED, TIMEOUT]);
+    Api::open_admin()
+        .route(
+            routes!(sign_in),
+            rules.refuses(&[
+                WRONG_KEY,
+                guard::NOT_FROM_CONSOLE,
+                guard::NOT_NOTED,
+                TOO_MANY_ATTEMPTS,
+                NO_RANDOM,
+                BODY_TOO_LARGE,
+            ]),
+        )
+        .route(routes!(whoami), rules.refuses(&[UNAUTHORIZED]))
+        .route(routes!(sign_out), rules.refuses(&[guard::NOT_FROM_CONSOLE]))
+}
+
+/// All routes of access.
+pub fn routes(door: &Door) -> Router {
+    let guarded = door.mount(admin(), door.clone());
+    guarded.merge(session().into_router(door.clone()))
+}
+
+/// What they add to the OpenAPI document.
+pub fn document() -> Document {
+    let mut document = admin().into_document();
+    document.merge(session().into_document());
+    document
 }
 
 /// A key to be made.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
+    /// What people call it.
+    #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// Either this
+    /// What its holder is; this or scopes.
+    #[schema(required = false, schema_with = roles)]
     role: Option<String>,
-    /// or these.
+    /// What it may do; this or a role.
+    #[schema(required = false, schema_with = scopes)]
     scopes: Option<Vec<String>>,
+    /// Which links it is about; empty: of all domains.
     #[serde(default)]
+    #[schema(max_items = 20)]
     domains: Vec<String>,
+    /// Which links it is about: those with one of these; empty: all.
     #[serde(default)]
+    #[schema(max_items = 20)]
     tags: Vec<String>,
+    /// Milliseconds since the Unix epoch.
     expires_at_ms: Option<u64>,
-    /// Whose it is to be; `None`: whose the caller's is.
+    /// The tenant whose it is to be: the caller's own unless set. A tenant's key opens only what is the tenant's, and has only sales,
+    /// rooms, links and access.
+    #[schema(
+        nullable = false,
+        max_length = 20,
+        pattern = "^[a-z0-9]+(-[a-z0-9]+)*$"
+    )]
     tenant: Option<String>,
 }
 
 /// A key as operators see it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Key)]
 struct KeyView {
+    /// Its id.
     id: String,
+    /// What people call it.
+    #[schema(min_length = 1, max_length = 80)]
     name: String,
+    /// What its holder is.
+    #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
     /// What it may do, by its role or by itself.
+    #[schema(schema_with = scopes)]
     scopes: Vec<String>,
+    /// Which links it is about; empty: of all domains.
     domains: Vec<String>,
+    /// Which links it is about: those with one of these; empty: all.
     tags: Vec<String>,
+    /// Milliseconds since the Unix epoch.
     created_at_ms: u64,
+    /// The id of the key that made it, or admin-token.
     created_by: String,
+    /// Milliseconds since the Unix epoch.
+    #[schema(required)]
     expires_at_ms: Option<u64>,
+    /// Milliseconds since the Unix epoch.
+    #[schema(required)]
     revoked_at_ms: Option<u64>,
     /// Whose it is; null: the platform's.
+    #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
     /// Whether it opens anything now.
     good: bool,
 }
 
-/// The answer to a new key: the only one that has it.
-#[derive(Serialize)]
+/// A key that was just made: the only answer that has it.
+#[derive(Serialize, ToSchema)]
 struct MadeKey {
     #[serde(flatten)]
     view: KeyView,
+    /// The key itself. It is kept nowhere.
     key: String,
+}
+
+/// Keys of the platform, or of a tenant.
+#[derive(Serialize, ToSchema)]
+struct Keys {
+    /// The keys, the newest first.
+    keys: Vec<KeyView>,
+}
+
+/// A page of the audit trail.
+#[derive(Serialize, ToSchema)]
+struct AuditTrail {
+    /// `after` of the next page; null: there is none.
+    #[schema(required)]
+    next: Option<String>,
+    /// The entries, the last first.
+    entries: Vec<EntryView>,
+}
+
+fn roles() -> Object {
+    let description = "What its holder is; this or scopes.";
+    words(description, Role::ALL.map(Role::word))
+}
+
+fn scopes() -> Array {
+    let areas = Area::ALL.map(Area::word).join("|");
+    let scope = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(format!("^({areas}):(read|write)$")));
+    ArrayBuilder::new()
+        .items(scope)
+        .min_items(Some(1))
+        .description(Some("What it may do."))
+        .build()
 }
 
 type Created = (StatusCode, [(HeaderName, String); 1], Json<MadeKey>);
@@ -189,11 +317,20 @@ fn is_word(text: &str, len_max: usize) -> bool {
     (1..=len_max).contains(&text.chars().count()) && !is_control
 }
 
-/// `POST /access/keys`. Nobody gives more than they have.
+/// Make a key, which is shown in this answer and never again
+///
+/// Makes a key. It is shown in this answer and never again: Weir keeps its hash.
+#[utoipa::path(
+    post,
+    path = "/access/keys",
+    operation_id = "makeKey",
+    request_body = NewKey,
+    responses((status = 201, description = "It is made", body = MadeKey)),
+)]
 async fn create(
     State(door): State<Door>,
     Extension(caller): Extension<Caller>,
-    JsonBody(new): JsonBody<NewKey>,
+    TypedBody(new): TypedBody<NewKey>,
 ) -> Result<Created, Problem> {
     let now_ms = now_ms();
     new.check(now_ms)?;
@@ -223,14 +360,13 @@ async fn create(
     };
     if let Some(lacking) = caller.0.scopes.lacks(&stored.may()) {
         let detail = format!("{lacking}: nobody gives what they have not");
-        let status = StatusCode::FORBIDDEN;
-        return Err(Problem::new(status, "forbidden", "Forbidden", detail));
+        return Err(guard::forbidden(detail));
     }
     match door.access.0.store.add_key(&stored).await? {
         Added::Made => {}
         Added::TooMany => {
             let detail = format!("there are {KEYS_MAX} keys already");
-            return Err(Problem::conflict("too_many_keys", "Too many keys", detail));
+            return Err(TOO_MANY_KEYS.because(detail));
         }
         Added::Over(over) => return Err(over_limit(over)),
         Added::NoTenant => return Err(no_tenant()),
@@ -242,22 +378,33 @@ async fn create(
     Ok((StatusCode::CREATED, location, Json(made)))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct KeysQuery {
+    /// Those of this tenant; unless set, those of the platform. A tenant's key is told its own tenant's.
     tenant: Option<String>,
 }
 
-/// `GET /access/keys`: those of the platform, or of a tenant, the newest first.
+/// The keys of the platform or of a tenant, the newest first
+///
+/// Keys without themselves, of the platform or of a tenant, those that have ended among them, the newest first.
+#[utoipa::path(
+    get,
+    path = "/access/keys",
+    operation_id = "listKeys",
+    params(KeysQuery),
+    responses((status = 200, description = "They", body = Keys)),
+)]
 async fn list(
     State(door): State<Door>,
     caller: Caller,
     ReadQuery(query): ReadQuery<KeysQuery>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Keys>, Problem> {
     let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
     let keys = door.access.0.store.keys(tenant).await?;
-    let keys: Vec<KeyView> = keys.into_iter().map(Into::into).collect();
-    Ok(Json(json!({ "keys": keys })))
+    let keys = keys.into_iter().map(Into::into).collect();
+    Ok(Json(Keys { keys }))
 }
 
 /// Whose things are asked for: a tenant's key tells of its own alone.
@@ -283,7 +430,16 @@ async fn found(door: &Door, caller: &Caller, id: &str) -> Result<StoredKey, Prob
     found.filter(is_seen).ok_or_else(unknown_key)
 }
 
-/// `GET /access/keys/{id}`.
+/// A key, without itself
+///
+/// A key without itself.
+#[utoipa::path(
+    get,
+    path = "/access/keys/{id}",
+    operation_id = "getKey",
+    params(("id" = String, Path, description = "The key's id.")),
+    responses((status = 200, description = "It", body = KeyView)),
+)]
 async fn one(
     State(door): State<Door>,
     caller: Caller,
@@ -292,7 +448,17 @@ async fn one(
     Ok(Json(found(&door, &caller, &id).await?.into()))
 }
 
-/// `DELETE /access/keys/{id}`: from now on it opens nothing, and its sessions have ended. Again changes nothing.
+/// Revoke a key: it and its sessions open nothing any more; other origins follow within five seconds
+///
+/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. Asked again, it changes
+/// nothing.
+#[utoipa::path(
+    delete,
+    path = "/access/keys/{id}",
+    operation_id = "revokeKey",
+    params(("id" = String, Path, description = "The key's id.")),
+    responses((status = 200, description = "It is revoked", body = KeyView)),
+)]
 async fn revoke(
     State(door): State<Door>,
     caller: Caller,
@@ -308,25 +474,40 @@ async fn revoke(
     Ok(Json(revoked.into()))
 }
 
-#[derive(Deserialize)]
+/// What a session begins with.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SignIn {
+    /// A key, or the admin token.
     key: String,
 }
 
 /// Who is signed in, or shows a key.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Caller)]
 struct CallerView {
+    /// Its id.
     id: String,
+    /// What people call it.
+    #[schema(min_length = 1, max_length = 80)]
     name: String,
+    /// What they are; null: what they may do was chosen one by one.
+    #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
+    /// What it may do, by its role or by itself.
+    #[schema(schema_with = scopes)]
     scopes: Vec<String>,
+    /// Which links it is about; empty: of all domains.
     domains: Vec<String>,
+    /// Which links it is about: those with one of these; empty: all.
     tags: Vec<String>,
     /// Whose key it is; null: the platform's.
+    #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
     /// Whether it is a session of the console.
     session: bool,
+    /// Milliseconds since the Unix epoch.
+    #[schema(required)]
     expires_at_ms: Option<u64>,
 }
 
@@ -347,7 +528,15 @@ impl From<Caller> for CallerView {
     }
 }
 
-/// `GET /access/session`: who asks, and what they may; 204: nobody is signed in, which a page asks before it shows a form.
+/// Who asks, by a key or a session, and what they may
+///
+/// Who asks, by a key or by a session, and what they may do. A page asks this before it shows a form.
+#[utoipa::path(
+    get,
+    path = "/access/session",
+    operation_id = "getCaller",
+    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Nobody is signed in")),
+)]
 async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
     match door.caller(&headers).await {
         Ok(caller) => Ok(Json(CallerView::from(caller)).into_response()),
@@ -361,7 +550,17 @@ async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response
     }
 }
 
-/// `POST /access/session`: a key, or the token of the environment, for a cookie.
+/// Sign in to the console: a key for the cookie weir_session
+///
+/// Begins a session of the console: shows a key, and gets the cookie `weir_session`, which no script can read.
+#[utoipa::path(
+    post,
+    path = "/access/session",
+    operation_id = "signIn",
+    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
+    request_body = SignIn,
+    responses((status = 201, description = "Signed in", body = CallerView)),
+)]
 async fn sign_in(
     State(door): State<Door>,
     route: MatchedPath,
@@ -374,7 +573,7 @@ async fn sign_in(
     let address = request.extensions().get::<PeerAddress>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
     let asked = guard::Asked::of(&request, route.as_str());
-    let JsonBody(SignIn { key }) = JsonBody::from_request(request, &()).await?;
+    let TypedBody(SignIn { key }) = TypedBody::from_request(request, &()).await?;
     let caller = door.let_in(key.trim(), address).await?;
     let intent = asked.by(&caller);
     let begin = async {
@@ -414,7 +613,16 @@ fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
     response
 }
 
-/// `DELETE /access/session`: the cookie opens nothing any more.
+/// Sign out
+///
+/// Ends the session: its cookie opens nothing any more.
+#[utoipa::path(
+    delete,
+    path = "/access/session",
+    operation_id = "signOut",
+    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
+    responses((status = 204, description = "The cookie opens nothing any more")),
+)]
 async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
     if !is_from_page(&headers) {
         return Err(guard::not_from_page());
@@ -433,21 +641,37 @@ async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Respon
     Ok(response)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct AuditQuery {
+    /// `next` of the page before.
+    #[param(value_type = Option<String>)]
     after: Option<u64>,
+    /// Those of this key alone.
     actor: Option<String>,
+    /// Those of this tenant's keys alone. A tenant's key is told its own tenant's.
     tenant: Option<String>,
+    /// Entries of a page.
+    #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
 }
 
-/// `GET /access/audit`: the last first, page by page; `after` is the `next` of the page before.
+/// Who has changed what, the last first
+///
+/// Who has changed what, the last first, page by page. An entry without a status is of a change whose outcome is not known.
+#[utoipa::path(
+    get,
+    path = "/access/audit",
+    operation_id = "listAuditTrail",
+    params(AuditQuery),
+    responses((status = 200, description = "A page of it", body = AuditTrail)),
+)]
 async fn audit(
     State(door): State<Door>,
     caller: Caller,
     ReadQuery(query): ReadQuery<AuditQuery>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<AuditTrail>, Problem> {
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
     let before = query.after.unwrap_or(u64::MAX);
     let actor = query.actor.as_deref().filter(|actor| !actor.is_empty());
@@ -459,15 +683,16 @@ async fn audit(
     let has_more = entries.len() > limit;
     entries.truncate(limit);
     let next = entries.last().filter(|_| has_more).map(EntryView::id);
-    Ok(Json(json!({ "next": next, "entries": entries })))
+    let next = next.map(str::to_owned);
+    Ok(Json(AuditTrail { next, entries }))
 }
 
 fn invalid(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
-    Problem::unprocessable("invalid_key", "Invalid key", detail)
+    INVALID_KEY.because(detail)
 }
 
 fn unknown_key() -> Problem {
-    Problem::not_found("unknown_key", "Unknown key", "there is no such key")
+    UNKNOWN_KEY.because("there is no such key")
 }
 
 fn no_tenant() -> Problem {
@@ -476,19 +701,19 @@ fn no_tenant() -> Problem {
 
 fn wrong_key() -> Problem {
     let detail = "that is no key that opens anything";
-    Problem::new(StatusCode::UNAUTHORIZED, "wrong_key", "Wrong key", detail).challenge("Bearer")
+    WRONG_KEY.because(detail).challenge("Bearer")
 }
 
 fn too_many(wait_ms: u64) -> Problem {
     let detail = "too many wrong keys from this address; please wait";
-    let status = StatusCode::TOO_MANY_REQUESTS;
-    Problem::new(status, "too_many_attempts", "Too many attempts", detail)
+    TOO_MANY_ATTEMPTS
+        .because(detail)
         .retry_after(wait_ms.div_ceil(1_000))
 }
 
 fn no_random(failure: key::NoRandom) -> Problem {
     error!(error = %failure, "no key is made");
-    Problem::unavailable("no_random", "the system gives no random numbers")
+    NO_RANDOM.because("the system gives no random numbers")
 }
 
 fn not_begun(failure: SignInError) -> Problem {

@@ -51,7 +51,6 @@ use store::{AccessStore, StoredKey};
 use trail::Trail;
 
 pub use config::Settings;
-pub use guard::Guard;
 
 /// The id that the token of the environment has in the audit trail.
 pub const ADMIN_TOKEN_ID: &str = "admin-token";
@@ -328,7 +327,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 pub const TENANT_LIMIT: Refusal = Refusal::conflict(
     "tenant_limit",
     "Too many",
-    "The tenant would have more than it may have",
+    "The tenant would have, or ask for, more than it may",
 );
 
 /// 409: a tenant would have more than it may.

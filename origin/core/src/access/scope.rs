@@ -111,7 +111,8 @@ fn all_scopes() -> impl Iterator<Item = Scope> {
 }
 
 /// A usual set of scopes. A role of a later version may do more, with the areas that there are then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, utoipa::ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub enum Role {
     /// Reads everything but keys and the audit trail.
     Viewer,

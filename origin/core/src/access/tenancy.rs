@@ -1,8 +1,7 @@
-//! What a tenant's key opens: each admin route has a rule, and one without is the platform's alone.
+//! What a tenant's key opens: each admin route is mounted with a rule.
 
 use axum::RequestExt;
 use axum::extract::{RawPathParams, Request};
-use axum::http::Method;
 
 use super::Caller;
 use super::scope::{Area, Scopes};
@@ -57,9 +56,6 @@ pub enum Thing {
     Room,
 }
 
-/// The rules, each with its methods and its route, as they are written.
-pub type TenantRules = &'static [(&'static str, &'static str, TenantRule)];
-
 impl Thing {
     /// There is none.
     fn unknown(self) -> Problem {
@@ -82,18 +78,6 @@ impl Thing {
             Self::Room => UNKNOWN_ROOM,
         }
     }
-}
-
-/// The rule of a route.
-pub(super) fn rule(rules: TenantRules, method: &Method, route: &str) -> TenantRule {
-    let method = match *method {
-        Method::HEAD => "GET",
-        _ => method.as_str(),
-    };
-    let found = rules
-        .iter()
-        .find(|(methods, path, _)| *path == route && methods.split(' ').any(|one| one == method));
-    found.map_or(TenantRule::Platform, |(_, _, rule)| *rule)
 }
 
 /// Why the tenant of `caller` may not; `None`: it may, or the caller is no tenant's.
@@ -124,31 +108,4 @@ pub(super) async fn refusal(
 /// Of some permissions those that a tenant's key may have.
 pub(super) fn of_tenants(scopes: &Scopes) -> Scopes {
     scopes.of_areas(&AREAS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: TenantRules = &[
-        ("GET", "/a", TenantRule::Heeds),
-        ("PUT DELETE", "/a/{id}", TenantRule::Own(Thing::Sale)),
-    ];
-
-    #[test]
-    fn a_route_that_nobody_thought_of_is_the_platforms() {
-        let of = |method: Method, route| rule(RULES, &method, route);
-        assert_eq!(of(Method::GET, "/a"), TenantRule::Heeds);
-        assert_eq!(of(Method::HEAD, "/a"), TenantRule::Heeds);
-        assert_eq!(of(Method::DELETE, "/a/{id}"), TenantRule::Own(Thing::Sale));
-        for (method, route) in [
-            (Method::POST, "/a"),
-            (Method::GET, "/a/{id}"),
-            (Method::GET, "/a/"),
-            (Method::GET, ""),
-            (Method::TRACE, "/a"),
-        ] {
-            assert_eq!(of(method, route), TenantRule::Platform, "{route}");
-        }
-    }
 }

@@ -1,16 +1,22 @@
 //! Tenants as routes, for the platform's operators.
 
+use std::collections::BTreeMap;
+
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tracing::info;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
+use utoipa_axum::routes;
 
 use super::Door;
+use crate::api::{Api, RouteRules};
 use crate::clock::now_ms;
-use crate::http::{Fault, JsonBody, Problem};
+use crate::http::refusal::BODY_TOO_LARGE;
+use crate::http::{Fault, Problem, Refusal, TypedBody};
 use crate::tenants::store::Put;
 use crate::tenants::{DOMAINS_MAX, Limits, TENANTS_MAX, Tenant, TenantName};
 
@@ -20,37 +26,105 @@ const TITLE_LEN_MAX: usize = 80;
 /// The longest name of a domain of links, in bytes.
 const DOMAIN_LEN_MAX: usize = 16;
 
-pub(super) fn routes(door: &Door) -> Router {
-    Router::new()
-        .route("/tenants", get(list))
-        .route("/tenants/{id}", get(one).put(put).delete(delete))
-        .with_state(door.clone())
+const INVALID_TENANT: Refusal = Refusal::invalid(
+    "invalid_tenant",
+    "Invalid tenant",
+    "A tenant may not be like that",
+);
+
+const TENANT_DOMAIN_TAKEN: Refusal = Refusal::conflict(
+    "tenant_domain_taken",
+    "Domain taken",
+    "The domain is another tenant's",
+);
+
+const TENANT_NAMES_TAKEN: Refusal = Refusal::conflict(
+    "tenant_names_taken",
+    "Names taken",
+    "Sales or waiting rooms bear such a name already, and are not to be taken over",
+);
+
+const TOO_MANY_TENANTS: Refusal = Refusal::conflict(
+    "too_many_tenants",
+    "Too many tenants",
+    "There are as many tenants as there may be",
+);
+
+const UNKNOWN_TENANT: Refusal = Refusal::not_found(
+    "unknown_tenant",
+    "Unknown tenant",
+    "There is no such tenant",
+);
+
+/// Adds the routes of tenants.
+pub(super) fn add(api: Api<Door>) -> Api<Door> {
+    let rules = RouteRules::PLATFORM;
+    let tenant = rules.refuses(&[UNKNOWN_TENANT]);
+    api.route(routes!(list), rules)
+        .route(routes!(one, delete), tenant)
+        .route(
+            routes!(put),
+            tenant.refuses(&[
+                TENANT_NAMES_TAKEN,
+                TENANT_DOMAIN_TAKEN,
+                TOO_MANY_TENANTS,
+                INVALID_TENANT,
+                BODY_TOO_LARGE,
+            ]),
+        )
+}
+
+fn domains() -> Array {
+    let domain = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^[a-z0-9-]{1,16}$"));
+    ArrayBuilder::new()
+        .items(domain)
+        .max_items(Some(DOMAINS_MAX))
+        .description(Some(
+            "The domains of its links. Each is at most one tenant's.",
+        ))
+        .default(Some(json!([])))
+        .build()
 }
 
 /// A tenant that is to be. All of it is replaced: what is left out is as in one that nobody has set anything of.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewTenant {
+    /// What people call it.
+    #[schema(min_length = 1, max_length = 80)]
     title: String,
+    /// The domains of its links. Each is at most one tenant's.
     #[serde(default)]
+    #[schema(schema_with = domains)]
     domains: Vec<String>,
     #[serde(default)]
     limits: Limits,
     /// Whether a new tenant gets what bears its name already.
     #[serde(default)]
+    #[schema(default = false)]
     takes_over: bool,
 }
 
 /// A tenant as operators see it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tenant)]
 struct TenantView {
+    /// Its name.
+    #[schema(value_type = String, pattern = "^[a-z0-9]+(-[a-z0-9]+)*$", max_length = 20)]
     name: TenantName,
+    /// What people call it.
     title: String,
     /// How the names of its sales and rooms begin.
     prefix: String,
+    /// The domains of its links.
+    #[schema(schema_with = domains)]
     domains: Vec<String>,
     limits: Limits,
+    /// Milliseconds since the Unix epoch.
     created_at_ms: u64,
+    /// Milliseconds since the Unix epoch.
     changed_at_ms: u64,
 }
 
@@ -68,33 +142,84 @@ impl From<Tenant> for TenantView {
     }
 }
 
-/// `GET /tenants`: all, by their names.
-async fn list(State(door): State<Door>) -> Result<Json<Value>, Problem> {
-    let tenants = door.access.0.tenants.all().await?;
-    let tenants: Vec<TenantView> = tenants.into_iter().map(Into::into).collect();
-    Ok(Json(json!({ "tenants": tenants })))
+/// All tenants, by their names.
+#[derive(Serialize, ToSchema)]
+struct Tenants {
+    /// The tenants.
+    tenants: Vec<TenantView>,
 }
 
-/// `GET /tenants/{id}`: one, with what stands against its limits.
-async fn one(State(door): State<Door>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
+/// A tenant, and how much it has.
+#[derive(Serialize, ToSchema)]
+struct TenantStatus {
+    #[serde(flatten)]
+    tenant: TenantView,
+    /// How much counts against its limits, by the name of the limit.
+    used: BTreeMap<&'static str, u64>,
+}
+
+/// All tenants, by their names
+///
+/// All tenants, by their names. For keys of the platform.
+#[utoipa::path(
+    get,
+    path = "/tenants",
+    operation_id = "listTenants",
+    responses((status = 200, description = "They", body = Tenants)),
+)]
+async fn list(State(door): State<Door>) -> Result<Json<Tenants>, Problem> {
+    let tenants = door.access.0.tenants.all().await?;
+    let tenants = tenants.into_iter().map(Into::into).collect();
+    Ok(Json(Tenants { tenants }))
+}
+
+/// A tenant, and how much it has of what it may have
+///
+/// A tenant, and how much it has of what it may have. For keys of the platform.
+#[utoipa::path(
+    get,
+    path = "/tenants/{id}",
+    operation_id = "getTenant",
+    params(
+        ("id" = String, Path, description = "The tenant's name: 1 to 20 of a-z, 0-9 and single hyphens inside.", max_length = 20, pattern = "^[a-z0-9]+(-[a-z0-9]+)*$"),
+    ),
+    responses((status = 200, description = "It", body = TenantStatus)),
+)]
+async fn one(
+    State(door): State<Door>,
+    Path(name): Path<String>,
+) -> Result<Json<TenantStatus>, Problem> {
     let (access, now_ms) = (&door.access.0, now_ms());
     let tenant = access.tenants.tenant(&name).await?.ok_or_else(unknown)?;
     let used = access.tenants.used(&tenant.name).await?;
     let keys = access.store.good_keys(&name, now_ms).await?;
-    let used = used.into_iter().chain([("keys", keys)]);
-    let used: Map<String, Value> = used
-        .map(|(what, count)| (what.to_owned(), json!(count)))
-        .collect();
-    let mut view = json!(TenantView::from(tenant));
-    view["used"] = Value::Object(used);
-    Ok(Json(view))
+    Ok(Json(TenantStatus {
+        tenant: tenant.into(),
+        used: used.into_iter().chain([("keys", keys)]).collect(),
+    }))
 }
 
-/// `PUT /tenants/{id}`: makes a tenant, or changes one.
+/// Make a tenant, or change its title, its domains and its limits
+///
+/// Makes a tenant, or changes its title, its domains and its limits. Other origins follow within five seconds. For keys of the
+/// platform.
+#[utoipa::path(
+    put,
+    path = "/tenants/{id}",
+    operation_id = "setTenant",
+    params(
+        ("id" = String, Path, description = "The tenant's name: 1 to 20 of a-z, 0-9 and single hyphens inside.", max_length = 20, pattern = "^[a-z0-9]+(-[a-z0-9]+)*$"),
+    ),
+    request_body = NewTenant,
+    responses(
+        (status = 200, description = "It is changed", body = TenantView),
+        (status = 201, description = "It is made", body = TenantView),
+    ),
+)]
 async fn put(
     State(door): State<Door>,
     Path(name): Path<String>,
-    JsonBody(new): JsonBody<NewTenant>,
+    TypedBody(new): TypedBody<NewTenant>,
 ) -> Result<(StatusCode, Json<TenantView>), Problem> {
     let takes_over = new.takes_over;
     let tenant = new.checked(&name, now_ms())?;
@@ -111,7 +236,19 @@ async fn put(
     Ok((status, Json(stored.ok_or_else(unknown)?.into())))
 }
 
-/// `DELETE /tenants/{id}`: its keys open nothing any more; what bears its name stays, and is the platform's.
+/// Take a tenant away, with its domains and its keys
+///
+/// Takes a tenant away, with its domains and its keys. Its sales, waiting rooms and links stay, and are the platform's from then
+/// on. For keys of the platform.
+#[utoipa::path(
+    delete,
+    path = "/tenants/{id}",
+    operation_id = "deleteTenant",
+    params(
+        ("id" = String, Path, description = "The tenant's name: 1 to 20 of a-z, 0-9 and single hyphens inside.", max_length = 20, pattern = "^[a-z0-9]+(-[a-z0-9]+)*$"),
+    ),
+    responses((status = 204, description = "It is gone")),
+)]
 async fn delete(State(door): State<Door>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     let deleted = door.access.0.tenants.delete(&name, now_ms()).await;
     door.access.forget_known();
@@ -178,7 +315,7 @@ fn invalid(mistakes: &[(String, String)]) -> Problem {
         pointer: format!("/{field}"),
         detail: must.clone(),
     });
-    Problem::unprocessable("invalid_tenant", "Invalid tenant", detail).with_faults(faults.collect())
+    INVALID_TENANT.because(detail).with_faults(faults.collect())
 }
 
 fn not_put(refused: Put) -> Problem {
@@ -192,23 +329,19 @@ fn not_put(refused: Put) -> Problem {
                 "{} bear such a name already: with takes_over they become the tenant's",
                 taken.join(" and ")
             );
-            Problem::conflict("tenant_names_taken", "Names taken", detail)
+            TENANT_NAMES_TAKEN.because(detail)
         }
         Put::DomainTaken(domain) => {
             let detail = format!("domains: {domain} is another tenant's");
-            Problem::conflict("tenant_domain_taken", "Domain taken", detail)
+            TENANT_DOMAIN_TAKEN.because(detail)
         }
         Put::TooMany | Put::Made | Put::Changed => {
             let detail = format!("there are {TENANTS_MAX} tenants already");
-            Problem::conflict("too_many_tenants", "Too many tenants", detail)
+            TOO_MANY_TENANTS.because(detail)
         }
     }
 }
 
 fn unknown() -> Problem {
-    Problem::not_found(
-        "unknown_tenant",
-        "Unknown tenant",
-        "there is no such tenant",
-    )
+    UNKNOWN_TENANT.because("there is no such tenant")
 }

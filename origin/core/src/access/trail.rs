@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use tracing::error;
+use utoipa::ToSchema;
 
 use super::key::{NoRandom, twenty_bits};
 use crate::sql::{Database, Row, SqlError, Tx, retried, sql};
@@ -70,27 +71,38 @@ pub(super) struct Verdict {
 }
 
 /// An entry as operators see it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
 pub(super) struct EntryView {
     /// Larger for what came later: a cursor.
     id: String,
+    /// Milliseconds since the Unix epoch.
     at_ms: u64,
     /// The id of the key, or `admin-token`.
     actor: String,
+    /// What people call that key.
     actor_name: String,
     /// Whose key it was; null: the platform's.
+    #[schema(required)]
     tenant: Option<String>,
     /// Whether it came from somebody who has signed in.
     session: bool,
+    /// The method of the request.
     method: String,
+    /// The pattern of its path.
     route: String,
+    /// Its path.
     path: String,
     /// The address of the connection; empty: not known.
     source: String,
     /// Null: not known, as the origin has died, or has not answered in time.
+    #[schema(required)]
     status: Option<u64>,
+    /// Milliseconds since the Unix epoch.
+    #[schema(required)]
     ended_at_ms: Option<u64>,
     /// The path of what was made.
+    #[schema(required)]
     made: Option<String>,
 }
 

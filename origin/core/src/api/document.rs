@@ -123,19 +123,6 @@ impl Document {
         &self.rules
     }
 
-    /// What is in this and in `whole`: operations and schemas that are described twice.
-    pub fn duplicates(&self, whole: &Value) -> Vec<String> {
-        let operations = self.operations.keys();
-        let operations = operations
-            .filter(|key| !whole["paths"][&key.path][&key.method].is_null())
-            .map(|key| format!("{} {}", key.method, key.path));
-        let schemas = self.schemas.keys();
-        let schemas = schemas
-            .filter(|name| !whole["components"]["schemas"][name].is_null())
-            .cloned();
-        operations.chain(schemas).collect()
-    }
-
     /// Adds all of it to the document `whole`.
     pub fn write_to(&self, whole: &mut Value) {
         for (key, operation) in &self.operations {
@@ -186,12 +173,22 @@ impl Operation {
         self.security.extend(other.security);
         self.refusals.extend(other.refusals);
         let others = other.described.get("responses").and_then(Value::as_object);
-        let Some(own) = self.described.get_mut("responses") else {
-            return;
-        };
+        let own = self.described.entry("responses");
+        let own = own.or_insert_with(|| json!({}));
         for (status, response) in others.into_iter().flatten() {
             if own[status].is_null() {
                 own[status] = response.clone();
+            }
+        }
+        let others = other.described.get("parameters").and_then(Value::as_array);
+        let own = self.described.entry("parameters");
+        let Value::Array(own) = own.or_insert_with(|| json!([])) else {
+            return;
+        };
+        for parameter in others.into_iter().flatten() {
+            let place = |one: &Value| (one["in"].clone(), one["name"].clone());
+            if own.iter().all(|known| place(known) != place(parameter)) {
+                own.push(parameter.clone());
             }
         }
     }
@@ -208,10 +205,6 @@ impl Operation {
         for (status, of_status) in by_status(&self.refusals) {
             let described = &mut whole["responses"][status.to_string()];
             *described = response(described.take(), &of_status);
-        }
-        let is_guarded = |port: &Port| matches!(port, Port::Admin(_));
-        if self.ports.iter().any(is_guarded) && whole["responses"]["429"].is_null() {
-            whole["responses"]["429"] = json!({ "$ref": "#/components/responses/TenantBusy" });
         }
         whole
     }

@@ -16,12 +16,11 @@ use std::collections::HashMap;
 
 use axum::Router;
 use axum::http::Method;
-use axum::routing::MethodRouter;
 use serde_json::{Map, Value};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use crate::access::guard::{NOT_FROM_CONSOLE, NOT_NOTED};
+use crate::access::guard::{NOT_FROM_CONSOLE, NOT_NOTED, TENANT_BUSY};
 use crate::access::scope::{Area, Level};
 use crate::access::tenancy::{TenantRule, Thing};
 use crate::http::files::Page;
@@ -257,26 +256,6 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         self.document.add(self.port, key, described, refusals);
     }
 
-    /// The same with handlers of one path that `origin/openapi.json` describes.
-    #[must_use]
-    pub fn route_described_by_hand(
-        mut self,
-        path: &str,
-        methods: &[Method],
-        handlers: MethodRouter<S>,
-        rules: RouteRules,
-    ) -> Self {
-        for method in methods {
-            let key = (method.clone(), path.to_owned());
-            self.rules.insert(key, rules);
-            let method = method.as_str().to_lowercase();
-            let path = path.to_owned();
-            self.document.add_rule(OperationKey { path, method }, rules);
-        }
-        self.router = self.router.route(path, handlers);
-        self
-    }
-
     /// What it adds to the OpenAPI document.
     pub fn into_document(self) -> Document {
         self.document
@@ -297,8 +276,7 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
     }
 }
 
-/// All reasons for which a request may be refused: those of the handler, of its extractors and of the layers around it. The pace of
-/// tenants (429) is a response of its own.
+/// All reasons for which a request may be refused: those of the handler, of its extractors and of the layers around it.
 fn refusals(
     port: Port,
     method: &Method,
@@ -323,6 +301,7 @@ fn refusals(
 
 fn refusals_of_guard(method: &Method, rules: &RouteRules) -> Vec<Refusal> {
     let mut all = vec![
+        TENANT_BUSY,
         UNAUTHORIZED,
         FORBIDDEN,
         SQL_UNAVAILABLE,
@@ -344,5 +323,35 @@ fn refusals_of_guard(method: &Method, rules: &RouteRules) -> Vec<Refusal> {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         refusal.because(refusal.meaning)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_method_needs_write_and_question_needs_read() {
+        let (plain, question) = (RouteRules::PLATFORM, RouteRules::PLATFORM.question());
+        for method in [Method::GET, Method::HEAD] {
+            assert_eq!(plain.level(&method), Level::Read, "{method}");
+        }
+        for method in [Method::POST, Method::PATCH, Method::TRACE] {
+            assert_eq!(plain.level(&method), Level::Write, "{method}");
+        }
+        assert_eq!(question.level(&Method::POST), Level::Read);
+        assert_eq!(question.level(&Method::PUT), Level::Write);
+    }
+
+    #[test]
+    fn change_is_noted_before_unless_its_route_says_otherwise() {
+        let plain = RouteRules::PLATFORM;
+        assert_eq!(plain.noting(&Method::POST), Noting::Before);
+        assert_eq!(plain.noting(&Method::GET), Noting::Never);
+        let behind = plain.noted(Noting::Behind);
+        assert_eq!(behind.noting(&Method::POST), Noting::Behind);
+        assert_eq!(behind.noting(&Method::DELETE), Noting::Before);
+        let unnoted = plain.noted(Noting::Never);
+        assert_eq!(unnoted.noting(&Method::POST), Noting::Never);
     }
 }

@@ -1,5 +1,6 @@
 //! Probes, metrics, and the description of all routes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,10 +15,13 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
-use serde_json::{Value, json};
+use serde::Serialize;
 use tracing::warn;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 
-use super::Problem;
+use super::{Problem, Refusal};
+use crate::api::{Api, RouteRules};
 use crate::background::Pulse;
 use crate::disk::Disks;
 use crate::metrics::Metrics;
@@ -72,33 +76,74 @@ pub struct Health {
     pub document: &'static str,
 }
 
+/// The origin cannot do its work.
+const NOT_READY: Refusal = Refusal::unavailable(
+    "not_ready",
+    "SQL or Redis does not answer, the disk of the database is full, or the reconciler is stuck",
+);
+
+/// How the origin stands. With `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
+/// `events_disk` and `fitment_disk` are there if less than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Health)]
+struct HealthView {
+    /// `ok`.
+    status: &'static str,
+    /// Other parts, as far as there are any.
+    #[serde(flatten)]
+    parts: BTreeMap<String, &'static str>,
+}
+
+/// An OpenAPI document.
+#[derive(ToSchema)]
+#[schema(as = Document)]
+struct DocumentView(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
+
 /// `GET /healthz`, which asks for nothing.
-pub fn alive() -> Router {
-    Router::new().route("/healthz", get(is_alive))
+pub fn alive() -> Api<()> {
+    Api::open_admin().route(routes!(is_alive), RouteRules::OPEN)
 }
 
 /// `GET /healthz` and `GET /readyz` of an origin that waits for its database.
 pub fn starting() -> Router {
-    let away = || async { Problem::unavailable("not_ready", "the database does not answer") };
-    alive().route("/readyz", get(away))
+    let away = || async { NOT_READY.because("the database does not answer") };
+    alive().into_router(()).route("/readyz", get(away))
 }
 
 /// `GET /readyz`, `/metrics` and `/openapi.json`.
-pub fn probes(health: Health) -> Router {
-    Router::new()
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .route("/openapi.json", get(openapi))
-        .with_state(health)
+pub fn probes() -> Api<Health> {
+    Api::open_admin()
+        .route(routes!(ready), RouteRules::OPEN.refuses(&[NOT_READY]))
+        .route(routes!(metrics), RouteRules::OPEN)
+        .route(routes!(openapi), RouteRules::OPEN)
 }
 
-/// The process is alive.
-async fn is_alive() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
+/// The process is alive
+///
+/// Answers as long as the process runs; asks neither SQL nor Redis.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "isAlive",
+    responses((status = 200, description = "It is", body = HealthView)),
+)]
+async fn is_alive() -> Json<HealthView> {
+    Json(HealthView {
+        status: "ok",
+        parts: BTreeMap::new(),
+    })
 }
 
-/// Whether the origin can do its work; if not, why not. The reasons are in the log.
-async fn ready(State(health): State<Health>) -> Result<Json<Value>, Problem> {
+/// The origin can do its work: SQL and Redis answer, the database's disk has room, the reconciler works
+///
+/// Answers 200 if SQL and Redis answer, and says how the other parts stand.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "isReady",
+    responses((status = 200, description = "It can", body = HealthView)),
+)]
+async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem> {
     let (sql, redis) = tokio::join!(
         in_time(health.database.ping()),
         in_time(health.redis.ping())
@@ -113,7 +158,7 @@ async fn ready(State(health): State<Health>) -> Result<Json<Value>, Problem> {
         (Err(_), Err(_)) => "neither the database nor Redis answers".to_owned(),
     };
     warn!(detail, sql = ?sql.err(), redis = ?redis.err(), "not ready");
-    Err(Problem::unavailable("not_ready", detail))
+    Err(NOT_READY.because(detail))
 }
 
 /// The answer of a part, or that there is none in time: a probe that waits tells nothing.
@@ -144,20 +189,19 @@ impl Health {
         })
     }
 
-    fn told(&self) -> Value {
-        let mut told = json!({ "status": "ok" });
+    fn told(&self) -> HealthView {
         let parts = self.parts.iter();
-        let states = parts.map(|part| (part.name.to_owned(), (part.state)().into()));
+        let states = parts.map(|part| (part.name.to_owned(), (part.state)()));
         // Of disks only what is wrong: the rest of the origin works on without them.
         let disks = self.disks.all();
         let disks = disks.iter().filter_map(|disk| {
             let trouble = disk.trouble()?;
-            Some((format!("{}_disk", disk.name), trouble.into()))
+            Some((format!("{}_disk", disk.name), trouble))
         });
-        if let Some(told) = told.as_object_mut() {
-            told.extend(states.chain(disks));
+        HealthView {
+            status: "ok",
+            parts: states.chain(disks).collect(),
         }
-        told
     }
 }
 
@@ -180,13 +224,27 @@ impl Collector for Silences {
     }
 }
 
-/// What the origin has counted, for Prometheus.
+/// What the origin has counted, as OpenMetrics
+///
+/// What the origin has counted, in the text form of OpenMetrics 1.0. docs/metrics.md names each.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "getMetrics",
+    responses((status = 200, description = "Text", body = String, content_type = "application/openmetrics-text")),
+)]
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], health.metrics.text())
 }
 
-/// All routes, as OpenAPI 3.1.
+/// This document
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "getOpenApi",
+    responses((status = 200, description = "The document", body = DocumentView)),
+)]
 async fn openapi(State(health): State<Health>) -> impl IntoResponse {
     let json = "application/json";
     ([(header::CONTENT_TYPE, json)], health.document)

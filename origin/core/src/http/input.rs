@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use serde::de::{DeserializeOwned, Error};
@@ -16,23 +16,8 @@ use super::refusal::BODY_TOO_LARGE;
 use super::{Fault, Problem, shape};
 use crate::api::schemas::Use;
 
-/// A JSON body. The content type is not asked for: there is only one thing it could be.
-pub struct JsonBody<T>(pub T);
-
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let route = request.extensions().get::<MatchedPath>().cloned();
-        let method = request.method().clone();
-        let body = Bytes::from_request(request, state).await;
-        let body = body.map_err(|rejection| unread_body(&rejection))?;
-        let route = route.as_ref().map_or("", MatchedPath::as_str);
-        read_json(&body, |body| shape::faults_at(method.as_str(), route, body)).map(Self)
-    }
-}
-
-/// A JSON body whose mistakes are found by the schema of its type.
+/// A JSON body, whose mistakes are found by the schema of its type. The content type is not asked for: there is only one thing it
+/// could be.
 pub struct TypedBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + ToSchema> FromRequest<S> for TypedBody<T> {
@@ -94,17 +79,6 @@ where
         }
         limit => Ok(limit),
     }
-}
-
-/// The whole body as JSON. All mistakes are told by the document's schema of this name.
-pub fn read_json_of<T: DeserializeOwned>(body: &[u8], schema: &str) -> Result<T, Problem> {
-    read_json(body, |body| shape::faults_of(schema, body))
-}
-
-/// The same of what is JSON already.
-pub fn read_value_of<T: DeserializeOwned>(value: &Value, schema: &str) -> Result<T, Problem> {
-    let read = serde_path_to_error::deserialize(value);
-    read.map_err(|error| invalid_body(&error, shape::faults_of(schema, value)))
 }
 
 /// Members that a body shares with other types: `#[serde(flatten, deserialize_with = "shared_members")]`. A plain `flatten` forgets

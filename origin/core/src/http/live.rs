@@ -15,7 +15,19 @@ use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::Problem;
+use super::{Problem, Refusal};
+
+/// 406: the client does not take events.
+pub const NOT_ACCEPTABLE: Refusal = Refusal::new(
+    StatusCode::NOT_ACCEPTABLE,
+    "not_acceptable",
+    "Not acceptable",
+    "This answers with server-sent events alone",
+);
+
+/// 503: as many streams are open as may be.
+pub const TOO_MANY_STREAMS: Refusal =
+    Refusal::unavailable("too_many_streams", "Too many look on; try again");
 
 /// Between two messages.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -104,17 +116,10 @@ impl Live {
         F: Future<Output = Result<T, Problem>> + Send,
     {
         if !asks_for_events(headers) {
-            let status = StatusCode::NOT_ACCEPTABLE;
             let detail = "this answers with accept: text/event-stream alone";
-            return Err(Problem::new(
-                status,
-                "not_acceptable",
-                "Not acceptable",
-                detail,
-            ));
+            return Err(NOT_ACCEPTABLE.because(detail));
         }
-        let too_many =
-            || Problem::unavailable("too_many_streams", "too many look on; please try again");
+        let too_many = || TOO_MANY_STREAMS.because("too many look on; please try again");
         let taken = of
             .map(|of| self.take(of).ok_or_else(too_many))
             .transpose()?;

@@ -37,15 +37,11 @@ pub use cors::{AllowedOrigin, Cors};
 pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
 pub use health::Silences;
 pub use health::{Health, Loop, Part, alive, probes, starting};
-pub use input::{
-    JsonBody, ReadQuery, TypedBody, page_len, read_json_of, read_typed, read_typed_value,
-    read_value_of, shared_members,
-};
-pub use live::Live;
+pub use input::{ReadQuery, TypedBody, page_len, read_typed, read_typed_value, shared_members};
+pub use live::{Live, NOT_ACCEPTABLE, TOO_MANY_STREAMS};
 pub use problem::{Fault, Problem, ProblemBody, RETRY_AFTER_S, Remedy};
 pub use refusal::Refusal;
 use refusal::{NO_METHOD, NO_ROUTE};
-pub use shape::handwritten;
 
 /// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
 /// keys.

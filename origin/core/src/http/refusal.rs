@@ -89,6 +89,22 @@ pub const BODY_TOO_LARGE: Refusal = Refusal::new(
     "The body is larger than this route takes",
 );
 
+/// 403: no gateway of this origin has signed this user in.
+pub const USER_INVALID: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "user_invalid",
+    "Invalid user",
+    "No gateway of this origin has signed this user in",
+);
+
+/// 401: no user is signed in.
+pub const USER_MISSING: Refusal = Refusal::new(
+    StatusCode::UNAUTHORIZED,
+    "user_missing",
+    "No user",
+    "Requests come with a user that a gateway has signed in",
+);
+
 impl Refusal {
     /// Any refusal.
     pub const fn new(

@@ -9,22 +9,30 @@ pub const LIMIT_MAX: u64 = 1_000_000_000_000;
 pub const REQUESTS_MAX: u64 = 10_000;
 
 /// How much a tenant may have. What exists stays when a limit is lowered below it; only more is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(as = TenantLimits)]
 pub struct Limits {
     /// Sales that are not archived.
+    #[schema(maximum = 1_000_000_000_000_u64)]
     pub sales: u64,
     /// Units in these sales together.
+    #[schema(maximum = 1_000_000_000_000_u64)]
     pub units: u64,
     /// Waiting rooms that something is set for.
+    #[schema(maximum = 1_000_000_000_000_u64)]
     pub rooms: u64,
     /// Links that are not deleted, in all its domains.
+    #[schema(maximum = 1_000_000_000_000_u64)]
     pub links: u64,
     /// Keys that open something.
+    #[schema(maximum = 1_000_000_000_000_u64)]
     pub keys: u64,
     /// Requests to the admin port, for each origin. A second's may come at once.
+    #[schema(minimum = 1, maximum = 10_000)]
     pub requests_per_second: u64,
     /// Requests to the admin port that are being answered, for each origin.
+    #[schema(minimum = 1, maximum = 10_000)]
     pub requests_at_once: u64,
 }
 

@@ -7,13 +7,17 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
 use weir_event::answer::Answer;
 use weir_event::consent::Consent;
+use weir_event::event::Event;
 use weir_event::limits::BODY_LEN_MAX;
 use weir_event::name::{CustomerId, KeyName};
 use weir_event::pixel;
 use weir_event::stamps::{Kind, Stamps};
 
+use super::refusals::{CONTENT_TYPE, EVENT_REJECTED, INVALID_USER, NOT_BY_A_GATEWAY};
 use super::too_large;
 use crate::Events;
 use crate::collect::{Sender, is_taken};
@@ -25,7 +29,68 @@ const CONTENT_TYPES: [&str; 2] = ["application/json", "text/plain"];
 /// The key that events of business systems have, unless they say another name.
 const PUSH_KEY: &str = "push";
 
-/// `POST /events` by a gateway.
+/// One event, a list, or a list with its sender's clock. Each event is read by itself.
+#[derive(ToSchema, Deserialize)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes a body")]
+enum EventBody {
+    #[schema(value_type = Event)]
+    One(Value),
+    List(EventList),
+    Batch(EventBodyBatch),
+}
+
+/// Events.
+#[derive(ToSchema, Deserialize)]
+#[schema(value_type = Vec<Event>, min_items = 1, max_items = 1000)]
+#[expect(dead_code, reason = "describes a body")]
+struct EventList(Vec<Value>);
+
+/// Events with their sender's clock.
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes a body")]
+struct EventBodyBatch {
+    /// When they are sent, by that clock, in milliseconds since the Unix epoch.
+    #[schema(nullable = false)]
+    sent_at_ms: Option<u64>,
+    /// The events in their order.
+    #[schema(value_type = Vec<Event>, min_items = 1, max_items = 1000)]
+    events: Vec<Value>,
+}
+
+/// An event, as the query of an image. `a.NAME` is the attribute of that name.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes parameters")]
+struct PixelQuery {
+    /// Its type, as it is registered.
+    #[param(rename = "type")]
+    event_type: String,
+    /// The visitor's name, from a cookie.
+    visitor: Option<String>,
+    /// Its name; a new one unless set.
+    id: Option<String>,
+    /// When it happened, in milliseconds since the Unix epoch.
+    at_ms: Option<u64>,
+    /// An attribute.
+    #[param(rename = "a.NAME")]
+    attribute: Option<String>,
+}
+
+/// Take events: by a gateway, with its stamps; or by a business system, with the admin's token
+///
+/// Takes one event or up to 1,000, and answers when all are durable, with a verdict for each. By a gateway, with its stamps, or by
+/// a business system with the admin token.
+#[utoipa::path(
+    post,
+    path = "/events",
+    operation_id = "collectEvents",
+    request_body = EventBody,
+    responses(
+        (status = 202, description = "A verdict for each event; all of them are in the log, or in the dead letters", body = Answer),
+    ),
+)]
 pub(super) async fn collect(
     events: Events,
     headers: HeaderMap,
@@ -36,14 +101,29 @@ pub(super) async fn collect(
 }
 
 /// What a business system says of itself.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Push {
     /// Whose events these are: in the place of a write key's name.
+    #[param(max_length = 64)]
     key: Option<String>,
 }
 
-/// `POST /events` by a business system.
+/// Take events: by a gateway, with its stamps; or by a business system, with the admin's token
+///
+/// Takes one event or up to 1,000, and answers when all are durable, with a verdict for each. By a gateway, with its stamps, or by
+/// a business system with the admin token.
+#[utoipa::path(
+    post,
+    path = "/events",
+    operation_id = "collectEvents",
+    params(Push),
+    request_body = EventBody,
+    responses(
+        (status = 202, description = "A verdict for each event; all of them are in the log, or in the dead letters", body = Answer),
+    ),
+)]
 pub(super) async fn push(
     events: Events,
     ReadQuery(push): ReadQuery<Push>,
@@ -80,7 +160,16 @@ async fn taken(
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
-/// `GET /events.gif` by a gateway. An image says nothing but whether it is one: of an event that was refused it is none.
+/// Take one event as the query of an image
+///
+/// Takes one event as the query of an image, for mail and pages without scripts.
+#[utoipa::path(
+    get,
+    path = "/events.gif",
+    operation_id = "collectEventByImage",
+    params(PixelQuery),
+    responses((status = 200, description = "It is in the log", body = String, content_type = "image/gif")),
+)]
 pub(super) async fn pixel(
     events: Events,
     headers: HeaderMap,
@@ -107,33 +196,20 @@ fn refused(answer: Answer) -> Problem {
         Some(format!("{reason}: {}", verdict.message.unwrap_or_default()))
     });
     let detail = detail.unwrap_or_default();
-    Problem::unprocessable("event_rejected", "Event rejected", detail)
+    EVENT_REJECTED.because(detail)
 }
 
 fn sender(events: &Events, headers: &HeaderMap) -> Result<Sender, Problem> {
     let value = |name: &'static str| headers.get(name).map(HeaderValue::as_bytes);
-    let stamps = Stamps::read(value).map_err(|error| {
-        let status = StatusCode::FORBIDDEN;
-        Problem::new(
-            status,
-            "not_by_a_gateway",
-            "Not by a gateway",
-            error.to_string(),
-        )
-    })?;
+    let stamps =
+        Stamps::read(value).map_err(|error| NOT_BY_A_GATEWAY.because(error.to_string()))?;
     let name = events.user_header();
     let user = headers
         .get(name)
         .map(|user| CustomerId::new(user.as_bytes()));
-    let user = user.transpose().map_err(|error| {
-        let status = StatusCode::BAD_REQUEST;
-        Problem::new(
-            status,
-            "invalid_user",
-            "Invalid user",
-            format!("{name}: {error}"),
-        )
-    })?;
+    let user = user
+        .transpose()
+        .map_err(|error| INVALID_USER.because(format!("{name}: {error}")))?;
     Ok(Sender { stamps, user })
 }
 
@@ -160,13 +236,7 @@ fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
     if is_known && parts.all(is_utf8) && coding.eq_ignore_ascii_case("identity") {
         return Ok(());
     }
-    let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     let detail =
         "send events as application/json or text/plain, in UTF-8 and without content-encoding";
-    Err(Problem::new(
-        status,
-        "content_type",
-        "Unsupported media type",
-        detail,
-    ))
+    Err(CONTENT_TYPE.because(detail))
 }

@@ -4,19 +4,22 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use utoipa::ToSchema;
+use weir_event::answer::Answer;
 use weir_event::envelope::Envelope;
+use weir_event::event::Event;
 
 use super::page_len;
+use super::refusals::UNKNOWN_DEAD_LETTER;
 use crate::Events;
 use crate::admin::{self, RESEND_MAX, Resent};
 use crate::collect::is_taken;
 use crate::model::letter::Letter;
-use crate::model::record::REFUSED_LEN_MAX;
+use crate::model::record::{REFUSED_LEN_MAX, SentEvent};
 use crate::store::{DeadFilter, DeadLetter};
-use weir_origin_core::http::{JsonBody, Problem, ReadQuery};
+use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
 /// The longest body: an event as it is kept, and what stands around it.
 pub(super) const BODY_LEN_MAX: usize = REFUSED_LEN_MAX + 1_024;
@@ -24,20 +27,36 @@ pub(super) const BODY_LEN_MAX: usize = REFUSED_LEN_MAX + 1_024;
 /// How the group of what was refused when it came is called in queries.
 const COLLECT: &str = "collect";
 
-#[derive(Deserialize)]
+/// Which dead letters.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Filter {
+    /// `collect`: refused when they came.
     group: Option<String>,
+    /// Only those of this reason.
     reason: Option<String>,
+    /// `next_page` of the answer before.
     page: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// `GET /events/dead-letters`, the latest first.
+/// Dead letters, the latest first
+///
+/// What was refused when it came, or what a group gave up, page by page, the latest first.
+#[utoipa::path(
+    get,
+    path = "/events/dead-letters",
+    operation_id = "listDeadLetters",
+    params(Filter),
+    responses((status = 200, description = "A page", body = DeadLetters)),
+)]
 pub(super) async fn list(
     events: Events,
     ReadQuery(filter): ReadQuery<Filter>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<DeadLetters>, Problem> {
     let limit = page_len(filter.limit)?;
     let after = filter.page.as_deref().map(place).transpose()?;
     let letters = events.store().dead_letters(DeadFilter {
@@ -49,35 +68,70 @@ pub(super) async fn list(
     let letters = letters.await?;
     let is_full = letters.len() == limit as usize;
     let last = letters.last().filter(|_| is_full);
-    let next = last.map(|last| format!("{}-{}", last.dead_at_ms, last.id));
-    let shown: Vec<Value> = letters.iter().map(shown).collect();
-    Ok(Json(json!({ "dead_letters": shown, "next_page": next })))
+    Ok(Json(DeadLetters {
+        next_page: last.map(|last| format!("{}-{}", last.dead_at_ms, last.id)),
+        dead_letters: letters.iter().map(LetterView::from).collect(),
+    }))
 }
 
-/// `GET /events/dead-letters/{id}`.
-pub(super) async fn get(events: Events, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+/// A dead letter
+///
+/// A dead letter with its event.
+#[utoipa::path(
+    get,
+    path = "/events/dead-letters/{id}",
+    operation_id = "getDeadLetter",
+    params(("id" = String, Path, description = "Its name.", max_length = 128)),
+    responses((status = 200, description = "As it is", body = LetterView)),
+)]
+pub(super) async fn get(
+    events: Events,
+    Path(id): Path<String>,
+) -> Result<Json<LetterView>, Problem> {
     let letter = events.store().dead_letter(&id).await?;
-    Ok(Json(shown(&letter.ok_or_else(unknown)?)))
+    Ok(Json(LetterView::from(&letter.ok_or_else(unknown)?)))
 }
 
 /// An event in the place of another.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = MendedEvent)]
 pub(super) struct Mended {
+    /// The event.
+    #[schema(value_type = Event)]
     event: Box<RawValue>,
 }
 
-/// `PUT /events/dead-letters/{id}`: mends what was refused. It is judged when it is sent again.
+/// Correct an event that was refused when it came
+///
+/// Resend it afterwards: then it is judged again.
+#[utoipa::path(
+    put,
+    path = "/events/dead-letters/{id}",
+    operation_id = "mendDeadLetter",
+    params(("id" = String, Path, description = "Its name.", max_length = 128)),
+    request_body = Mended,
+    responses((status = 200, description = "As it is now", body = LetterView)),
+)]
 pub(super) async fn mend(
     events: Events,
     Path(id): Path<String>,
-    JsonBody(mended): JsonBody<Mended>,
-) -> Result<Json<Value>, Problem> {
+    TypedBody(mended): TypedBody<Mended>,
+) -> Result<Json<LetterView>, Problem> {
     let letter = admin::mend(&events, &id, mended.event.get().to_owned()).await?;
-    Ok(Json(shown(&letter)))
+    Ok(Json(LetterView::from(&letter)))
 }
 
-/// `DELETE /events/dead-letters/{id}`.
+/// Delete a dead letter
+///
+/// Deletes a dead letter for good.
+#[utoipa::path(
+    delete,
+    path = "/events/dead-letters/{id}",
+    operation_id = "deleteDeadLetter",
+    params(("id" = String, Path, description = "Its name.", max_length = 128)),
+    responses((status = 204, description = "It is gone")),
+)]
 pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     match events.store().delete_dead_letter(&id).await? {
         true => Ok(StatusCode::NO_CONTENT),
@@ -85,35 +139,62 @@ pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<Sta
     }
 }
 
-/// `POST /events/dead-letters/{id}/resend`: 202 with its verdict, or 422 if it is refused again.
+/// Judge a dead letter again, or give it back to its group
+///
+/// Judges a refused event again, or gives a group's back to its group.
+#[utoipa::path(
+    post,
+    path = "/events/dead-letters/{id}/resend",
+    operation_id = "resendDeadLetter",
+    params(("id" = String, Path, description = "Its name.", max_length = 128)),
+    responses((status = 202, description = "It was taken, and is no dead letter any more", body = ResentView)),
+)]
 pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Response, Problem> {
     let (status, body) = match admin::resend(&events, &id).await? {
-        Resent::Retried => (StatusCode::ACCEPTED, json!({ "retried": true })),
-        Resent::Judged(answer) if is_taken(&answer) => (StatusCode::ACCEPTED, json!(answer)),
-        Resent::Judged(answer) => (StatusCode::UNPROCESSABLE_ENTITY, json!(answer)),
+        Resent::Retried => (StatusCode::ACCEPTED, ResentView::Retried { retried: true }),
+        Resent::Judged(answer) if is_taken(&answer) => {
+            (StatusCode::ACCEPTED, ResentView::Judged(answer))
+        }
+        Resent::Judged(answer) => (StatusCode::UNPROCESSABLE_ENTITY, ResentView::Judged(answer)),
     };
     Ok((status, Json(body)).into_response())
 }
 
 /// Which ones.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = WhichLetters)]
 pub(super) struct Which {
+    /// The group's name.
+    #[schema(nullable = false)]
     group: Option<String>,
+    /// Why, in one word.
+    #[schema(nullable = false)]
     reason: Option<String>,
+    /// How many at most.
+    #[schema(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// `POST /events/dead-letters/resend`: many, the latest first.
+/// Send many dead letters again, the latest first
+///
+/// Judges up to `limit` dead letters again, or gives them back to their group, the latest first.
+#[utoipa::path(
+    post,
+    path = "/events/dead-letters/resend",
+    operation_id = "resendDeadLetters",
+    request_body = Which,
+    responses((status = 200, description = "How many were taken", body = ResentMany)),
+)]
 pub(super) async fn resend_many(
     events: Events,
-    JsonBody(which): JsonBody<Which>,
-) -> Result<Json<Value>, Problem> {
+    TypedBody(which): TypedBody<Which>,
+) -> Result<Json<ResentMany>, Problem> {
     let group = which.group.as_deref().map(group_name);
     let limit = which.limit.unwrap_or(RESEND_MAX);
     let resent = admin::resend_many(&events, group, which.reason.as_deref(), limit);
     let (taken, left) = resent.await?;
-    Ok(Json(json!({ "taken": taken, "left": left })))
+    Ok(Json(ResentMany { taken, left }))
 }
 
 fn group_name(name: &str) -> &str {
@@ -130,31 +211,97 @@ fn place(text: &str) -> Result<(u64, &str), Problem> {
     place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))
 }
 
-fn shown(letter: &DeadLetter) -> Value {
-    let group = match letter.group.as_str() {
-        "" => COLLECT,
-        group => group,
-    };
-    let mut shown = json!({
-        "id": letter.id, "group": group, "reason": letter.reason, "message": letter.message,
-        "dead_at_ms": letter.dead_at_ms, "edited_at_ms": letter.edited_at_ms,
-    });
-    let content = match Letter::from_json(&letter.letter) {
-        Ok(Letter::Sent(sent)) => json!({ "sent": sent }),
-        Ok(Letter::GivenUp { envelope, .. }) => {
-            let bytes = hex::decode(envelope).unwrap_or_default();
-            json!({ "event": Envelope::decode(&bytes).ok() })
+/// A dead letter.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeadLetter)]
+pub(super) struct LetterView {
+    /// Its name.
+    id: String,
+    /// The group that gave it up; `collect`: it was refused when it came.
+    group: String,
+    /// Why, in one word.
+    reason: String,
+    /// Why, in a sentence.
+    message: String,
+    /// When, in milliseconds since the Unix epoch.
+    dead_at_ms: u64,
+    /// When it was corrected, in milliseconds since the Unix epoch; null: never.
+    #[schema(required)]
+    edited_at_ms: Option<u64>,
+    /// What was refused: the text of the event, and its stamps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    sent: Option<SentEvent>,
+    /// The event; null: it is of another version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Envelope>)]
+    event: Option<Option<Envelope>>,
+    /// What nobody can read, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    record: Option<String>,
+}
+
+/// A page of dead letters.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeadLetters {
+    /// The dead letters of this page.
+    dead_letters: Vec<LetterView>,
+    /// `page` of the next page; null: this is the last one.
+    #[schema(required)]
+    next_page: Option<String>,
+}
+
+/// What became of a dead letter that was sent again: a verdict, or that its group tries it again.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ResentLetter)]
+#[serde(untagged)]
+enum ResentView {
+    Judged(Answer),
+    Retried { retried: bool },
+}
+
+/// How many were sent again.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Resent)]
+pub(super) struct ResentMany {
+    /// How many were taken.
+    taken: u64,
+    /// How many are left.
+    left: u64,
+}
+
+impl From<&DeadLetter> for LetterView {
+    fn from(letter: &DeadLetter) -> Self {
+        let group = match letter.group.as_str() {
+            "" => COLLECT,
+            group => group,
+        };
+        let mut view = Self {
+            id: letter.id.clone(),
+            group: group.to_owned(),
+            reason: letter.reason.clone(),
+            message: letter.message.clone(),
+            dead_at_ms: letter.dead_at_ms,
+            edited_at_ms: letter.edited_at_ms,
+            sent: None,
+            event: None,
+            record: None,
+        };
+        match Letter::from_json(&letter.letter) {
+            Ok(Letter::Sent(sent)) => view.sent = Some(sent),
+            Ok(Letter::GivenUp { envelope, .. }) => {
+                let bytes = hex::decode(envelope).unwrap_or_default();
+                view.event = Some(Envelope::decode(&bytes).ok());
+            }
+            Ok(Letter::Record { payload }) => view.record = Some(payload),
+            Err(_) => {}
         }
-        Ok(Letter::Record { payload }) => json!({ "record": payload }),
-        Err(_) => json!({}),
-    };
-    if let (Some(shown), Value::Object(content)) = (shown.as_object_mut(), content) {
-        shown.extend(content);
+        view
     }
-    shown
 }
 
 fn unknown() -> Problem {
     let detail = "there is no such dead letter";
-    Problem::not_found("unknown_dead_letter", "Unknown dead letter", detail)
+    UNKNOWN_DEAD_LETTER.because(detail)
 }

@@ -6,28 +6,38 @@ mod groups;
 mod page;
 mod pulls;
 mod query;
+mod refusals;
 mod types;
 
 pub use page::page;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::request::Parts;
-use axum::routing::{get, post};
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
 use weir_event::limits::BODY_LEN_MAX;
 
 use super::Events;
 use super::admin::AdminError;
 use super::collect::CollectError;
 use super::log::AppendError;
+use refusals::{
+    CONTENT_TYPE, EVENT_REJECTED, EVENT_UNREADABLE, EVENTS_FULL, EVENTS_LOG, EVENTS_OFF,
+    EVENTS_REFUSED, EVENTS_UNKNOWN, INVALID_IF_MATCH, INVALID_SEEK, INVALID_TYPE, INVALID_USER,
+    NOT_BY_A_GATEWAY, NOT_RESENDABLE, TOO_MANY_TYPES, TYPES_BUSY, UNKNOWN_DEAD_LETTER,
+    UNKNOWN_GROUP, UNKNOWN_TYPE, UNKNOWN_WINDOW, VERSION_CONFLICT,
+};
+use weir_origin_core::access::scope::Area;
+use weir_origin_core::api::{Api, Document, Noting, RouteRules};
 use weir_origin_core::http::Problem;
+use weir_origin_core::http::refusal::BODY_TOO_LARGE;
 
 /// How long a client waits that found the log full, in seconds: a group has to catch up.
 const FULL_RETRY_S: u64 = 5;
 
 /// The events of an origin, if it has any. Without them the routes answer `events_off`.
 #[derive(Clone, Debug)]
-struct Enabled(Option<Events>);
+pub struct Enabled(pub Option<Events>);
 
 impl FromRequestParts<Enabled> for Events {
     type Rejection = Problem;
@@ -35,74 +45,99 @@ impl FromRequestParts<Enabled> for Events {
     async fn from_request_parts(_: &mut Parts, enabled: &Enabled) -> Result<Self, Problem> {
         enabled.0.clone().ok_or_else(|| {
             let detail = "this origin has no events: start it with --events-log";
-            Problem::not_found("events_off", "No events", detail)
+            EVENTS_OFF.because(detail)
         })
     }
 }
 
-/// The routes for gateways: `POST /events` and `GET /events.gif`, with a gateway's stamps.
-pub fn public(events: Option<Events>) -> Router {
-    Router::new()
+/// The routes for gateways, with their stamps.
+pub fn public() -> Api<Enabled> {
+    let sent = RouteRules::OPEN.refuses(&[
+        EVENTS_OFF,
+        NOT_BY_A_GATEWAY,
+        INVALID_USER,
+        EVENTS_FULL,
+        EVENTS_UNKNOWN,
+        EVENTS_REFUSED,
+    ]);
+    Api::public()
         .route(
-            "/events",
-            post(collect::collect).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
+            routes!(collect::collect).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
+            sent.refuses(&[BODY_TOO_LARGE, CONTENT_TYPE]),
         )
-        .route("/events.gif", get(collect::pixel))
-        .with_state(Enabled(events))
+        .route(routes!(collect::pixel), sent.refuses(&[EVENT_REJECTED]))
 }
 
 /// The routes for operators and for business systems.
-///
-/// - `POST /events`: events of a server
-/// - `GET /events/types`; `GET`, `PUT` and `DELETE /events/types/{name}`
-/// - `GET /events/dead-letters`; `GET`, `PUT` and `DELETE /events/dead-letters/{id}`; `POST …/{id}/resend` and `…/resend`
-/// - `GET /events/pulls`: how far collectors are that fetch events
-/// - `GET /groups` and `/groups/{group}`; `POST /groups/{group}/seek`, `/pause` and `/resume`; its retries
-/// - `GET /customers/{id}/events` and `/customers/{id}/windows/…`, the same of `/visitors/{id}`
-pub fn admin(events: Option<Events>) -> Router {
-    Router::new()
+pub fn admin() -> Api<Enabled> {
+    let rules = RouteRules::PLATFORM.refuses(&[EVENTS_OFF]);
+    let kind = rules.refuses(&[UNKNOWN_TYPE]);
+    let changed_kind = kind.refuses(&[INVALID_IF_MATCH, VERSION_CONFLICT, TYPES_BUSY]);
+    let letter = rules.refuses(&[UNKNOWN_DEAD_LETTER]);
+    let sent = &[EVENTS_FULL, EVENTS_UNKNOWN, EVENTS_REFUSED];
+    let group = rules.refuses(&[UNKNOWN_GROUP, EVENTS_LOG]);
+    let course = rules.refuses(&[EVENT_UNREADABLE]);
+    Api::admin(Area::Events)
+        // What business systems send are events, not acts.
         .route(
-            "/events",
-            post(collect::push).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
+            routes!(collect::push).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
+            rules
+                .noted(Noting::Never)
+                .refuses(sent)
+                .refuses(&[BODY_TOO_LARGE, CONTENT_TYPE]),
         )
-        .route("/events/types", get(types::list))
+        .route(routes!(types::list), rules)
+        .route(routes!(types::get), kind)
         .route(
-            "/events/types/{name}",
-            get(types::get)
-                .put(types::put)
-                .delete(types::delete)
-                .layer(DefaultBodyLimit::max(crate::model::types::TYPE_LEN_MAX)),
+            routes!(types::put).layer(DefaultBodyLimit::max(crate::model::types::TYPE_LEN_MAX)),
+            changed_kind.refuses(&[INVALID_TYPE, TOO_MANY_TYPES, BODY_TOO_LARGE]),
         )
-        .route("/events/dead-letters", get(dead::list))
-        .route("/events/dead-letters/resend", post(dead::resend_many))
+        .route(routes!(types::delete), changed_kind)
+        .route(routes!(dead::list), rules)
         .route(
-            "/events/dead-letters/{id}",
-            get(dead::get)
-                .put(dead::mend)
-                .delete(dead::delete)
-                .layer(DefaultBodyLimit::max(dead::BODY_LEN_MAX)),
+            routes!(dead::resend_many),
+            rules.refuses(sent).refuses(&[BODY_TOO_LARGE]),
         )
-        .route("/events/dead-letters/{id}/resend", post(dead::resend))
-        .route("/events/pulls", get(pulls::list))
-        .route("/groups", get(groups::list))
-        .route("/groups/{group}", get(groups::get))
-        .route("/groups/{group}/seek", post(groups::seek))
-        .route("/groups/{group}/pause", post(groups::pause))
-        .route("/groups/{group}/resume", post(groups::resume))
-        .route("/groups/{group}/retries", get(groups::retries))
-        .route("/groups/{group}/retries/now", post(groups::retry_now))
-        .route("/groups/{group}/compensations", get(groups::compensations))
-        .route("/customers/{id}/events", get(query::customer))
+        .route(routes!(dead::get), letter)
         .route(
-            "/customers/{id}/windows/{window}",
-            get(query::customer_window),
+            routes!(dead::mend).layer(DefaultBodyLimit::max(dead::BODY_LEN_MAX)),
+            letter.refuses(&[NOT_RESENDABLE, BODY_TOO_LARGE]),
         )
-        .route("/visitors/{id}/events", get(query::visitor))
+        .route(routes!(dead::delete), letter)
         .route(
-            "/visitors/{id}/windows/{window}",
-            get(query::visitor_window),
+            routes!(dead::resend),
+            letter.refuses(sent).refuses(&[NOT_RESENDABLE]),
         )
-        .with_state(Enabled(events))
+        .route(routes!(pulls::list), rules)
+        .route(routes!(groups::list), rules.refuses(&[EVENTS_LOG]))
+        .route(routes!(groups::get), group)
+        .route(
+            routes!(groups::seek),
+            group.refuses(&[INVALID_SEEK, BODY_TOO_LARGE]),
+        )
+        .route(routes!(groups::pause), group)
+        .route(routes!(groups::resume), group)
+        .route(routes!(groups::retries), group)
+        .route(routes!(groups::retry_now), group)
+        .route(routes!(groups::compensations), group)
+        .route(routes!(query::customer), course)
+        .route(
+            routes!(query::customer_window),
+            course.refuses(&[UNKNOWN_WINDOW]),
+        )
+        .route(routes!(query::visitor), course)
+        .route(
+            routes!(query::visitor_window),
+            course.refuses(&[UNKNOWN_WINDOW]),
+        )
+}
+
+/// What all routes add to the OpenAPI document.
+pub fn document() -> Document {
+    let mut document = public().into_document();
+    document.merge(admin().into_document());
+    document.merge(page().into_document());
+    document
 }
 
 /// Nothing was taken: what a client is told.
@@ -113,16 +148,14 @@ impl From<CollectError> for Problem {
             CollectError::Body(error) if error.status() == 413 => too_large(detail),
             CollectError::Body(_) => Self::invalid_body(detail),
             CollectError::Append(AppendError::Full) => {
-                Self::unavailable("events_full", detail).retry_after(FULL_RETRY_S)
+                EVENTS_FULL.because(detail).retry_after(FULL_RETRY_S)
             }
             CollectError::Append(AppendError::Unknown) => {
                 let detail =
                     "it is not known whether the events are kept; please send the same again";
-                Self::unavailable("events_unknown", detail)
+                EVENTS_UNKNOWN.because(detail)
             }
-            CollectError::Append(AppendError::Refused) => {
-                Self::unavailable("events_refused", detail)
-            }
+            CollectError::Append(AppendError::Refused) => EVENTS_REFUSED.because(detail),
         }
     }
 }
@@ -135,21 +168,16 @@ impl From<AdminError> for Problem {
             AdminError::Collect(error) => error.into(),
             AdminError::Log(_) => {
                 tracing::error!(error = detail, "the log of events cannot be read");
-                Self::unavailable("events_log", "the log of events cannot be read")
+                EVENTS_LOG.because("the log of events cannot be read")
             }
-            AdminError::Unknown => {
-                Self::not_found("unknown_dead_letter", "Unknown dead letter", detail)
-            }
-            AdminError::Kind(detail) => {
-                Self::unprocessable("not_resendable", "Cannot be sent again", detail)
-            }
+            AdminError::Unknown => UNKNOWN_DEAD_LETTER.because(detail),
+            AdminError::Kind(detail) => NOT_RESENDABLE.because(detail),
         }
     }
 }
 
 fn too_large(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
-    let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
-    Problem::new(status, "body_too_large", "Body too large", detail)
+    BODY_TOO_LARGE.because(detail)
 }
 
 /// How many entries a page has: 100 unless the query says otherwise.

@@ -2,34 +2,49 @@
 
 use axum::Json;
 use axum::extract::Path;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::Object;
 use weir_base::duration::Duration;
 use weir_event::envelope::Envelope;
 use weir_event::window;
 
 use super::page_len;
+use super::refusals::{EVENT_UNREADABLE, UNKNOWN_WINDOW};
 use crate::Events;
 use crate::store::{Course, CourseFilter, Place};
+use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery};
 
 /// The most events that one question looks at; with more the answer says that it is not complete.
 const WINDOW_EVENTS_MAX: u32 = 10_000;
 
-#[derive(Deserialize)]
+/// Which events.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Page {
+    /// Only events of this type.
     #[serde(rename = "type")]
     event_type: Option<String>,
+    /// From when, in milliseconds since the Unix epoch.
     from_ms: Option<u64>,
+    /// Before this instant.
     to_ms: Option<u64>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// `next_page` of the answer before.
     page: Option<String>,
+    /// Which come first.
     #[serde(default)]
+    #[param(required = false, inline)]
     order: Order,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// Which events come first.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = EventOrder)]
 #[serde(rename_all = "snake_case")]
 enum Order {
     #[default]
@@ -37,25 +52,47 @@ enum Order {
     Latest,
 }
 
-/// `GET /customers/{id}/events`.
+/// What a customer did
+///
+/// What a customer did, page by page.
+#[utoipa::path(
+    get,
+    path = "/customers/{id}/events",
+    operation_id = "listCustomerEvents",
+    params(("id" = String, Path, description = "Its name.", max_length = 128), Page),
+    responses((status = 200, description = "A page", body = CourseView)),
+)]
 pub(super) async fn customer(
     events: Events,
     Path(id): Path<String>,
     ReadQuery(page): ReadQuery<Page>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<CourseView>, Problem> {
     course(&events, Course::Customer(&id), page).await
 }
 
-/// `GET /visitors/{id}/events`: as far as nobody was signed in.
+/// What a visitor, as far as nobody was signed in, did
+///
+/// What a visitor did while nobody was signed in, page by page.
+#[utoipa::path(
+    get,
+    path = "/visitors/{id}/events",
+    operation_id = "listVisitorEvents",
+    params(("id" = String, Path, description = "Its name.", max_length = 128), Page),
+    responses((status = 200, description = "A page", body = CourseView)),
+)]
 pub(super) async fn visitor(
     events: Events,
     Path(id): Path<String>,
     ReadQuery(page): ReadQuery<Page>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<CourseView>, Problem> {
     course(&events, Course::Visitor(&id), page).await
 }
 
-async fn course(events: &Events, course: Course<'_>, page: Page) -> Result<Json<Value>, Problem> {
+async fn course(
+    events: &Events,
+    course: Course<'_>,
+    page: Page,
+) -> Result<Json<CourseView>, Problem> {
     let limit = page_len(page.limit)?;
     let filter = CourseFilter {
         event_type: page.event_type.as_deref(),
@@ -67,19 +104,83 @@ async fn course(events: &Events, course: Course<'_>, page: Page) -> Result<Json<
     };
     let found = events.store().course(course, filter).await?;
     let last = found.last().filter(|_| found.len() == limit as usize);
-    let next = last.map(|(place, _)| format!("{}-{}", place.at_ms, place.position));
-    let shown: Vec<Envelope> = decoded(found)?;
-    Ok(Json(json!({ "events": shown, "next_page": next })))
+    let next_page = last.map(|(place, _)| format!("{}-{}", place.at_ms, place.position));
+    let events = decoded(found)?;
+    Ok(Json(CourseView { events, next_page }))
 }
 
-#[derive(Deserialize)]
+/// Whose events, and which window of them.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes parameters")]
+struct WindowPath {
+    /// Whose events.
+    #[param(max_length = 128)]
+    id: String,
+    /// Which window.
+    #[param(schema_with = windows)]
+    window: String,
+}
+
+fn windows() -> Object {
+    words("Which window.", ["last", "count", "sequences"])
+}
+
+/// A page of events.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Course)]
+pub(super) struct CourseView {
+    /// The events, in their order.
+    events: Vec<Envelope>,
+    /// `page` of the next page; null: this is the last one.
+    #[schema(required)]
+    next_page: Option<String>,
+}
+
+/// The answer of a window.
+#[derive(Default, Serialize, ToSchema)]
+pub(super) struct WindowAnswer {
+    /// `last`: the events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    events: Option<Vec<Envelope>>,
+    /// `count`: how many events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    count: Option<u64>,
+    /// `sequences`: which events followed which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    sequences: Option<Vec<Sequence>>,
+    /// false: only the latest 10,000 events were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    complete: Option<bool>,
+}
+
+/// An event, and one that followed it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = WindowAnswerSequence)]
+struct Sequence {
+    /// The first event.
+    first: Envelope,
+    /// The event that followed it.
+    then: Envelope,
+}
+
+/// Which events a window is about.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Window {
+    /// Only events of this type.
     #[serde(rename = "type")]
+    #[param(required)]
     event_type: Option<String>,
     /// For `sequences`: what comes after `type`.
     then: Option<String>,
     /// For `last`: how many.
+    #[param(minimum = 1, maximum = 1000)]
     n: Option<usize>,
     /// A duration; that of the type unless set.
     within: Option<String>,
@@ -87,21 +188,39 @@ pub(super) struct Window {
     end_ms: Option<u64>,
 }
 
-/// `GET /customers/{id}/windows/{window}`.
+/// The last events of a customer, how many within a window, or which followed which
+///
+/// Of a customer's events: the last ones, how many within a time, or which followed which.
+#[utoipa::path(
+    get,
+    path = "/customers/{id}/windows/{window}",
+    operation_id = "getCustomerWindow",
+    params(WindowPath, Window),
+    responses((status = 200, description = "The answer", body = WindowAnswer)),
+)]
 pub(super) async fn customer_window(
     events: Events,
     Path((id, name)): Path<(String, String)>,
     ReadQuery(window): ReadQuery<Window>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<WindowAnswer>, Problem> {
     answer(&events, Course::Customer(&id), &name, window).await
 }
 
-/// `GET /visitors/{id}/windows/{window}`.
+/// The last events of a visitor, as far as nobody was signed in, how many within a window, or which followed which
+///
+/// Of a visitor's events: the last ones, how many within a time, or which followed which.
+#[utoipa::path(
+    get,
+    path = "/visitors/{id}/windows/{window}",
+    operation_id = "getVisitorWindow",
+    params(WindowPath, Window),
+    responses((status = 200, description = "The answer", body = WindowAnswer)),
+)]
 pub(super) async fn visitor_window(
     events: Events,
     Path((id, name)): Path<(String, String)>,
     ReadQuery(window): ReadQuery<Window>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<WindowAnswer>, Problem> {
     answer(&events, Course::Visitor(&id), &name, window).await
 }
 
@@ -110,7 +229,7 @@ async fn answer(
     course: Course<'_>,
     name: &str,
     window: Window,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<WindowAnswer>, Problem> {
     let missing = |name: &str| Problem::invalid_query(format!("{name}: must be there"));
     let event_type = window
         .event_type
@@ -122,9 +241,11 @@ async fn answer(
             let count = window.n.unwrap_or(1).clamp(1, 1_000);
             let asked = Asked::new(course, Some(event_type), 0, end_ms);
             let (found, _) = asked.find(events, count as u32).await?;
-            Ok(Json(
-                json!({ "events": window::last(&found, event_type, count) }),
-            ))
+            let last = window::last(&found, event_type, count).into_iter();
+            Ok(Json(WindowAnswer {
+                events: Some(last.cloned().collect()),
+                ..WindowAnswer::default()
+            }))
         }
         "count" => {
             let within_ms = within(events, &window, event_type)?;
@@ -132,7 +253,11 @@ async fn answer(
             let asked = Asked::new(course, Some(event_type), from_ms, end_ms);
             let (found, is_complete) = asked.find(events, WINDOW_EVENTS_MAX).await?;
             let count = window::count_within(&found, event_type, end_ms, within_ms);
-            Ok(Json(json!({ "count": count, "complete": is_complete })))
+            Ok(Json(WindowAnswer {
+                count: Some(count as u64),
+                complete: Some(is_complete),
+                ..WindowAnswer::default()
+            }))
         }
         "sequences" => {
             let then = window.then.as_deref().ok_or_else(|| missing("then"))?;
@@ -140,19 +265,19 @@ async fn answer(
             let asked = Asked::new(course, None, 0, end_ms);
             let (found, is_complete) = asked.find(events, WINDOW_EVENTS_MAX).await?;
             let pairs = window::sequences(&found, event_type, then, within_ms);
-            let pairs: Vec<Value> = pairs
-                .into_iter()
-                .map(|(first, then)| json!({ "first": first, "then": then }))
-                .collect();
-            Ok(Json(json!({ "sequences": pairs, "complete": is_complete })))
+            let sequence = |(first, then): (&Envelope, &Envelope)| Sequence {
+                first: first.clone(),
+                then: then.clone(),
+            };
+            Ok(Json(WindowAnswer {
+                sequences: Some(pairs.into_iter().map(sequence).collect()),
+                complete: Some(is_complete),
+                ..WindowAnswer::default()
+            }))
         }
         _ => {
             let detail = "windows are last, count and sequences";
-            Err(Problem::not_found(
-                "unknown_window",
-                "Unknown window",
-                detail,
-            ))
+            Err(UNKNOWN_WINDOW.because(detail))
         }
     }
 }
@@ -209,7 +334,7 @@ fn decoded(found: Vec<(Place, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
     let events = found.iter().map(|(_, bytes)| Envelope::decode(bytes));
     events.collect::<Result<_, _>>().map_err(|error| {
         tracing::error!(%error, "an event in SQL cannot be read");
-        Problem::unavailable("event_unreadable", "an event is of another version")
+        EVENT_UNREADABLE.because("an event is of another version")
     })
 }
 

@@ -4,22 +4,45 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 use weir_event::name::EventType;
 
+use super::refusals::{
+    INVALID_IF_MATCH, INVALID_TYPE, TOO_MANY_TYPES, TYPES_BUSY, UNKNOWN_TYPE, VERSION_CONFLICT,
+};
 use crate::Events;
 use crate::model::types::{RegisteredType, TypeSpec};
 use crate::registry::ChangeError;
-use weir_origin_core::http::{JsonBody, Problem};
+use weir_origin_core::http::{Problem, TypedBody};
 
-/// `GET /events/types`: all of them.
-pub(super) async fn list(events: Events) -> Json<Value> {
+/// All types of events
+///
+/// All types of events that are registered.
+#[utoipa::path(
+    get,
+    path = "/events/types",
+    operation_id = "listEventTypes",
+    responses((status = 200, description = "All", body = EventTypes)),
+)]
+pub(super) async fn list(events: Events) -> Json<EventTypes> {
     let types = events.registry().types();
-    let types: Vec<Value> = types.iter().map(|one| shown(one)).collect();
-    Json(json!({ "types": types }))
+    let types = types.iter().map(|one| TypeView::from(&**one)).collect();
+    Json(EventTypes { types })
 }
 
-/// `GET /events/types/{name}`.
+/// A type of events
+///
+/// A type of events, with its version as ETag.
+#[utoipa::path(
+    get,
+    path = "/events/types/{name}",
+    operation_id = "getEventType",
+    params(("name" = String, Path, description = "The name of the type.", max_length = 64)),
+    responses(
+        (status = 200, description = "As it is", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+    ),
+)]
 pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Response, Problem> {
     let types = events.registry().types();
     let known = types
@@ -28,12 +51,28 @@ pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Resp
     Ok(with_etag(known))
 }
 
-/// `PUT /events/types/{name}`: makes or replaces it; with `If-Match` only the version that the caller has read.
+/// Make or change a type of events
+///
+/// Makes or changes a type of events. What came before stays as it is.
+#[utoipa::path(
+    put,
+    path = "/events/types/{name}",
+    operation_id = "setEventType",
+    params(
+        ("name" = String, Path, description = "The name of the type.", max_length = 64),
+        ("If-Match" = Option<String>, Header, description = "Only if the type has this version."),
+    ),
+    request_body = TypeSpec,
+    responses(
+        (status = 200, description = "As it is now", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+        (status = 201, description = "It is new", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+    ),
+)]
 pub(super) async fn put(
     events: Events,
     Path(name): Path<String>,
     headers: HeaderMap,
-    JsonBody(spec): JsonBody<TypeSpec>,
+    TypedBody(spec): TypedBody<TypeSpec>,
 ) -> Result<Response, Problem> {
     let name = EventType::new(&name).map_err(|error| invalid(format!("name: {error}")))?;
     let put = events.registry().put(name, spec, if_match(&headers)?).await;
@@ -45,7 +84,19 @@ pub(super) async fn put(
     Ok((status, with_etag(&put)).into_response())
 }
 
-/// `DELETE /events/types/{name}`: from now on its events are refused. Those that came stay.
+/// Remove a type of events: from now on they are refused; those that came stay
+///
+/// Removes a type of events: from now on they are refused.
+#[utoipa::path(
+    delete,
+    path = "/events/types/{name}",
+    operation_id = "deleteEventType",
+    params(
+        ("name" = String, Path, description = "The name of the type.", max_length = 64),
+        ("If-Match" = Option<String>, Header, description = "Only if the type has this version."),
+    ),
+    responses((status = 204, description = "It is gone")),
+)]
 pub(super) async fn delete(
     events: Events,
     Path(name): Path<String>,
@@ -57,20 +108,42 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn shown(known: &RegisteredType) -> Value {
-    let mut shown = json!({
-        "name": known.name, "version": known.version, "changed_at_ms": known.changed_at_ms,
-    });
-    let spec = serde_json::to_value(&known.spec).unwrap_or_default();
-    if let (Some(shown), Value::Object(spec)) = (shown.as_object_mut(), spec) {
-        shown.extend(spec);
+/// A type of events.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EventType)]
+struct TypeView {
+    /// Its name.
+    name: String,
+    /// Grows with each change.
+    #[schema(minimum = 1)]
+    version: u64,
+    /// When it was changed, in milliseconds since the Unix epoch.
+    changed_at_ms: u64,
+    #[serde(flatten)]
+    spec: TypeSpec,
+}
+
+/// All types of events.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventTypes {
+    /// All types.
+    types: Vec<TypeView>,
+}
+
+impl From<&RegisteredType> for TypeView {
+    fn from(known: &RegisteredType) -> Self {
+        Self {
+            name: known.name.as_str().to_owned(),
+            version: known.version,
+            changed_at_ms: known.changed_at_ms,
+            spec: known.spec.clone(),
+        }
     }
-    shown
 }
 
 fn with_etag(known: &RegisteredType) -> Response {
     let etag = format!("\"{}\"", known.version);
-    ([(header::ETAG, etag)], Json(shown(known))).into_response()
+    ([(header::ETAG, etag)], Json(TypeView::from(known))).into_response()
 }
 
 /// The version in `If-Match`, if it names one.
@@ -88,30 +161,22 @@ fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let version = number.and_then(|number| number.parse().ok());
     version.map(Some).ok_or_else(|| {
         let detail = "If-Match: must be an ETag as GET gives it, such as \"3\"";
-        Problem::new(
-            StatusCode::BAD_REQUEST,
-            "invalid_if_match",
-            "Invalid If-Match",
-            detail,
-        )
+        INVALID_IF_MATCH.because(detail)
     })
 }
 
 fn invalid(detail: String) -> Problem {
-    Problem::unprocessable("invalid_type", "Invalid type", detail)
+    INVALID_TYPE.because(detail)
 }
 
 fn not_changed(failure: ChangeError) -> Problem {
     let detail = failure.to_string();
     match failure {
         ChangeError::Invalid(_) => invalid(detail),
-        ChangeError::Unknown => Problem::not_found("unknown_type", "Unknown type", detail),
-        ChangeError::Version => {
-            let status = StatusCode::PRECONDITION_FAILED;
-            Problem::new(status, "version_conflict", "Changed meanwhile", detail)
-        }
-        ChangeError::TooMany => Problem::conflict("too_many_types", "Too many types", detail),
-        ChangeError::Busy => Problem::unavailable("types_busy", detail),
+        ChangeError::Unknown => UNKNOWN_TYPE.because(detail),
+        ChangeError::Version => VERSION_CONFLICT.because(detail),
+        ChangeError::TooMany => TOO_MANY_TYPES.because(detail),
+        ChangeError::Busy => TYPES_BUSY.because(detail),
         ChangeError::Store(error) => error.into(),
     }
 }

@@ -2,6 +2,7 @@
 //! events waits for the disk once, and is acknowledged when it has both.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use weir_event::address::Network;
 use weir_event::consent::Consent;
 use weir_event::envelope::{Envelope, EnvelopeError};
@@ -43,7 +44,7 @@ pub struct Refused {
 }
 
 /// An event as it was sent, with what the gateway said of it: all that it takes to judge it again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SentEvent {
     /// The event's JSON, or what stood in its place.
     pub event: String,
@@ -52,20 +53,25 @@ pub struct SentEvent {
     pub is_cut: bool,
     /// When its body was sent, by the client's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub sent_at_ms: Option<u64>,
     /// Who was signed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub user: Option<String>,
     /// The name of its key.
     pub key: String,
     /// The kind of its key.
+    #[schema(value_type = String)]
     pub kind: Kind,
     /// When it came.
     pub received_ms: u64,
     /// Where from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub address: Option<String>,
     /// What the person has agreed to.
+    #[schema(value_type = String)]
     pub consent: Consent,
 }
 

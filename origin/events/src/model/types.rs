@@ -11,6 +11,7 @@ use std::sync::Arc;
 use jsonschema::Validator;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 use weir_base::FieldError;
 use weir_base::duration::Duration;
 use weir_event::answer::{Reason, Rejection};
@@ -36,23 +37,29 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 const RETENTION_MS_MAX: u64 = 3_653 * DAY_MS;
 
 /// The definition of a type, as the API takes and shows it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewEventType)]
 pub struct TypeSpec {
     /// What the attributes must look like, in JSON Schema; none: anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub schema: Option<Value>,
     /// Where a server's events name their customer, beside `customer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<String>, pattern = "^/attributes/", max_length = 256)]
     pub customer: Option<Pointer>,
     /// The window that questions are about, unless they name one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub window: Option<String>,
     /// How long its events are kept: 62 days unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub retention: Option<String>,
     /// Where they go.
     #[serde(default, skip_serializing_if = "has_no_rules")]
+    #[schema(value_type = Vec<weir_event::routes::Route>, max_items = 32)]
     pub routes: Routes,
 }
 

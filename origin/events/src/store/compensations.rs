@@ -1,6 +1,8 @@
 //! Whose state in a group is to be computed anew.
 
+use serde::Serialize;
 use sqlx::Error;
+use utoipa::ToSchema;
 
 use super::{EventStore, cut};
 use weir_origin_core::sql::{Row, SqlError, Tx, sql};
@@ -30,15 +32,17 @@ const DELETE: &str =
 const COUNT: &str = "SELECT COUNT(*) AS count FROM event_compensations WHERE group_name = ?";
 
 /// A unit that is to be computed anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = CompensationsCompensation)]
 pub struct Compensation {
-    /// Which.
+    /// `c:` and a customer, or `v:` and a visitor.
     pub unit: String,
     /// How often it was tried.
     pub tries: u32,
-    /// When it is tried next; none: it was tried too often.
+    /// When it is tried next, in milliseconds since the Unix epoch; null: it was tried too often.
+    #[schema(required)]
     pub due_ms: Option<u64>,
-    /// What went wrong.
+    /// What went wrong last; empty: nothing.
     pub error: String,
 }
 

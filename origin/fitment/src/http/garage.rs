@@ -4,24 +4,44 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::{Asked, read_vehicle, unknown_vehicle};
-use crate::store::{Bound, GARAGE_MAX};
+use super::{Asked, GARAGE_FULL, read_vehicle, unknown_vehicle};
+use crate::store::{Bound, GARAGE_MAX, Garaged};
 use weir_origin_core::http::{Problem, ReadQuery};
 
-#[derive(Deserialize)]
+/// How a vehicle is put into the garage.
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Wanted {
+    /// Whether it becomes the default.
     #[serde(default)]
+    #[param(required = false)]
     default: bool,
 }
 
-/// `GET /fitment/garage`.
+/// A user's vehicles.
+#[derive(Serialize, ToSchema)]
+struct Garage {
+    /// The vehicles, the default first.
+    vehicles: Vec<Garaged>,
+}
+
+/// The signed user's vehicles, the default first
+///
+/// The signed user's vehicles, the default first: at most 20.
+#[utoipa::path(
+    get,
+    path = "/fitment/garage",
+    operation_id = "getGarage",
+    responses((status = 200, description = "They are", body = Garage)),
+    security(("user" = [], "userSignature" = [])),
+)]
 pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
     let vehicles = asked.fitment.store().garage(&asked.user).await?;
-    let mut response = Json(json!({ "vehicles": vehicles })).into_response();
+    let mut response = Json(Garage { vehicles }).into_response();
     // A garage is one person's: no cache on the way keeps it.
     let no_store = HeaderValue::from_static("private, no-store");
     response
@@ -30,7 +50,17 @@ pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// `PUT /fitment/garage/{vehicle}?default=`.
+/// Put a vehicle into the garage
+///
+/// Puts a vehicle into the signed user's garage, and makes it the default if asked to.
+#[utoipa::path(
+    put,
+    path = "/fitment/garage/{vehicle}",
+    operation_id = "addToGarage",
+    params(("vehicle" = String, Path, description = "The number of the vehicle."), Wanted),
+    responses((status = 204, description = "It is there")),
+    security(("user" = [], "userSignature" = [])),
+)]
 pub(super) async fn bind(
     asked: Asked,
     Path(vehicle): Path<String>,
@@ -46,7 +76,17 @@ pub(super) async fn bind(
     )
 }
 
-/// `DELETE /fitment/garage/{vehicle}`.
+/// Take it out again
+///
+/// Takes a vehicle out of the signed user's garage.
+#[utoipa::path(
+    delete,
+    path = "/fitment/garage/{vehicle}",
+    operation_id = "removeFromGarage",
+    params(("vehicle" = String, Path, description = "The number of the vehicle.")),
+    responses((status = 204, description = "It is not there")),
+    security(("user" = [], "userSignature" = [])),
+)]
 pub(super) async fn unbind(
     asked: Asked,
     Path(vehicle): Path<String>,
@@ -61,11 +101,7 @@ fn bound(bound: Bound) -> Result<StatusCode, Problem> {
         Bound::NoVehicle => Err(unknown_vehicle()),
         Bound::Full => {
             let detail = format!("a garage has room for {GARAGE_MAX} vehicles");
-            Err(Problem::conflict(
-                "garage_full",
-                "The garage is full",
-                detail,
-            ))
+            Err(GARAGE_FULL.because(detail))
         }
     }
 }

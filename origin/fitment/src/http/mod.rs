@@ -8,22 +8,20 @@ mod questions;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
-use axum::http::Method;
 use axum::http::request::Parts;
-use axum::routing::{get, post, put};
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 use weir_base::id::UserId;
 use weir_fitment::check::BODY_LEN_MAX;
-use weir_fitment::routes::{FITMENT_CHECK, FITMENT_SKUS};
 
 use self::imports::{FILE_TOO_LONG, IMPORT_ENDED, IMPORT_NOT_KEPT, INVALID_IMPORT, UNKNOWN_IMPORT};
 use super::Fitment;
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::api::{Api, RouteRules};
-use weir_origin_core::http::refusal::{INVALID_BODY, INVALID_QUERY};
+use weir_origin_core::api::{Api, Document, RouteRules};
+use weir_origin_core::http::refusal::{
+    INVALID_BODY, INVALID_QUERY, NO_ROUTE, OVERLOADED, SQL_UNAVAILABLE, USER_INVALID, USER_MISSING,
+};
 use weir_origin_core::http::{Problem, Refusal, UserReader};
 
 pub use page::page;
@@ -43,29 +41,47 @@ struct Asked {
     user: UserId,
 }
 
-/// The routes for gateways.
-///
-/// - `POST /fitment/check`, `GET /fitment/skus`: what the gateway could not answer
-/// - `GET /fitment/garage`, `PUT` and `DELETE /fitment/garage/{vehicle}`, about the signed user's own
-pub fn public(fitment: Option<Fitment>, users: UserReader) -> Router {
-    let routes = Routes {
-        fitment,
-        users: Some(users),
-    };
-    let garages = Router::new()
-        .route("/fitment/garage", get(garage::list))
-        .route(
-            "/fitment/garage/{vehicle}",
-            put(garage::bind).delete(garage::unbind),
-        );
-    questions().merge(garages).with_state(Arc::new(routes))
+/// The routes for gateways: what they could not answer, and the garage of the signed user.
+pub fn public() -> Api<Arc<Routes>> {
+    let rules = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED]);
+    let garage = rules.refuses(&[
+        FITMENT_OFF,
+        NO_ROUTE,
+        USER_MISSING,
+        USER_INVALID,
+        UNAVAILABLE,
+    ]);
+    let vehicle = garage.refuses(&[UNKNOWN_VEHICLE, INVALID_VEHICLE]);
+    questions(Api::public(), rules)
+        .route(routes!(garage::list), garage)
+        .route(routes!(garage::bind), vehicle.refuses(&[GARAGE_FULL]))
+        .route(routes!(garage::unbind), vehicle)
 }
 
-fn questions() -> Router<Arc<Routes>> {
-    let limit = DefaultBodyLimit::max(BODY_LEN_MAX);
-    Router::new()
-        .route(FITMENT_CHECK, post(questions::check).layer(limit))
-        .route(FITMENT_SKUS, get(questions::skus))
+fn questions(api: Api<Arc<Routes>>, rules: RouteRules) -> Api<Arc<Routes>> {
+    let rules = rules.refuses(&[FITMENT_OFF, UNAVAILABLE, INVALID_VEHICLE]);
+    api.route(
+        routes!(questions::check).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
+        rules.question().refuses(&[
+            FILE_TOO_LONG,
+            INVALID_VEHICLE_COUNT,
+            INVALID_SKU_COUNT,
+            INVALID_SKU,
+            INVALID_SPU,
+        ]),
+    )
+    .route(
+        routes!(questions::skus),
+        rules.refuses(&[UNKNOWN_VEHICLE, INVALID_AFTER]),
+    )
+}
+
+/// What all routes add to the OpenAPI document.
+pub fn document() -> Document {
+    let mut document = public().into_document();
+    document.merge(admin().into_document());
+    document.merge(page().into_document());
+    document
 }
 
 /// The routes for operators: the same questions, and what changes the catalogue.
@@ -97,12 +113,7 @@ pub fn admin() -> Api<Arc<Routes>> {
         INVALID_IMPORT,
         IMPORT_NOT_KEPT,
     ]);
-    let limit = DefaultBodyLimit::max(BODY_LEN_MAX);
-    let check = post(questions::check).layer(limit);
-    let skus = get(questions::skus);
-    Api::admin(Area::Fitment)
-        .route_described_by_hand(FITMENT_CHECK, &[Method::POST], check, rules.question())
-        .route_described_by_hand(FITMENT_SKUS, &[Method::GET], skus, rules)
+    questions(Api::admin(Area::Fitment), rules)
         .route(
             routes!(admin::search),
             rules.refuses(&[FITMENT_OFF, UNKNOWN_VEHICLE, UNAVAILABLE]),
@@ -211,10 +222,40 @@ const INVALID_QUALIFIERS: Refusal = Refusal::invalid(
     "Qualifiers may not be like that",
 );
 
+const GARAGE_FULL: Refusal = Refusal::conflict(
+    "garage_full",
+    "The garage is full",
+    "A garage has 20 vehicles at most",
+);
+
+const INVALID_VEHICLE_COUNT: Refusal = Refusal::invalid(
+    "invalid_vehicle_count",
+    "Invalid question",
+    "There are too few or too many vehicles",
+);
+
+const INVALID_SKU_COUNT: Refusal = Refusal::invalid(
+    "invalid_sku_count",
+    "Invalid question",
+    "There are too few or too many SKUs",
+);
+
+const INVALID_AFTER: Refusal = Refusal::invalid(
+    "invalid_after",
+    "Invalid question",
+    "`after` is no `next` of an earlier page",
+);
+
 /// A step of a verification or rebuild that the query names wrongly.
 const INVALID_STEP: Refusal = Refusal::invalid("invalid_query", "Invalid", INVALID_QUERY.meaning);
 
 impl Routes {
+    /// For gateways, which sign their users in.
+    pub fn for_users(fitment: Option<Fitment>, users: UserReader) -> Arc<Self> {
+        let users = Some(users);
+        Arc::new(Self { fitment, users })
+    }
+
     /// For the admin port.
     pub fn for_operators(fitment: Option<Fitment>) -> Arc<Self> {
         let users = None;
@@ -242,9 +283,10 @@ impl FromRequestParts<Arc<Routes>> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, routes: &Arc<Routes>) -> Result<Self, Problem> {
         let fitment = routes.fitment()?;
-        let users = routes.users.as_ref().ok_or_else(|| {
-            Problem::not_found("no_route", "Not found", "there is nothing at this path")
-        })?;
+        let users = routes
+            .users
+            .as_ref()
+            .ok_or_else(|| NO_ROUTE.because("there is nothing at this path"))?;
         let user = users(&parts.headers)?;
         Ok(Self { fitment, user })
     }

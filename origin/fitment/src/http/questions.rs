@@ -5,15 +5,112 @@ use axum::extract::FromRequest;
 use axum::extract::{RawQuery, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 use tracing::error;
+use utoipa::ToSchema;
 use weir_fitment::check::{Browse, Check, CheckError};
 
-use super::unknown_vehicle;
+use super::{UNAVAILABLE, unknown_vehicle};
 use crate::Fitment;
 use crate::answer::AnswerError;
 use weir_origin_core::http::Problem;
 
-/// `POST /fitment/check`.
+/// A question: which parts fit which vehicles.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes a body")]
+struct FitmentCheck {
+    /// The vehicles, by their seven digits.
+    #[schema(min_items = 1, max_items = 5)]
+    vehicles: Vec<String>,
+    /// The SKUs, or what is asked of each.
+    #[schema(min_items = 1, max_items = 200)]
+    skus: Vec<FitmentCheckPart>,
+}
+
+/// A SKU, or a SKU with its SPU.
+#[derive(ToSchema, Deserialize)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes a body")]
+enum FitmentCheckPart {
+    Sku(String),
+    WithSpu(FitmentCheckSku),
+}
+
+/// A SKU with its SPU.
+#[derive(ToSchema, Deserialize)]
+#[expect(dead_code, reason = "describes a body")]
+struct FitmentCheckSku {
+    /// The SKU.
+    sku: String,
+    /// The SPU.
+    #[schema(nullable = false)]
+    spu: Option<String>,
+}
+
+/// The answers.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes a body, which gateways write, too")]
+struct FitmentAnswers {
+    /// The vehicles.
+    vehicles: Vec<String>,
+    /// The SKUs.
+    skus: Vec<FitmentAnswersSku>,
+}
+
+/// The answers about a SKU.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes a body, which gateways write, too")]
+struct FitmentAnswersSku {
+    /// The SKU.
+    sku: String,
+    /// One for each vehicle, in their order.
+    answers: Vec<FitmentAnswer>,
+}
+
+/// Whether a part fits a vehicle.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "describes a body, which gateways write, too")]
+enum FitmentAnswer {
+    Fits,
+    DoesNot,
+    Unknown,
+}
+
+/// A page of parts.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes a body, which gateways write, too")]
+struct FitmentPage {
+    /// The number of the vehicle.
+    vehicle: String,
+    /// The SKUs.
+    skus: Vec<String>,
+    /// Where the next page begins; absent: this is the last one.
+    #[schema(nullable = false)]
+    next: Option<String>,
+}
+
+/// Which parts.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes parameters, which gateways read, too")]
+struct PartsQuery {
+    /// Seven digits.
+    vehicle: String,
+    /// What the page before gave as `next`.
+    after: Option<String>,
+}
+
+/// Which parts fit which vehicles: what the gateway could not answer from Redis
+///
+/// Which of these parts fit which of these vehicles: up to 1,000 pairs. What is not known is never answered as "does not fit".
+#[utoipa::path(
+    post,
+    path = "/fitment/check",
+    operation_id = "checkFitment",
+    request_body = FitmentCheck,
+    responses((status = 200, description = "The answer for each pair, in the order of the question", body = FitmentAnswers)),
+)]
 pub(super) async fn check(fitment: Fitment, request: Request) -> Result<Response, Problem> {
     let body = Bytes::from_request(request, &()).await;
     let body = body.map_err(|rejection| match rejection.status() {
@@ -24,7 +121,16 @@ pub(super) async fn check(fitment: Fitment, request: Request) -> Result<Response
     Ok(json(fitment.check(&check).await?))
 }
 
-/// `GET /fitment/skus?vehicle=&after=`.
+/// A page of the parts that fit a vehicle
+///
+/// The parts that fit a vehicle, page by page.
+#[utoipa::path(
+    get,
+    path = "/fitment/skus",
+    operation_id = "listFittingSkus",
+    params(PartsQuery),
+    responses((status = 200, description = "They are", body = FitmentPage)),
+)]
 pub(super) async fn skus(fitment: Fitment, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let browse = Browse::read(&query.unwrap_or_default()).map_err(|error| refused(&error))?;
     let page = fitment.browse(&browse).await?;
@@ -51,8 +157,7 @@ impl From<AnswerError> for Problem {
             AnswerError::TooMany => Self::overloaded(),
             AnswerError::Unavailable(error) => {
                 error!(%error, "a question is not answered");
-                let detail = "what fits is not known at the moment; please try again";
-                Self::unavailable("fitment_unavailable", detail)
+                UNAVAILABLE.because("what fits is not known at the moment; please try again")
             }
         }
     }

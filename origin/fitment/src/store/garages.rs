@@ -1,6 +1,7 @@
 //! Garages: what users drive.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_base::id::UserId;
 use weir_fitment::{Offset, VehicleId};
 
@@ -31,9 +32,11 @@ const FIRST: &str = "
     WHERE g.user_id = ? AND v.vehicle IS NOT NULL ORDER BY g.added_at_ms, g.place LIMIT 1";
 
 /// A vehicle in a garage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = GarageVehicle)]
 pub struct Garaged {
-    /// Its id.
+    /// The vehicle's number.
+    #[schema(value_type = String, pattern = "^[0-9]{7}$")]
     pub vehicle: VehicleId,
     /// What else is known.
     #[serde(flatten)]

@@ -5,55 +5,111 @@ use axum::extract::Path;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tracing::warn;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use weir_history::list::Place;
 use weir_history::{Owner, Sku, VIEWS_MAX};
 
-use super::{Asked, invalid_query, invalid_sku};
+use super::refusals::{HISTORY_UNAVAILABLE, INVALID_SKU, INVALID_VISITOR, TOO_MANY_DELETIONS};
+use super::{Asked, Named, invalid_query, invalid_sku};
 use crate::join::JoinError;
 use crate::read::{Item, Page};
 use crate::remove::{DELETED_MAX, RemoveError, Removed};
-use weir_origin_core::http::{JsonBody, Problem};
+use weir_origin_core::http::{Problem, TypedBody};
 
 /// Items of a page unless the query says otherwise.
 const LIMIT: usize = 50;
 
 /// Which part of a list is asked for. The admin's query also names whose.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Wanted {
+    /// How many at most.
+    #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
+    /// Only views before `<ms>`, or after the item `<ms>,<sku>` of the page before: its `next`.
     before: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// What is taken from a list.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = HistoryDelete)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteBody {
+    /// The SKUs.
+    #[schema(schema_with = skus)]
     skus: Vec<String>,
 }
 
-#[derive(Deserialize)]
+fn skus() -> Array {
+    let sku = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .max_length(Some(64));
+    ArrayBuilder::new()
+        .items(sku)
+        .min_items(Some(1))
+        .max_items(Some(DELETED_MAX))
+        .description(Some("The SKUs."))
+        .build()
+}
+
+/// Whose views are taken over.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = HistoryJoin)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JoinBody {
+    /// The visitor's name, from a cookie.
+    #[schema(min_length = 1, max_length = 128)]
     visitor: String,
 }
 
-/// An item as clients see it.
-#[derive(Serialize)]
+/// How many products a list has.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HistoryCount)]
+struct CountView {
+    /// How many there are.
+    #[schema(maximum = 200)]
+    count: u64,
+    /// Whether that is all: false while the cold store is away.
+    complete: bool,
+}
+
+/// How many views were taken over.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HistoryJoined)]
+pub(super) struct JoinedView {
+    /// How many there were.
+    joined: usize,
+    /// false: join again later.
+    complete: bool,
+}
+
+/// A product that was seen.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HistoryItem)]
 struct ItemView {
+    /// The SKU.
+    #[schema(min_length = 1, max_length = 64)]
     sku: String,
+    /// When it was seen last, in milliseconds since the Unix epoch.
     viewed_at_ms: u64,
     #[serde(flatten)]
     product: crate::products::Product,
 }
 
-/// A page as clients see it.
-#[derive(Serialize)]
+/// A page of a list.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HistoryPage)]
 struct PageView {
+    /// The products of this page, the newest first.
     items: Vec<ItemView>,
+    /// Whether the whole list was known: false while the cold store is away.
     complete: bool,
     /// What `before` is to be for the next page; absent: this is the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     next: Option<String>,
 }
 
@@ -74,7 +130,17 @@ impl From<Page> for PageView {
     }
 }
 
-/// `GET /history?limit=&before=`.
+/// The products that were seen last, the newest first, each once
+///
+/// The products that a user or visitor has seen last, the newest first, each SPU once, page by page.
+#[utoipa::path(
+    get,
+    path = "/history",
+    operation_id = "listHistory",
+    params(Named, Wanted),
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "They are", body = PageView)),
+)]
 pub(super) async fn list(asked: Asked, uri: Uri) -> Result<Response, Problem> {
     let wanted = axum::extract::Query::<Wanted>::try_from_uri(&uri);
     let wanted = wanted.map_err(|error| invalid_query(error.body_text()))?.0;
@@ -91,14 +157,39 @@ pub(super) async fn list(asked: Asked, uri: Uri) -> Result<Response, Problem> {
     Ok(private(Json(PageView::from(page.await?))))
 }
 
-/// `GET /history/count`.
+/// How many products the list has
+///
+/// How many products a list has.
+#[utoipa::path(
+    get,
+    path = "/history/count",
+    operation_id = "countHistory",
+    params(Named),
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "So many", body = CountView)),
+)]
 pub(super) async fn count(asked: Asked) -> Result<Response, Problem> {
     let count = asked.history.count(&asked.owner).await?;
-    let body = json!({ "count": count.count, "complete": count.is_complete });
-    Ok(private(Json(body)))
+    Ok(private(Json(CountView {
+        count: count.count,
+        complete: count.is_complete,
+    })))
 }
 
-/// `DELETE /history/{sku}`.
+/// Delete a product from the list. A SKU that is spelt as one of the paths beside it: by POST /history/delete
+///
+/// Takes one product from a list for good, until it is seen again.
+#[utoipa::path(
+    delete,
+    path = "/history/{sku}",
+    operation_id = "deleteFromHistoryBySku",
+    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64), Named),
+    security(("user" = [], "userSignature" = [])),
+    responses(
+        (status = 202, description = "It is done for good; Redis follows when it answers again"),
+        (status = 204, description = "It is done"),
+    ),
+)]
 pub(super) async fn delete_one(
     asked: Asked,
     Path(sku): Path<String>,
@@ -107,38 +198,78 @@ pub(super) async fn delete_one(
     removed(asked.history.delete(&asked.owner, &[sku]).await)
 }
 
-/// `POST /history/delete`.
+/// Delete products from the list
+///
+/// Takes up to 200 products from a list for good.
+#[utoipa::path(
+    post,
+    path = "/history/delete",
+    operation_id = "deleteFromHistory",
+    params(Named),
+    request_body = DeleteBody,
+    security(("user" = [], "userSignature" = [])),
+    responses(
+        (status = 202, description = "It is done for good; Redis follows when it answers again"),
+        (status = 204, description = "It is done"),
+    ),
+)]
 pub(super) async fn delete_many(
     asked: Asked,
-    JsonBody(body): JsonBody<DeleteBody>,
+    TypedBody(body): TypedBody<DeleteBody>,
 ) -> Result<StatusCode, Problem> {
     if !(1..=DELETED_MAX).contains(&body.skus.len()) {
         let detail = format!("skus: must be 1 to {DELETED_MAX}");
-        return Err(Problem::unprocessable("invalid_sku", "Invalid SKU", detail));
+        return Err(INVALID_SKU.because(detail));
     }
     let skus = body.skus.into_iter().map(Sku::new);
     let skus = skus.collect::<Result<Vec<_>, _>>().map_err(invalid_sku)?;
     removed(asked.history.delete(&asked.owner, &skus).await)
 }
 
-/// `DELETE /history`.
+/// Clear the list
+///
+/// Clears a list for good: nothing that was seen before comes back.
+#[utoipa::path(
+    delete,
+    path = "/history",
+    operation_id = "clearHistory",
+    params(Named),
+    security(("user" = [], "userSignature" = [])),
+    responses(
+        (status = 202, description = "It is done for good; Redis follows when it answers again"),
+        (status = 204, description = "It is done"),
+    ),
+)]
 pub(super) async fn clear(asked: Asked) -> Result<StatusCode, Problem> {
     removed(asked.history.clear(&asked.owner).await)
 }
 
-/// `POST /history/join`: a guest's views become the user's.
+/// A guest's views become the user's; again changes nothing
+///
+/// Makes a guest's views the signed user's. Again changes nothing.
+#[utoipa::path(
+    post,
+    path = "/history/join",
+    operation_id = "joinHistory",
+    params(Named),
+    request_body = JoinBody,
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "They are", body = JoinedView)),
+)]
 pub(super) async fn join(
     asked: Asked,
-    JsonBody(body): JsonBody<JoinBody>,
-) -> Result<Response, Problem> {
+    TypedBody(body): TypedBody<JoinBody>,
+) -> Result<Json<JoinedView>, Problem> {
     let guest = Owner::guest(&body.visitor).map_err(|error| {
         let detail = format!("visitor: {error}");
-        Problem::unprocessable("invalid_visitor", "Invalid visitor", detail)
+        INVALID_VISITOR.because(detail)
     })?;
     let joined = asked.history.join(&guest, &asked.owner).await;
     let joined = joined.map_err(not_joined)?;
-    let body = json!({ "joined": joined.views, "complete": joined.is_complete });
-    Ok(Json(body).into_response())
+    Ok(Json(JoinedView {
+        joined: joined.views,
+        complete: joined.is_complete,
+    }))
 }
 
 /// The reason goes to the log, not to the client.
@@ -148,7 +279,7 @@ fn not_joined(error: JoinError) -> Problem {
         JoinError::Fold(error) => {
             warn!(%error, "a guest's views are not the user's yet");
             let detail = "the views are not joined yet; please try again";
-            Problem::unavailable("history_unavailable", detail)
+            HISTORY_UNAVAILABLE.because(detail)
         }
     }
 }
@@ -160,7 +291,7 @@ fn removed(removed: Result<Removed, RemoveError>) -> Result<StatusCode, Problem>
         Ok(Removed::Soon) => Ok(StatusCode::ACCEPTED),
         Err(error @ RemoveError::TooMany) => {
             let detail = error.to_string();
-            Err(Problem::conflict("too_many_deletions", "Too many", detail))
+            Err(TOO_MANY_DELETIONS.because(detail))
         }
         Err(RemoveError::Unavailable(error)) => Err(error.into()),
     }

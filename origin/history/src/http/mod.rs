@@ -3,24 +3,33 @@
 mod lists;
 mod page;
 mod products;
+mod refusals;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Query};
 use axum::http::request::Parts;
-use axum::routing::{delete, get, post, put};
 use serde::Deserialize;
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
 use weir_base::id::UserId;
 use weir_history::Owner;
 
 use super::History;
-pub use page::page;
+use refusals::{
+    HISTORY_OFF, HISTORY_UNAVAILABLE, INVALID_OWNER_QUERY, INVALID_PRODUCT, INVALID_SKU,
+    INVALID_VISITOR, TOO_MANY_DELETIONS, UNKNOWN_PRODUCT,
+};
+use weir_origin_core::access::scope::Area;
+use weir_origin_core::api::{Api, Document, RouteRules};
+use weir_origin_core::http::refusal::{
+    BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE, USER_INVALID, USER_MISSING,
+};
 use weir_origin_core::http::{Problem, UserReader};
 
-/// What a route needs to know whose list is meant.
+/// The state of the routes.
 #[derive(Clone)]
-struct Routes {
+pub struct Routes {
     history: Option<History>,
     /// `None`: on the admin port, where the query names anybody.
     users: Option<UserReader>,
@@ -33,56 +42,69 @@ struct Asked {
 }
 
 /// The routes for gateways: each is about the signed user's own list.
-///
-/// - `GET /history`, `GET /history/count`
-/// - `DELETE /history/{sku}`, `POST /history/delete`, `DELETE /history`
-/// - `POST /history/join`
-/// - `GET /history/page` and the files that it names, which need no user
-pub fn public(history: Option<History>, users: UserReader) -> Router {
-    let routes = Routes {
-        history,
-        users: Some(users),
-    };
-    of_lists(routes).merge(page().into_router(()))
+pub fn public() -> Api<Arc<Routes>> {
+    let rules = RouteRules::OPEN.refuses(&[USER_MISSING, USER_INVALID]);
+    lists(Api::public(), rules).page(&page::PAGE)
 }
 
 /// The routes for operators: the same about anybody's list, named by `?user=` or `?visitor=`, and products.
-///
-/// - `PUT /products`, `GET`, `PUT` and `DELETE /products/{sku}`
-pub fn admin(history: Option<History>) -> Router {
-    let routes = Routes {
-        history,
-        users: None,
-    };
-    let products = Router::new()
+pub fn admin() -> Api<Arc<Routes>> {
+    let rules = RouteRules::PLATFORM;
+    let table = rules.refuses(&[HISTORY_OFF]);
+    let product = table.refuses(&[INVALID_SKU]);
+    lists(Api::admin(Area::History), rules)
         .route(
-            "/products",
-            put(products::put_all).layer(DefaultBodyLimit::max(products::BODY_LEN_MAX)),
+            routes!(products::put_all).layer(DefaultBodyLimit::max(products::BODY_LEN_MAX)),
+            table.refuses(&[BODY_TOO_LARGE, INVALID_PRODUCT]),
+        )
+        .route(routes!(products::get), product.refuses(&[UNKNOWN_PRODUCT]))
+        .route(
+            routes!(products::put),
+            product.refuses(&[BODY_TOO_LARGE, INVALID_PRODUCT]),
         )
         .route(
-            "/products/{sku}",
-            get(products::get)
-                .put(products::put)
-                .delete(products::delete),
+            routes!(products::delete),
+            product.refuses(&[UNKNOWN_PRODUCT]),
         )
-        .with_state(Arc::new(routes.clone()));
-    of_lists(routes).merge(products)
 }
 
-fn of_lists(routes: Routes) -> Router {
-    Router::new()
-        .route("/history", get(lists::list).delete(lists::clear))
-        .route("/history/count", get(lists::count))
-        .route("/history/delete", post(lists::delete_many))
-        .route("/history/join", post(lists::join))
-        .route("/history/{sku}", delete(lists::delete_one))
-        .with_state(Arc::new(routes))
+fn lists(api: Api<Arc<Routes>>, rules: RouteRules) -> Api<Arc<Routes>> {
+    let rules = rules.refuses(&[
+        HISTORY_OFF,
+        INVALID_OWNER_QUERY,
+        SQL_UNAVAILABLE,
+        OVERLOADED,
+        REDIS_UNAVAILABLE,
+    ]);
+    let removed = rules.refuses(&[INVALID_SKU, TOO_MANY_DELETIONS]);
+    api.route(routes!(lists::list), rules)
+        .route(routes!(lists::clear), rules)
+        .route(routes!(lists::count), rules)
+        .route(
+            routes!(lists::delete_many),
+            removed.refuses(&[BODY_TOO_LARGE]),
+        )
+        .route(
+            routes!(lists::join),
+            rules.refuses(&[BODY_TOO_LARGE, INVALID_VISITOR, HISTORY_UNAVAILABLE]),
+        )
+        .route(routes!(lists::delete_one), removed)
 }
 
-/// Whom an operator means.
-#[derive(Deserialize)]
+/// What all routes add to the OpenAPI document.
+pub fn document() -> Document {
+    let mut document = public().into_document();
+    document.merge(admin().into_document());
+    document
+}
+
+/// On the admin port: whose list. One of both must be set.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Named {
+    /// On the admin port: the list of this user.
     user: Option<String>,
+    /// On the admin port: the list of this visitor.
     visitor: Option<String>,
 }
 
@@ -101,10 +123,22 @@ impl Named {
 }
 
 impl Routes {
+    /// For the admin port.
+    pub fn for_operators(history: Option<History>) -> Arc<Self> {
+        let users = None;
+        Arc::new(Self { history, users })
+    }
+
+    /// For gateways, which sign their users in.
+    pub fn for_users(history: Option<History>, users: UserReader) -> Arc<Self> {
+        let users = Some(users);
+        Arc::new(Self { history, users })
+    }
+
     fn history(&self) -> Result<History, Problem> {
         self.history.clone().ok_or_else(|| {
             let detail = "this origin has no history: start it with --history";
-            Problem::not_found("history_off", "No history", detail)
+            HISTORY_OFF.because(detail)
         })
     }
 }
@@ -138,9 +172,9 @@ fn query<T: serde::de::DeserializeOwned>(parts: &Parts) -> Result<T, Problem> {
 }
 
 fn invalid_query(detail: String) -> Problem {
-    Problem::unprocessable("invalid_query", "Invalid query", detail)
+    INVALID_OWNER_QUERY.because(detail)
 }
 
 fn invalid_sku(error: impl std::fmt::Display) -> Problem {
-    Problem::unprocessable("invalid_sku", "Invalid SKU", format!("sku: {error}"))
+    INVALID_SKU.because(format!("sku: {error}"))
 }

@@ -1,10 +1,9 @@
 //! The page of products that were seen last, at `/history/page`: plain files, part of the program. The files are everybody's;
 //! what the page shows comes from the other routes, for whoever the gateway says has signed in.
 
-use weir_origin_core::api::Api;
 use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
-static PAGE: Page = Page {
+pub(super) static PAGE: Page = Page {
     path: "/history/page",
     id: "HistoryPage",
     title: "The page of products that the signed user has seen last, for people",
@@ -19,8 +18,3 @@ static PAGE: Page = Page {
         "main.js": JS,
     },
 };
-
-/// The page and the files that it names.
-pub fn page() -> Api<()> {
-    Api::public().page(&PAGE)
-}

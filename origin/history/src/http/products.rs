@@ -4,12 +4,14 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use weir_history::Sku;
 
 use super::invalid_sku;
+use super::refusals::{INVALID_PRODUCT, UNKNOWN_PRODUCT};
 use crate::History;
 use crate::products::{Found, Product};
-use weir_origin_core::http::{JsonBody, Problem};
+use weir_origin_core::http::{Problem, TypedBody, shared_members};
 
 /// The longest body of many products.
 pub(super) const BODY_LEN_MAX: usize = 4 << 20;
@@ -22,32 +24,39 @@ const SPU_LEN_MAX: usize = 64;
 const TITLE_LEN_MAX: usize = 512;
 const PICTURE_LEN_MAX: usize = 2_048;
 
-#[derive(Deserialize)]
+/// Products to be written.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = Products)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PutBody {
-    products: Vec<NewProduct>,
+    /// The products.
+    #[schema(max_items = 1000)]
+    products: Vec<StoredProduct>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewProduct {
+/// A product of the table.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub(super) struct StoredProduct {
+    /// The SKU.
+    #[schema(min_length = 1, max_length = 64)]
     sku: String,
-    spu: Option<String>,
-    title: Option<String>,
-    picture: Option<String>,
-}
-
-#[derive(Serialize)]
-pub(super) struct ProductView {
-    sku: String,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "shared_members")]
     product: Product,
 }
 
-/// `PUT /products`: writes many.
+/// Write products to the origin's table, at most 1,000
+///
+/// Writes up to 1,000 products to the table that lists are filled from.
+#[utoipa::path(
+    put,
+    path = "/products",
+    operation_id = "setProducts",
+    request_body = PutBody,
+    responses((status = 204, description = "They are")),
+)]
 pub(super) async fn put_all(
     history: History,
-    JsonBody(body): JsonBody<PutBody>,
+    TypedBody(body): TypedBody<PutBody>,
 ) -> Result<StatusCode, Problem> {
     if body.products.len() > PUT_MAX {
         return Err(invalid(format!("products: must be at most {PUT_MAX}")));
@@ -56,22 +65,27 @@ pub(super) async fn put_all(
     for (index, new) in body.products.into_iter().enumerate() {
         let at = |error: String| invalid(format!("products[{index}].{error}"));
         let sku = Sku::new(&new.sku).map_err(|error| at(format!("sku: {error}")))?;
-        let product = Product {
-            spu: new.spu,
-            title: new.title,
-            picture: new.picture,
-        };
-        check(&product).map_err(at)?;
-        all.push((sku, product));
+        check(&new.product).map_err(at)?;
+        all.push((sku, new.product));
     }
     write(&history, &all).await
 }
 
-/// `PUT /products/{sku}`.
+/// Write a product to the origin's table
+///
+/// Writes a product to the table that lists are filled from.
+#[utoipa::path(
+    put,
+    path = "/products/{sku}",
+    operation_id = "setProduct",
+    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
+    request_body = Product,
+    responses((status = 204, description = "It is there")),
+)]
 pub(super) async fn put(
     history: History,
     Path(sku): Path<String>,
-    JsonBody(product): JsonBody<Product>,
+    TypedBody(product): TypedBody<Product>,
 ) -> Result<StatusCode, Problem> {
     let sku = Sku::new(sku).map_err(invalid_sku)?;
     check(&product).map_err(invalid)?;
@@ -86,19 +100,37 @@ async fn write(history: &History, products: &[Found]) -> Result<StatusCode, Prob
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /products/{sku}`.
+/// A product of the origin's table
+///
+/// A product as lists show it.
+#[utoipa::path(
+    get,
+    path = "/products/{sku}",
+    operation_id = "getProduct",
+    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
+    responses((status = 200, description = "It is", body = StoredProduct)),
+)]
 pub(super) async fn get(
     history: History,
     Path(sku): Path<String>,
-) -> Result<Json<ProductView>, Problem> {
+) -> Result<Json<StoredProduct>, Problem> {
     let sku = Sku::new(sku).map_err(invalid_sku)?;
     let found = history.store().products(std::slice::from_ref(&sku)).await?;
     let (sku, product) = found.into_iter().next().ok_or_else(unknown)?;
     let sku = sku.to_string();
-    Ok(Json(ProductView { sku, product }))
+    Ok(Json(StoredProduct { sku, product }))
 }
 
-/// `DELETE /products/{sku}`.
+/// Take a product from the origin's table
+///
+/// Takes a product from that table.
+#[utoipa::path(
+    delete,
+    path = "/products/{sku}",
+    operation_id = "deleteProduct",
+    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
+    responses((status = 204, description = "It is gone")),
+)]
 pub(super) async fn delete(
     history: History,
     Path(sku): Path<String>,
@@ -142,13 +174,9 @@ fn check(product: &Product) -> Result<(), String> {
 }
 
 fn invalid(detail: String) -> Problem {
-    Problem::unprocessable("invalid_product", "Invalid product", detail)
+    INVALID_PRODUCT.because(detail)
 }
 
 fn unknown() -> Problem {
-    Problem::not_found(
-        "unknown_product",
-        "Unknown product",
-        "the table has no such product",
-    )
+    UNKNOWN_PRODUCT.because("the table has no such product")
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+use utoipa::ToSchema;
 use weir_history::Sku;
 
 use super::config::Clock;
@@ -19,17 +20,20 @@ use cache::Cache;
 pub use service::ProductService;
 
 /// What is known of a product.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Product {
     /// The product that it is a variant of.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 64)]
     pub spu: Option<String>,
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 512)]
     pub title: Option<String>,
     /// Where its picture is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 2048)]
     pub picture: Option<String>,
 }
 

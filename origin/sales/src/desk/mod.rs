@@ -12,13 +12,15 @@ pub mod export;
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinError;
+use utoipa::ToSchema;
 
 use super::orders::Orders;
 use super::store::{Cancelled, Refund, StoredOrder};
 use weir_origin_core::sql::SqlError;
 
 /// What is done with orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = OrderAction)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Unpaid ones are ended.
@@ -28,7 +30,8 @@ pub enum Action {
 }
 
 /// What became of one order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = OrderActionVerdict)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It is done.

@@ -8,23 +8,29 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::value::RawValue;
 use tracing::{error, info};
+use utoipa::ToSchema;
+use utoipa::openapi::Object;
 use weir_base::id::{SaleId, UserId};
 
 use super::orders::OrderView;
 use super::payments::PaymentView;
-use super::user_orders::{conflict, ended};
+use super::refusals::{INVALID_ORDERS, ORDER_EXPIRED, ORDER_NOT_PAID, ORDER_PAID, ORDER_SETTLING};
+use super::user_orders::{AnyOrder, ended};
 use crate::Sales;
 use crate::desk::export::export;
 use crate::desk::{self, ActError, Action, Verdict};
 use crate::payload::Payload;
 use crate::store::{
-    Cancelled, FoundOrder, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund, Sorting,
+    Cancelled, FoundOrder, OrderChange, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund,
+    Sorting,
 };
 use weir_origin_core::access::Caller;
+use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
+use weir_origin_core::api::words;
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{JsonBody, Problem, ReadQuery};
+use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 use weir_origin_core::outbox::{Backlog, Waiting};
 
 /// The orders of a page, unless the query says so, and at most.
@@ -38,17 +44,26 @@ const ACTIONS_MAX: usize = 200;
 const CHANGES_MAX: usize = 200;
 
 /// An order, as operators see it.
-#[derive(Debug, Serialize)]
-struct DeskView {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeskOrder)]
+pub(super) struct DeskView {
     #[serde(flatten)]
     order: OrderView,
+    /// When it was made, in milliseconds since the Unix epoch.
     created_at_ms: u64,
+    /// When it was paid, in milliseconds since the Unix epoch.
+    #[schema(required)]
     paid_at_ms: Option<u64>,
+    /// When it ended unpaid, or for a refund, in milliseconds since the Unix epoch.
+    #[schema(required)]
     ended_at_ms: Option<u64>,
+    /// Its payments, the first first.
     payments: Vec<PaymentView>,
     /// null: the sale wants none.
+    #[schema(required, value_type = Option<serde_json::Value>)]
     payload: Option<Payload>,
     /// The link whose click it came of; null: none that is known.
+    #[schema(required)]
     link: Option<String>,
 }
 
@@ -67,27 +82,92 @@ impl From<FoundOrder> for DeskView {
 }
 
 /// What is asked of the list of orders, and of the table.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Search {
+    /// Of this sale; sale or user must be there.
     sale: Option<String>,
+    /// Of this user.
     user: Option<String>,
+    /// That stand so.
+    #[param(required = false, schema_with = statuses)]
     status: Option<String>,
+    /// Made at this instant or later, in milliseconds since the Unix epoch.
     #[serde(default)]
+    #[param(required = false)]
     from_ms: u64,
+    /// Made before it.
     until_ms: Option<u64>,
+    /// By when they were made.
     #[serde(default)]
+    #[param(required = false, inline, default = "newest")]
     sort: SortWord,
+    /// The orders of a page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<usize>,
+    /// The `next` of the page before.
     after: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// By when orders were made.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum SortWord {
     #[default]
     Newest,
     Oldest,
+}
+
+fn statuses() -> Object {
+    words(
+        "Only orders with this status.",
+        OrderStatus::ALL.map(OrderStatus::word),
+    )
+}
+
+/// A page of orders.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeskOrderList {
+    /// The orders of this page.
+    orders: Vec<DeskView>,
+    /// `after` of the next page; null: this is the last one.
+    #[schema(required)]
+    next: Option<String>,
+}
+
+/// What others are told of an order.
+#[derive(Serialize, ToSchema)]
+pub(super) struct OrderChangeList {
+    /// The changes in their order.
+    #[schema(value_type = Vec<OrderChange<'static>>)]
+    changes: Vec<Box<RawValue>>,
+}
+
+/// An order that was ended for a refund.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RefundedOrder {
+    #[serde(flatten)]
+    order: OrderView,
+    /// Its payment; null: none is known.
+    #[schema(required)]
+    payment: Option<PaymentView>,
+}
+
+/// What came of each order.
+#[derive(Serialize, ToSchema)]
+pub(super) struct OrderVerdicts {
+    /// One each, in their order.
+    verdicts: Vec<OrderVerdict>,
+}
+
+/// What came of an order.
+#[derive(Serialize, ToSchema)]
+struct OrderVerdict {
+    /// The order's name.
+    order: String,
+    /// What came of it.
+    verdict: Verdict,
 }
 
 impl Search {
@@ -136,12 +216,21 @@ fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
     cursor.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an answer"))
 }
 
-/// `GET /orders`: a page of a sale's or a user's orders.
+/// Orders of a sale or a user, those of archived sales, too
+///
+/// A page of a sale's or a user's orders, those of archived sales among them.
+#[utoipa::path(
+    get,
+    path = "/orders",
+    operation_id = "listDeskOrders",
+    params(Search),
+    responses((status = 200, description = "A page", body = DeskOrderList)),
+)]
 pub(super) async fn list(
     State(sales): State<Sales>,
     caller: Caller,
     ReadQuery(search): ReadQuery<Search>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<DeskOrderList>, Problem> {
     let filter = search.filter(&caller)?;
     let limit = search.limit.unwrap_or(LIMIT_DEFAULT);
     if !(1..=LIMIT_MAX).contains(&limit) {
@@ -153,11 +242,23 @@ pub(super) async fn list(
     let found = found.await?;
     let last = found.last().filter(|_| found.len() == limit);
     let next = last.map(|last| format!("{}.{}", last.order.created_at_ms, last.order.id));
-    let orders: Vec<DeskView> = found.into_iter().map(Into::into).collect();
-    Ok(Json(json!({ "orders": orders, "next": next })))
+    let orders = found.into_iter().map(Into::into).collect();
+    Ok(Json(DeskOrderList { orders, next }))
 }
 
-/// `GET /orders.csv`: all that a list would show, as a table.
+/// All orders that a search finds, as a table
+///
+/// All orders that a search finds as one table, as a stream. Cells that a spreadsheet would take for a formula begin with an
+/// apostrophe.
+#[utoipa::path(
+    get,
+    path = "/orders.csv",
+    operation_id = "exportOrders",
+    params(Search),
+    responses(
+        (status = 200, description = "RFC 4180; it breaks off if SQL does not answer", body = String, content_type = "text/csv"),
+    ),
+)]
 pub(super) async fn csv(
     State(sales): State<Sales>,
     caller: Caller,
@@ -175,21 +276,40 @@ pub(super) async fn csv(
     Ok((headers, Body::new(table)).into_response())
 }
 
-/// `GET /orders/{id}`: an order, whosever it is, with its payments.
+/// An order of this user
+///
+/// An order of the signed user with its last payment. Orders of others are unknown. On the admin port: whosever it is, as
+/// DeskOrder.
+#[utoipa::path(
+    get,
+    path = "/orders/{id}",
+    operation_id = "getOrder",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "The order, with its last payment", body = AnyOrder)),
+)]
 pub(super) async fn get(
     State(sales): State<Sales>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<AnyOrder>, Problem> {
     let found = sales.store.find_order(&id).await?;
     let found = found.ok_or_else(unknown_order)?;
-    Ok(Json(json!(DeskView::from(found))))
+    Ok(Json(AnyOrder::Desk(Box::new(found.into()))))
 }
 
-/// `GET /orders/{id}/changes`: what others were, or will be, told of it. Without receivers nothing is written.
+/// What others were, or will be, told of an order
+///
+/// What receivers were told of an order, or will be, in its order. What every receiver has is forgotten after a while.
+#[utoipa::path(
+    get,
+    path = "/orders/{id}/changes",
+    operation_id = "listOrderChanges",
+    params(("id" = String, Path, description = "The order's name.")),
+    responses((status = 200, description = "In their order; those that were pruned are left out", body = OrderChangeList)),
+)]
 pub(super) async fn changes(
     State(sales): State<Sales>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<OrderChangeList>, Problem> {
     let changes = sales.store.outbox().changes(&id, 1, CHANGES_MAX).await?;
     if changes.is_empty() && sales.store.find_order(&id).await?.is_none() {
         return Err(unknown_order());
@@ -200,14 +320,24 @@ pub(super) async fn changes(
         .filter(|change| !change.body.is_empty())
         .map(|change| RawValue::from_string(change.body));
     let bodies: Result<Vec<Box<RawValue>>, _> = bodies.collect();
-    let bodies = bodies.map_err(|error| {
+    let changes = bodies.map_err(|error| {
         error!(%error, order = %id, "a change of an order is no JSON");
         Problem::sql()
     })?;
-    Ok(Json(json!({ "changes": bodies })))
+    Ok(Json(OrderChangeList { changes }))
 }
 
-/// `POST /orders/{id}/cancel`: ends an unpaid order. Again changes nothing.
+/// Take an unpaid order back
+///
+/// Takes an unpaid order back; its units are sold again. A cancelled order stays cancelled when this is asked again. On the admin
+/// port: whosever it is, and nothing is held against its user.
+#[utoipa::path(
+    post,
+    path = "/orders/{id}/cancel",
+    operation_id = "cancelOrder",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "It is cancelled", body = OrderView)),
+)]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
     Path(id): Path<String>,
@@ -218,20 +348,29 @@ pub(super) async fn cancel(
             Ok(Json(OrderView::from(&order)))
         }
         Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(conflict("order_expired", "the order has expired before")),
-        Cancelled::Paid(_) => Err(conflict(
-            "order_paid",
-            "the order is paid: POST /orders/{id}/refund ends it",
-        )),
+        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
+        Cancelled::Paid(_) => {
+            Err(ORDER_PAID.because("the order is paid: POST /orders/{id}/refund ends it"))
+        }
         Cancelled::Unknown => Err(unknown_order()),
     }
 }
 
-/// `POST /orders/{id}/refund`: ends a paid order; its money is due for refund. Again changes nothing.
+/// End a paid order: its units return to stock, its money is due for refund
+///
+/// Ends a paid order: its units go back to stock, and its payment becomes due for refund. Weir moves no money. Asked again, it
+/// changes nothing.
+#[utoipa::path(
+    post,
+    path = "/orders/{id}/refund",
+    operation_id = "refundOrder",
+    params(("id" = String, Path, description = "The order's name.")),
+    responses((status = 200, description = "It is, or was before", body = RefundedOrder)),
+)]
 pub(super) async fn refund(
     State(sales): State<Sales>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RefundedOrder>, Problem> {
     let (order, payment) = match ended(sales.orders.refund(id).await)? {
         Refund::Now(order, payment) => {
             info!(order = %order.id, "a refund is due: an operator has ended a paid order");
@@ -239,44 +378,51 @@ pub(super) async fn refund(
         }
         Refund::Again(order, payment) => (order, payment),
         Refund::NotPaid(_) => {
-            return Err(conflict(
-                "order_not_paid",
-                "the order is not paid, or ended",
-            ));
+            return Err(ORDER_NOT_PAID.because("the order is not paid, or ended"));
         }
         Refund::Busy => {
             let detail = "Redis has not followed the order's payment yet; please try again";
-            return Err(Problem::unavailable("order_settling", detail));
+            return Err(ORDER_SETTLING.because(detail));
         }
         Refund::Unknown => return Err(unknown_order()),
     };
-    let mut view = json!(OrderView::from(&order));
-    view["payment"] = json!(payment.map(PaymentView::from));
-    Ok(Json(view))
+    Ok(Json(RefundedOrder {
+        order: OrderView::from(&order),
+        payment: payment.map(PaymentView::from),
+    }))
 }
 
 /// Orders that the same is done with.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = OrderActions)]
 pub(super) struct Actions {
+    /// What is done with each.
     action: Action,
+    /// Their names.
+    #[schema(min_items = 1, max_items = 200)]
     orders: Vec<String>,
 }
 
-/// `POST /order-actions`: cancels or refunds orders, one after another; a verdict for each, in their order.
+/// Cancel or refund up to 200 orders
+///
+/// Cancels or refunds orders, one after another. Each has a verdict of its own; asked again, those that are done stay as they are.
+#[utoipa::path(
+    post,
+    path = "/order-actions",
+    operation_id = "actOnOrders",
+    request_body = Actions,
+    responses((status = 200, description = "A verdict for each, in their order", body = OrderVerdicts)),
+)]
 pub(super) async fn act(
     State(sales): State<Sales>,
     caller: Caller,
-    JsonBody(actions): JsonBody<Actions>,
-) -> Result<Json<Value>, Problem> {
+    TypedBody(actions): TypedBody<Actions>,
+) -> Result<Json<OrderVerdicts>, Problem> {
     let Actions { action, orders } = actions;
     if !(1..=ACTIONS_MAX).contains(&orders.len()) {
         let detail = format!("orders: must be 1 to {ACTIONS_MAX}");
-        return Err(Problem::unprocessable(
-            "invalid_orders",
-            "Not so many",
-            detail,
-        ));
+        return Err(INVALID_ORDERS.because(detail));
     }
     let mut verdicts = Vec::with_capacity(orders.len());
     for order in orders {
@@ -287,14 +433,14 @@ pub(super) async fn act(
             }
             false => Verdict::UnknownOrder,
         };
-        verdicts.push(json!({ "order": order, "verdict": verdict }));
+        verdicts.push(OrderVerdict { order, verdict });
     }
     info!(
         ?action,
         orders = verdicts.len(),
         "an operator has handled orders"
     );
-    Ok(Json(json!({ "verdicts": verdicts })))
+    Ok(Json(OrderVerdicts { verdicts }))
 }
 
 /// The others have their verdicts nevertheless.
@@ -304,18 +450,38 @@ fn not_known(order: &str, error: &ActError) -> Verdict {
 }
 
 /// What one receiver does not have yet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Deliveries)]
 pub(super) struct OrderBacklog {
+    /// How many orders wait.
     orders: u64,
+    /// Since when the oldest has waited, in milliseconds since the Unix epoch.
+    #[schema(required)]
     oldest_since_ms: Option<u64>,
+    /// Those that have waited longest.
     waiting: Vec<WaitingOrder>,
 }
 
-#[derive(Debug, Serialize)]
+/// An order whose changes wait for a receiver.
+#[derive(Debug, Serialize, ToSchema)]
 struct WaitingOrder {
+    /// The order's name.
     order: String,
     #[serde(flatten)]
     waiting: Waiting,
+}
+
+/// What waits, by the name of the receiver.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeliveriesByReceiver)]
+pub(super) struct OrderDeliveries(BTreeMap<&'static str, OrderBacklog>);
+
+/// What is tried again.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RetriedDeliveries)]
+pub(super) struct RetriedOrders {
+    /// Orders with changes that had waited for another try.
+    orders: u64,
 }
 
 impl OrderBacklog {
@@ -332,27 +498,43 @@ impl OrderBacklog {
     }
 }
 
-/// `GET /order-deliveries`: what waits for each receiver, and the orders that have waited longest.
+/// What waits for each receiver of changes of orders
+///
+/// What waits for each receiver of changes of orders, and why.
+#[utoipa::path(
+    get,
+    path = "/order-deliveries",
+    operation_id = "listOrderDeliveries",
+    responses((status = 200, description = "Those that have waited longest come first", body = OrderDeliveries)),
+)]
 pub(super) async fn deliveries(
     State(sales): State<Sales>,
     caller: Caller,
-) -> Result<Json<BTreeMap<&'static str, OrderBacklog>>, Problem> {
+) -> Result<Json<OrderDeliveries>, Problem> {
     let (queue, orders) = (sales.store.outbox(), caller.names());
     let backlogs = queue.backlogs(&orders, OrderBacklog::new).await?;
-    Ok(Json(backlogs))
+    Ok(Json(OrderDeliveries(backlogs)))
 }
 
-/// `POST /order-deliveries/retry`: what waits for another try has its turn now.
+/// Try all again at once that wait for another try
+///
+/// Has all that waits for another try tried at once.
+#[utoipa::path(
+    post,
+    path = "/order-deliveries/retry",
+    operation_id = "retryOrderDeliveries",
+    responses((status = 200, description = "How many", body = RetriedOrders)),
+)]
 pub(super) async fn retry(
     State(sales): State<Sales>,
     caller: Caller,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RetriedOrders>, Problem> {
     let queue = sales.store.outbox();
     let orders = queue.retry_all(&caller.names(), now_ms()).await?;
-    Ok(Json(json!({ "orders": orders })))
+    Ok(Json(RetriedOrders { orders }))
 }
 
 fn unknown_order() -> Problem {
     let detail = "there is no such order";
-    Problem::not_found("unknown_order", "Unknown order", detail)
+    UNKNOWN_ORDER.because(detail)
 }

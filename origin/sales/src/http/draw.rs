@@ -5,9 +5,11 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 
 use super::SalePath;
+use super::refusals::{DRAW_OPEN, NO_DRAW};
 use crate::Sales;
 use crate::draw::order::{ALGORITHM, is_ticket};
 use crate::store::StoredDraw;
@@ -18,17 +20,32 @@ const LIMIT_DEFAULT: usize = 1_000;
 const LIMIT_MAX: usize = 10_000;
 
 /// A draw, as anybody may see it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Draw)]
 pub(super) struct DrawView {
+    /// The sale's name.
+    #[schema(value_type = String)]
     sale: SaleId,
+    /// How it is drawn: `weir-draw-1`.
     algorithm: &'static str,
+    /// SHA-256 of the seed, in hex: there from the beginning.
     commitment: String,
+    /// How many win.
     winners: u64,
+    /// Since when nobody enters or leaves, in milliseconds since the Unix epoch; null: the list is open.
+    #[schema(required)]
     closed_at_ms: Option<u64>,
+    /// How many have entered; null: the list is open.
+    #[schema(required)]
     entries: Option<u64>,
+    /// SHA-256 of the sorted tickets, each ended by a line feed, in hex; null: the list is open.
+    #[schema(required)]
     list_sha256: Option<String>,
+    /// Since when the winners stand, in milliseconds since the Unix epoch; null: they do not yet.
+    #[schema(required)]
     drawn_at_ms: Option<u64>,
     /// null until the winners are written down.
+    #[schema(required)]
     seed: Option<String>,
 }
 
@@ -50,16 +67,30 @@ impl From<StoredDraw> for DrawView {
 }
 
 /// Which page of tickets.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Page {
     /// The last ticket of an earlier page.
     #[serde(default)]
+    #[param(required = false)]
     after: String,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 10_000, default = 1000)]
     limit: Option<usize>,
 }
 
-/// `GET /sales/{id}/draw`: for anybody.
+/// A draw, before and after it
+///
+/// What is told of a draw: the commitment from the beginning, the hash of the list when reservations have ended, the seed when the
+/// winners stand. `weir-origin check-draw` computes it again.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/draw",
+    operation_id = "getDraw",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "It is", body = DrawView)),
+)]
 pub(super) async fn get(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -68,7 +99,16 @@ pub(super) async fn get(
     draw.map(|draw| Json(draw.into())).ok_or_else(no_draw)
 }
 
-/// `GET /sales/{id}/draw/entries`: the sorted tickets, one a line, once nobody enters or leaves.
+/// The tickets of a draw
+///
+/// The sorted tickets of a draw whose list is closed, one a line. A page that is shorter than its limit is the last.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/draw/entries",
+    operation_id = "listDrawEntries",
+    params(("id" = String, Path, description = "Its name."), Page),
+    responses((status = 200, description = "They are", body = String, content_type = "text/plain")),
+)]
 pub(super) async fn entries(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -81,7 +121,7 @@ pub(super) async fn entries(
     let draw = sales.orders.sql(sales.store.draw(&id)).await?;
     if draw.ok_or_else(no_draw)?.list.is_none() {
         let detail = "reservations have not ended: the list is not closed";
-        return Err(Problem::conflict("draw_open", "Too early", detail));
+        return Err(DRAW_OPEN.because(detail));
     }
     let tickets = sales.store.draw_tickets(&id, &page.after, limit);
     let mut text = sales.orders.sql(tickets).await?.join("\n");
@@ -97,5 +137,5 @@ pub(super) async fn entries(
 
 fn no_draw() -> Problem {
     let detail = "there is no such sale, or it draws nobody";
-    Problem::not_found("no_draw", "No draw", detail)
+    NO_DRAW.because(detail)
 }

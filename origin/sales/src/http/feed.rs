@@ -8,8 +8,9 @@ use weir_sale::feed::{FRESH_MS, SaleList};
 use weir_sale::redis::catalogue;
 use weir_sale::sale::Catalogue;
 
+use super::refusals::NO_CATALOGUE;
 use crate::Sales;
-use weir_origin_core::http::{Edges, Problem, document_ms};
+use weir_origin_core::http::{EdgeHeaders, Edges, Problem, document_ms};
 
 /// The sales of an origin that has edges.
 #[derive(Clone, Debug)]
@@ -20,20 +21,27 @@ pub(super) struct Feeds {
     pub(super) stock_in_objects: Option<String>,
 }
 
-/// `GET /edge/v1/feed/sold-out`: the catalogue as gateways have it, from the one place that all origins write. Without Redis
-/// there is none, and what edges know ends in seconds: they refuse nobody whom gateways would not.
+/// The catalogue of sales, in which those without stock are sold out; it counts for a few seconds
+///
+/// The catalogue of sales in which those without stock are sold out, signed, for edges. It counts for a few seconds.
+#[utoipa::path(
+    get,
+    path = weir_base::feed::routes::SOLD_OUT,
+    operation_id = "getSoldOutFeed",
+    params(EdgeHeaders),
+    responses(
+        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "The edge has it: If-None-Match"),
+    ),
+)]
 pub(super) async fn sold_out(
     State(feeds): State<Feeds>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let at_ms = document_ms();
     let json = feeds.sales.ledger().published().await?;
-    let json = json.ok_or_else(|| {
-        Problem::unavailable(
-            "no_catalogue",
-            "no sale was published yet; please try again",
-        )
-    })?;
+    let json =
+        json.ok_or_else(|| NO_CATALOGUE.because("no sale was published yet; please try again"))?;
     let catalogue = catalogue::read(&json).map_err(|error| {
         error!(%error, "Redis holds what is no catalogue");
         Problem::redis()

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 
 use crate::Sales;
@@ -22,26 +23,43 @@ const CACHED: HeaderValue =
     HeaderValue::from_static("public, max-age=2, stale-while-revalidate=10, stale-if-error=60");
 
 /// Which page.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Page {
     /// `next` of an earlier page.
     after: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
     /// Whose sales; `None`: everybody's.
     tenant: Option<String>,
 }
 
 /// A page of sales.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SaleList)]
 pub(super) struct PageView {
+    /// The sales of this page, those that start first first.
     sales: Vec<ListedSale>,
+    /// `after` of the next page; null: this is the last one.
+    #[schema(required)]
     next: Option<String>,
     /// The origin's time, for countdowns: clients' clocks are off.
     now_ms: u64,
 }
 
-/// Those that start first first.
+/// The sales that a shop shows
+///
+/// The sales that operators have listed, those that start first first, page by page, until an hour after their end. It says the
+/// same to anybody and may be cached; the origin itself asks SQL once a second at most.
+#[utoipa::path(
+    get,
+    path = "/sale-list",
+    operation_id = "listListedSales",
+    params(Page),
+    responses((status = 200, description = "They are", body = PageView)),
+)]
 pub(super) async fn list(
     State(sales): State<Sales>,
     ReadQuery(page): ReadQuery<Page>,

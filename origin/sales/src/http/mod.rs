@@ -7,6 +7,7 @@ mod language;
 mod listing;
 mod orders;
 mod payments;
+mod refusals;
 mod reservations;
 mod sales;
 mod stock;
@@ -18,40 +19,112 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Path};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware::from_fn;
-use axum::routing::{get, post, put};
+use utoipa_axum::routes;
 use weir_base::id::SaleId;
 
 use super::Sales;
 use crate::model::sale::NewSaleError;
-use weir_origin_core::http::{Edges, Fault, Problem, UserReader, with_stamp};
+use feed::Feeds;
+use refusals::{
+    BARRED, BLOCKED, CATALOGUE_FULL, CHANGE_UNDER_WAY, CLAIM_INVALID, CLAIM_MISSING,
+    CLAIM_RELEASED, COOLING_DOWN, DRAW_OPEN, DUPLICATE_SALE, EVENT_REUSED, GROUP_CAP,
+    IDEMPOTENCY_KEY_REUSED, INVALID_IDEMPOTENCY_KEY, INVALID_ORDERS, INVALID_PAYLOAD,
+    INVALID_REASON, INVALID_REFERENCE, INVALID_SALE, INVALID_STOCK_CHANGE, INVALID_USER,
+    NO_CATALOGUE, NO_DRAW, NO_REFUND_DUE, NO_RESERVATION, NOT_PUBLISHED, NOT_WARMED,
+    ORDER_CANCELLED, ORDER_EXPIRED, ORDER_NOT_PAID, ORDER_PAID, ORDER_SETTLING,
+    PAYMENTS_NOT_CONFIGURED, REDIS_NOT_EMPTY, RESERVATION_CLOSED, RESERVATION_GONE,
+    RESERVATION_NOT_OPEN, SALE_ARCHIVED, SALE_DRAWING, SALE_ENDED, SALE_GONE, SALE_STARTED,
+    SALE_WARMED, SIGNATURE_INVALID, SIGNATURE_MISSING, SOLD_OUT, STOCK_LOST,
+    TIMESTAMP_OUT_OF_WINDOW, TOO_MANY_UNITS, UNKNOWN_RESERVATION, UNPAID_HOLDS, USER_CAP, VERDICTS,
+};
+use weir_origin_core::access::TENANT_LIMIT;
+use weir_origin_core::access::scope::Area;
+use weir_origin_core::access::tenancy::{Thing, UNKNOWN_ORDER, UNKNOWN_PAYMENT, UNKNOWN_SALE};
+use weir_origin_core::api::{Api, Document, RouteRules};
+use weir_origin_core::http::refusal::{
+    BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE, USER_INVALID, USER_MISSING,
+};
+use weir_origin_core::http::{
+    EDGE_REFUSALS, Edges, Fault, NOT_ACCEPTABLE, Problem, TOO_MANY_STREAMS, UserReader, with_stamp,
+};
 
-/// The routes for gateways.
-///
-/// - `POST /orders`: a signed claim becomes an order.
-/// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: for the signed user.
-/// - `POST`, `GET` and `DELETE /sales/{id}/reservations`: for the signed user.
-/// - `POST /payments/callback`: signed by the payment provider.
-/// - `GET /sale-list`, `GET /sales/{id}/draw` and `/draw/entries`: for anybody.
-pub fn public(sales: Sales) -> Router {
-    Router::new()
-        .route("/orders", post(orders::post))
-        .route("/orders/{id}", get(user_orders::get))
-        .route("/orders/{id}/pay", post(payments::start))
-        .route("/orders/{id}/cancel", post(user_orders::cancel))
-        .route("/payments/callback", post(payments::callback))
-        .route("/sale-list", get(listing::list))
-        .route("/sales/{id}/draw", get(draw::get))
-        .route("/sales/{id}/draw/entries", get(draw::entries))
+/// The routes for gateways, for buyers whose requests passed one, and for the payment provider.
+pub fn public() -> Api<Sales> {
+    let sql = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED]);
+    let user = sql.refuses(&[USER_MISSING, USER_INVALID]);
+    let order = user.refuses(&[UNKNOWN_ORDER]);
+    let reservation = user.refuses(&[UNKNOWN_SALE]);
+    let draw = sql.refuses(&[UNKNOWN_SALE, NO_DRAW]);
+    Api::public()
         .route(
-            "/sales/{id}/reservations",
-            post(reservations::reserve)
-                .get(reservations::get)
-                .delete(reservations::cancel),
+            routes!(orders::post),
+            sql.refuses(VERDICTS).refuses(&[
+                INVALID_IDEMPOTENCY_KEY,
+                CLAIM_MISSING,
+                CLAIM_INVALID,
+                CLAIM_RELEASED,
+                IDEMPOTENCY_KEY_REUSED,
+                INVALID_PAYLOAD,
+                SALE_GONE,
+                SOLD_OUT,
+                USER_CAP,
+                GROUP_CAP,
+                COOLING_DOWN,
+                UNPAID_HOLDS,
+                BARRED,
+            ]),
         )
-        .with_state(sales)
+        .route(routes!(user_orders::get), order)
+        .route(
+            routes!(payments::start),
+            order.refuses(&[
+                ORDER_PAID,
+                ORDER_EXPIRED,
+                ORDER_CANCELLED,
+                SOLD_OUT,
+                PAYMENTS_NOT_CONFIGURED,
+            ]),
+        )
+        .route(
+            routes!(user_orders::cancel),
+            order.refuses(&[ORDER_PAID, ORDER_EXPIRED]),
+        )
+        .route(
+            routes!(payments::callback),
+            sql.refuses(&[
+                SIGNATURE_MISSING,
+                SIGNATURE_INVALID,
+                TIMESTAMP_OUT_OF_WINDOW,
+                UNKNOWN_PAYMENT,
+                EVENT_REUSED,
+                BODY_TOO_LARGE,
+                PAYMENTS_NOT_CONFIGURED,
+            ]),
+        )
+        .route(routes!(listing::list), sql)
+        .route(routes!(draw::get), draw)
+        .route(routes!(draw::entries), draw.refuses(&[DRAW_OPEN]))
+        .route(
+            routes!(reservations::reserve),
+            reservation.refuses(&[
+                BLOCKED,
+                RESERVATION_NOT_OPEN,
+                RESERVATION_CLOSED,
+                NO_RESERVATION,
+                RESERVATION_GONE,
+                REDIS_UNAVAILABLE,
+            ]),
+        )
+        .route(
+            routes!(reservations::get),
+            reservation.refuses(&[UNKNOWN_RESERVATION]),
+        )
+        .route(
+            routes!(reservations::cancel),
+            reservation.refuses(&[RESERVATION_CLOSED, REDIS_UNAVAILABLE]),
+        )
 }
 
 /// The same routes, whose refusals speak the language of buyers.
@@ -59,18 +132,32 @@ pub fn in_buyers_language(routes: Router) -> Router {
     routes.layer(from_fn(language::speak))
 }
 
-/// The route for edges, `GET /edge/v1/feed/sold-out`. It tells them whether the stock stands in objects.
-pub fn feeds(sales: Sales, edges: Edges, is_stock_in_objects: bool) -> Router {
+/// The route for edges. [`feed_routes`] mounts it.
+fn feeds() -> Api<Feeds> {
+    let rules = RouteRules::OPEN.refuses(EDGE_REFUSALS);
+    Api::public().route(
+        routes!(feed::sold_out),
+        rules.refuses(&[NO_CATALOGUE, SQL_UNAVAILABLE, REDIS_UNAVAILABLE]),
+    )
+}
+
+/// The route for edges. It tells them whether the stock is in objects.
+pub fn feed_routes(sales: Sales, edges: Edges, is_stock_in_objects: bool) -> Router {
     let key_prefix = sales.ledger().key_prefix();
-    let state = feed::Feeds {
+    let state = Feeds {
         stock_in_objects: is_stock_in_objects.then(|| key_prefix.to_owned()),
         sales,
         edges: edges.clone(),
     };
-    let routes = Router::new()
-        .route(weir_base::feed::routes::SOLD_OUT, get(feed::sold_out))
-        .with_state(state);
-    with_stamp(routes, edges)
+    with_stamp(feeds().into_router(state), edges)
+}
+
+/// What all routes add to the OpenAPI document.
+pub fn document() -> Document {
+    let mut document = public().into_document();
+    document.merge(feeds().into_document());
+    document.merge(admin().into_document());
+    document
 }
 
 /// Reads whom the gateway has signed in, for other domains.
@@ -78,55 +165,113 @@ pub fn users(sales: Sales) -> UserReader {
     Arc::new(move |headers| user_orders::signed_user(&sales, headers))
 }
 
-/// The routes for operators.
-///
-/// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `PATCH /sales/{id}`
-/// - `GET /sales/{id}/payload-schema`
-/// - `POST /sales/{id}/stock`, `GET /sales/{id}/stock`
-/// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`, `GET /sales/{id}/live`
-/// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `GET` and `PUT /switch`
-/// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
-/// - `GET /payments`, `POST /payments/{id}/refunded`
-/// - `GET /orders`, `GET /orders.csv`, `GET /orders/{id}` and `/orders/{id}/changes`
-/// - `POST /orders/{id}/cancel` and `/refund`, `POST /order-actions`
-/// - `GET /user-list`, `GET`, `PUT` and `DELETE /user-list/{user}`
-/// - `GET /order-deliveries`, `POST /order-deliveries/retry`
-pub fn admin(sales: Sales) -> Router {
-    Router::new()
-        .route("/sales", post(sales::create).get(sales::list))
-        .route("/sales/{id}", get(sales::status).patch(switches::edit))
-        .route("/sales/{id}/stock", post(stock::change).get(stock::list))
-        .route("/sales/{id}/payload-schema", get(switches::payload_schema))
-        .route("/sales/{id}/switch", put(switches::set))
-        .route("/sales/{id}/close", post(switches::close))
+/// The routes for operators. Sales are called after their tenants, and so are their orders and payments. The switch of all sales and
+/// the list of users are the platform's.
+pub fn admin() -> Api<Sales> {
+    let heeds = RouteRules::HEEDS;
+    let sale = RouteRules::own(Thing::Sale);
+    let order = RouteRules::own(Thing::Order);
+    let platform = RouteRules::PLATFORM;
+    let switched = sale.refuses(&[NOT_PUBLISHED]);
+    let blocked = sale.refuses(&[SALE_ARCHIVED, INVALID_USER, REDIS_UNAVAILABLE]);
+    let user = platform.refuses(&[INVALID_USER]);
+    let changed_user = user.refuses(&[BODY_TOO_LARGE, INVALID_REASON, REDIS_UNAVAILABLE]);
+    Api::admin(Area::Sales)
         .route(
-            "/sales/{id}/blocked/{user}",
-            put(switches::block).delete(switches::unblock),
+            routes!(sales::create),
+            heeds.refuses(&[
+                DUPLICATE_SALE,
+                TENANT_LIMIT,
+                BODY_TOO_LARGE,
+                INVALID_SALE,
+                REDIS_UNAVAILABLE,
+            ]),
         )
-        .route("/orders", get(desk::list))
-        .route("/orders.csv", get(desk::csv))
-        .route("/orders/{id}", get(desk::get))
-        .route("/orders/{id}/changes", get(desk::changes))
-        .route("/orders/{id}/cancel", post(desk::cancel))
-        .route("/orders/{id}/refund", post(desk::refund))
-        .route("/user-list", get(user_list::list))
+        .route(routes!(sales::list), heeds)
+        .route(routes!(sales::status), sale.refuses(&[REDIS_UNAVAILABLE]))
         .route(
-            "/user-list/{user}",
-            get(user_list::get)
-                .put(user_list::put)
-                .delete(user_list::delete),
+            routes!(switches::edit),
+            switched.refuses(&[
+                SALE_STARTED,
+                SALE_WARMED,
+                SALE_ARCHIVED,
+                SALE_DRAWING,
+                CATALOGUE_FULL,
+                TENANT_LIMIT,
+                BODY_TOO_LARGE,
+                INVALID_SALE,
+            ]),
         )
-        .route("/order-actions", post(desk::act))
-        .route("/order-deliveries", get(desk::deliveries))
-        .route("/order-deliveries/retry", post(desk::retry))
-        .route("/payments", get(payments::list))
-        .route("/payments/{id}/refunded", post(payments::refunded))
-        .route("/switch", get(switches::global).put(switches::set_global))
-        .route("/sales/{id}/warm", post(sales::warm))
-        .route("/sales/{id}/rewarm", post(sales::rewarm))
-        .route("/sales/{id}/audit", get(sales::audit))
-        .route("/sales/{id}/live", get(sales::live))
-        .with_state(sales)
+        .route(
+            routes!(stock::change),
+            sale.refuses(&[
+                NOT_WARMED,
+                SALE_ENDED,
+                SALE_ARCHIVED,
+                CHANGE_UNDER_WAY,
+                TOO_MANY_UNITS,
+                TENANT_LIMIT,
+                BODY_TOO_LARGE,
+                INVALID_STOCK_CHANGE,
+                IDEMPOTENCY_KEY_REUSED,
+                REDIS_UNAVAILABLE,
+            ]),
+        )
+        .route(routes!(stock::list), sale)
+        .route(routes!(switches::payload_schema), sale)
+        .route(routes!(switches::set), switched.refuses(&[BODY_TOO_LARGE]))
+        .route(routes!(switches::close), switched)
+        .route(routes!(switches::block, switches::unblock), blocked)
+        .route(routes!(desk::list), heeds)
+        .route(routes!(desk::csv), heeds)
+        .route(routes!(desk::get), order)
+        .route(routes!(desk::changes), order)
+        .route(
+            routes!(desk::cancel),
+            order.refuses(&[ORDER_PAID, ORDER_EXPIRED]),
+        )
+        .route(
+            routes!(desk::refund),
+            order.refuses(&[ORDER_NOT_PAID, ORDER_SETTLING, REDIS_UNAVAILABLE]),
+        )
+        .route(routes!(user_list::list), platform)
+        .route(routes!(user_list::get), user)
+        .route(routes!(user_list::put, user_list::delete), changed_user)
+        .route(
+            routes!(desk::act),
+            heeds.refuses(&[BODY_TOO_LARGE, INVALID_ORDERS]),
+        )
+        .route(routes!(desk::deliveries), heeds)
+        .route(routes!(desk::retry), heeds)
+        .route(routes!(payments::list), heeds)
+        .route(
+            routes!(payments::refunded),
+            RouteRules::own(Thing::Payment).refuses(&[NO_REFUND_DUE, INVALID_REFERENCE]),
+        )
+        .route(routes!(switches::global), platform)
+        .route(
+            routes!(switches::set_global),
+            platform.refuses(&[BODY_TOO_LARGE, NOT_PUBLISHED]),
+        )
+        .route(
+            routes!(sales::warm),
+            sale.refuses(&[
+                SALE_ARCHIVED,
+                STOCK_LOST,
+                REDIS_NOT_EMPTY,
+                CATALOGUE_FULL,
+                REDIS_UNAVAILABLE,
+            ]),
+        )
+        .route(
+            routes!(sales::rewarm),
+            sale.refuses(&[SALE_ARCHIVED, NOT_WARMED, REDIS_UNAVAILABLE]),
+        )
+        .route(routes!(sales::audit), sale.refuses(&[REDIS_UNAVAILABLE]))
+        .route(
+            routes!(sales::live),
+            sale.refuses(&[NOT_ACCEPTABLE, TOO_MANY_STREAMS, REDIS_UNAVAILABLE]),
+        )
 }
 
 /// The sale that the path names.
@@ -145,19 +290,13 @@ impl<S: Send + Sync> FromRequestParts<S> for SalePath {
 
 /// 404 on the routes of a sale.
 fn unknown_sale() -> Problem {
-    unknown_sale_with(StatusCode::NOT_FOUND)
-}
-
-/// 404 on the routes of a sale, 409 for an order on one.
-fn unknown_sale_with(status: StatusCode) -> Problem {
-    let detail = "there is no such sale";
-    Problem::new(status, "unknown_sale", "Unknown sale", detail)
+    UNKNOWN_SALE.because("there is no such sale")
 }
 
 /// The sentence says all; each mistake is told by itself, too, if there are more.
 fn invalid_sale(errors: &[NewSaleError]) -> Problem {
     let details: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    let problem = Problem::unprocessable("invalid_sale", "Invalid sale", details.join("; "));
+    let problem = INVALID_SALE.because(details.join("; "));
     let fault = |(error, detail): (&NewSaleError, String)| Fault {
         pointer: format!("/{}", error.field()),
         detail,

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Limited};
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use tracing::warn;
+use utoipa::ToSchema;
 use weir_base::headers;
 use weir_base::id::SaleId;
 use weir_base::key::KeyRing;
@@ -19,31 +20,48 @@ use weir_sale::claim::{Ticket, TicketError};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::verdict::Verdict;
 
-use super::unknown_sale_with;
+use super::refusals::{
+    BARRED, CLAIM_INVALID, CLAIM_MISSING, CLAIM_RELEASED, COOLING_DOWN, GROUP_CAP,
+    IDEMPOTENCY_KEY_REUSED, INVALID_IDEMPOTENCY_KEY, INVALID_PAYLOAD, SALE_GONE, SOLD_OUT,
+    UNPAID_HOLDS, USER_CAP,
+};
 use super::user_orders::ended;
 use crate::Sales;
 use crate::click::OrderClick;
 use crate::model::price::OrderPrice;
 use crate::orders::ClaimOutcome;
 use crate::payload::{PAYLOAD_LEN_MAX, Payloads};
-use crate::store::{Asked, Attempt, Shortage, StoredOrder};
+use crate::store::{Asked, Attempt, OrderStatus, Shortage, StoredOrder};
 use weir_origin_core::http::{Fault, Problem};
 
 /// An order, as its buyer sees it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Order)]
 pub(super) struct OrderView {
+    /// The order's name.
     order: String,
+    /// The sale's name.
     sale: String,
+    /// The user's name.
     user: String,
+    /// How many units.
     quantity: u32,
     /// What the shop calls what is sold; null: the sale does not say.
+    #[schema(required)]
     sku: Option<String>,
     /// What it costs; null: the sale does not say.
+    #[schema(required)]
     price: Option<OrderPrice>,
-    status: &'static str,
+    /// Where it stands.
+    status: OrderStatus,
     /// Until when it must be paid; null: no limit, or decided.
+    #[schema(required)]
     pay_by_ms: Option<u64>,
 }
+
+/// What the sale's payload_schema says: a contact, an address, a variant. A sale without one takes anything and keeps nothing.
+#[derive(ToSchema)]
+struct OrderPayload(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
 
 /// The longest body of a request with an idempotency key, in bytes.
 const BODY_LEN_MAX: usize = 64 * 1024;
@@ -51,11 +69,24 @@ const BODY_LEN_MAX: usize = 64 * 1024;
 /// How long such a body may take. Its claim is held meanwhile.
 const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// 201 for a new order, 200 for one that the same claim, or the same attempt, made before.
+/// A signed claim becomes an order
 ///
-/// The body is the client's. If the sale has a schema of payloads, it must be what that says. With a key it is read in any case,
-/// as the key counts for one request. A client that sends too much of it, only a part, or what the sale does not take, gives
-/// its claim up.
+/// Turns a claim that a gateway has signed into an order. The same claim, or the same `Idempotency-Key` of one user, gives the same
+/// order however often it is sent.
+#[utoipa::path(
+    post,
+    path = "/orders",
+    operation_id = "createOrder",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "Which attempt to buy this is: the same key gives the same order."),
+    ),
+    request_body(content = OrderPayload, description = "What the sale's payload_schema wants, at most 8 KiB. A sale without one takes anything and keeps nothing of it."),
+    security(("claim" = [], "claimSignature" = [])),
+    responses(
+        (status = 200, description = "It was an order before", body = OrderView),
+        (status = 201, description = "It is an order now", body = OrderView),
+    ),
+)]
 pub(super) async fn post(
     State(sales): State<Sales>,
     headers: HeaderMap,
@@ -79,7 +110,9 @@ pub(super) async fn post(
         ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
         ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
         ClaimOutcome::Short(Shortage::Barred) => Err(barred()),
-        ClaimOutcome::Short(Shortage::UnknownSale) => Err(unknown_sale_with(StatusCode::CONFLICT)),
+        ClaimOutcome::Short(Shortage::UnknownSale) => {
+            Err(SALE_GONE.because("there is no such sale"))
+        }
     }
 }
 
@@ -92,7 +125,7 @@ impl From<&StoredOrder> for OrderView {
             quantity: order.units,
             sku: order.sku.clone(),
             price: order.cost(),
-            status: order.status.word(),
+            status: order.status,
             pay_by_ms: order.pay_by_ms,
         }
     }
@@ -178,13 +211,12 @@ fn invalid_payload(faults: Vec<Fault>) -> Problem {
     let told = |fault: &Fault| format!("{}: {}", fault.pointer, fault.detail);
     let told: Vec<String> = faults.iter().map(told).collect();
     let detail = format!("the body is not what the sale wants: {}", told.join("; "));
-    Problem::unprocessable("invalid_payload", "Not what the sale wants", detail).with_faults(faults)
+    INVALID_PAYLOAD.because(detail).with_faults(faults)
 }
 
 fn invalid_key(reason: impl fmt::Display) -> Problem {
     let detail = format!("Idempotency-Key {reason}");
-    let status = StatusCode::BAD_REQUEST;
-    Problem::new(status, "invalid_idempotency_key", "Invalid key", detail)
+    INVALID_IDEMPOTENCY_KEY.because(detail)
 }
 
 fn unread_body(len_max: usize) -> Problem {
@@ -199,39 +231,37 @@ fn unread_body(len_max: usize) -> Problem {
 fn key_reused() -> Problem {
     let detail =
         "this Idempotency-Key came with another request before; use a new one for a new request";
-    Problem::unprocessable("idempotency_key_reused", "Key used before", detail)
+    IDEMPOTENCY_KEY_REUSED.because(detail)
 }
 
 /// Redis has lost orders of this user and let the user claim again.
 fn user_cap() -> Problem {
     let detail = "you have all units that one user may have";
-    Problem::conflict("user_cap", "Cap reached", detail)
+    USER_CAP.because(detail)
 }
 
 /// Only SQL knows what a user has in other sales.
 fn group_cap() -> Problem {
     let detail = "you would have more units of these sales together than one user may have";
-    Problem::conflict("group_cap", "Cap reached", detail)
+    GROUP_CAP.because(detail)
 }
 
 /// Gateways refuse such users, unless Redis has forgotten them.
 fn cooling_down(wait_ms: u64) -> Problem {
-    let status = StatusCode::TOO_MANY_REQUESTS;
     let detail = "you did not pay an order in time; please wait before you buy again";
     let wait_s = wait_ms.div_ceil(1_000).max(1);
-    Problem::new(status, "cooling_down", "Please wait", detail).retry_after(wait_s)
+    COOLING_DOWN.because(detail).retry_after(wait_s)
 }
 
 fn unpaid_holds() -> Problem {
-    let status = StatusCode::FORBIDDEN;
     let detail = "you did not pay several orders in time, and may not buy in this sale again";
-    Problem::new(status, "unpaid_holds", "Too many unpaid orders", detail)
+    UNPAID_HOLDS.because(detail)
 }
 
 /// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
 fn barred() -> Problem {
     let detail = "you may not buy from this sale: you are blocked, or have not reserved";
-    Problem::new(StatusCode::FORBIDDEN, "barred", "Barred", detail)
+    BARRED.because(detail)
 }
 
 /// The claim that a gateway signed. Nothing of it is read before its signature is checked.
@@ -269,23 +299,21 @@ pub(super) fn only<'a>(
 }
 
 fn claim_missing() -> Problem {
-    let status = StatusCode::UNAUTHORIZED;
     let detail = "orders come with a gateway's signed claim";
-    Problem::new(status, "claim_missing", "No claim", detail).challenge("Weir-Claim")
+    CLAIM_MISSING.because(detail).challenge("Weir-Claim")
 }
 
 /// One answer to every wrong claim: which part of it is wrong is in the log.
 fn claim_invalid() -> Problem {
-    let status = StatusCode::FORBIDDEN;
     let detail = "the claim is not one that this origin's gateways signed";
-    Problem::new(status, "claim_invalid", "Invalid claim", detail)
+    CLAIM_INVALID.because(detail)
 }
 
 fn claim_released() -> Problem {
     let detail = "the claim has ended and never becomes an order; please try again";
-    Problem::conflict("claim_released", "Claim released", detail).retry()
+    CLAIM_RELEASED.because(detail).retry()
 }
 
 fn sold_out() -> Problem {
-    Problem::conflict("sold_out", "Sold out", "sold out")
+    SOLD_OUT.because("sold out")
 }

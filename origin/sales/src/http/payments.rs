@@ -6,20 +6,28 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tracing::{info, warn};
+use utoipa::ToSchema;
+use utoipa::openapi::Object;
 use weir_base::headers;
 
 use super::orders::only;
-use super::user_orders::{SignedUser, conflict, ended, unknown_order};
+use super::refusals::{
+    EVENT_REUSED, INVALID_REFERENCE, NO_REFUND_DUE, ORDER_CANCELLED, ORDER_EXPIRED, ORDER_PAID,
+    PAYMENTS_NOT_CONFIGURED, SIGNATURE_INVALID, SIGNATURE_MISSING, SOLD_OUT,
+    TIMESTAMP_OUT_OF_WINDOW,
+};
+use super::user_orders::{SignedUser, ended, unknown_order};
 use crate::Sales;
 use crate::callback::{self, CallbackError};
 use crate::model::price::{Currency, Money};
 use crate::payment::Payments;
 use crate::store::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 use weir_origin_core::access::Caller;
+use weir_origin_core::access::tenancy::UNKNOWN_PAYMENT;
+use weir_origin_core::api::words;
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{Problem, ReadQuery, page_len, read_json_of};
+use weir_origin_core::http::{Problem, ReadQuery, page_len, read_typed};
 
 /// The most payments on one page.
 const PAGE_MAX: usize = 1_000;
@@ -31,19 +39,25 @@ const REFERENCE_LEN_MAX: usize = 128;
 const EVENT_LEN_MAX: usize = 128;
 
 /// A payment, as its buyer sees it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Payment)]
 pub(super) struct PaymentView {
     /// By this name the provider speaks of it.
     payment: String,
+    /// The order's name.
     order: String,
-    state: &'static str,
+    /// Where it stands.
+    state: PaymentState,
     /// Why money must be given back; null: it must not.
+    #[schema(required)]
     reason: Option<String>,
     /// What the operator who gave it back wrote down.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     reference: Option<String>,
     /// Where the buyer pays; null: the site's own page knows.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pay_url: Option<String>,
 }
 
@@ -52,7 +66,7 @@ impl From<StoredPayment> for PaymentView {
         Self {
             payment: payment.id,
             order: payment.order,
-            state: payment.state.word(),
+            state: payment.state,
             reason: Some(payment.reason).filter(|reason| !reason.is_empty()),
             reference: Some(payment.reference).filter(|text| !text.is_empty()),
             pay_url: None,
@@ -60,8 +74,21 @@ impl From<StoredPayment> for PaymentView {
     }
 }
 
-/// `POST /orders/{id}/pay`: starts a payment; 201 for a new one, 200 for the one that was started, or has paid, before.
-/// The order is paid when the provider says so.
+/// Start to pay it: the order is paid when the provider says so
+///
+/// Starts a payment of an unpaid order, or names the one that has started or paid before. Only the provider's callback makes an
+/// order paid.
+#[utoipa::path(
+    post,
+    path = "/orders/{id}/pay",
+    operation_id = "startPayment",
+    params(("id" = String, Path, description = "Its name.")),
+    security(("user" = [], "userSignature" = [])),
+    responses(
+        (status = 200, description = "The payment that was started, or has paid, before", body = PaymentView),
+        (status = 201, description = "A new payment", body = PaymentView),
+    ),
+)]
 pub(super) async fn start(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
@@ -72,14 +99,14 @@ pub(super) async fn start(
     let (status, payment) = match sales.orders.sql(start).await? {
         PaymentStart::New(payment) => (StatusCode::CREATED, payment),
         PaymentStart::Again(payment) => (StatusCode::OK, payment),
-        PaymentStart::Paid => return Err(conflict("order_paid", "the order is paid")),
+        PaymentStart::Paid => return Err(ORDER_PAID.because("the order is paid")),
         PaymentStart::Expired => {
-            return Err(conflict("order_expired", "the time to pay has passed"));
+            return Err(ORDER_EXPIRED.because("the time to pay has passed"));
         }
         PaymentStart::Cancelled => {
-            return Err(conflict("order_cancelled", "the order was cancelled"));
+            return Err(ORDER_CANCELLED.because("the order was cancelled"));
         }
-        PaymentStart::SoldOut => return Err(conflict("sold_out", "sold out")),
+        PaymentStart::SoldOut => return Err(SOLD_OUT.because("sold out")),
         PaymentStart::Unknown => return Err(unknown_order()),
     };
     let pay_url = match payment.state {
@@ -94,26 +121,47 @@ pub(super) async fn start(
 }
 
 /// What a provider says.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = PaymentCallback)]
 struct Callback {
     /// The event's name: the same for each try to deliver it.
+    #[schema(max_length = 128)]
     event: String,
     /// The payment's name.
     payment: String,
+    /// Where it stands.
     state: CallbackState,
     /// How much was paid, in the currency's smallest unit. It goes with `currency`.
     amount: Option<u64>,
+    /// By ISO 4217.
+    #[schema(value_type = Option<String>, pattern = "^[A-Z]{3}$")]
     currency: Option<Currency>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// What became of a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = PaymentOutcome)]
 #[serde(rename_all = "snake_case")]
 enum CallbackState {
     Paid,
     Failed,
 }
 
-/// `POST /payments/callback`: the provider says what became of a payment. Again changes nothing.
+/// What the payment provider says of a payment
+///
+/// Notes what the payment provider says of a payment. Each event counts once, by its name; the body is signed with
+/// WEIR_PAYMENT_SECRET.
+#[utoipa::path(
+    post,
+    path = "/payments/callback",
+    operation_id = "notePayment",
+    params(
+        ("x-weir-payment-timestamp" = String, Header, description = "When it was signed, in seconds since the Unix epoch."),
+        ("x-weir-payment-signature" = String, Header, description = "<key id>;<HMAC-SHA256 of \"<timestamp>.<body>\", in hex>."),
+    ),
+    request_body = Callback,
+    responses((status = 200, description = "The payment as it stands now", body = PaymentView)),
+)]
 pub(super) async fn callback(
     State(sales): State<Sales>,
     headers: HeaderMap,
@@ -127,7 +175,7 @@ pub(super) async fn callback(
         PaymentNoted::Unknown => return Err(unknown_payment()),
         PaymentNoted::EventReused => {
             let detail = "another event of this name was noted before";
-            return Err(Problem::unprocessable("event_reused", "Not new", detail));
+            return Err(EVENT_REUSED.because(detail));
         }
     };
     sales.metrics.payment(payment.state.word());
@@ -175,21 +223,35 @@ fn read_callback(
 }
 
 /// What is asked of the list of payments.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
+    /// Only payments in this state.
+    #[param(schema_with = states)]
     state: String,
     /// `next` of an earlier page.
     after: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<usize>,
 }
 
-/// `GET /payments?state=refund_due`: those that have been in this state for longest come first, page by page.
+/// Payments in a state, such as refund_due
+///
+/// Payments in one state, page by page, those first that have been in it for longest.
+#[utoipa::path(
+    get,
+    path = "/payments",
+    operation_id = "listPayments",
+    params(ListQuery),
+    responses((status = 200, description = "Those that have been in it for longest come first", body = PaymentList)),
+)]
 pub(super) async fn list(
     State(sales): State<Sales>,
     caller: Caller,
     ReadQuery(query): ReadQuery<ListQuery>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<PaymentList>, Problem> {
     let words = PaymentState::ALL.map(PaymentState::word).join(", ");
     let must_be = || Problem::invalid_query(format!("state: must be one of {words}"));
     let mut states = PaymentState::ALL.into_iter();
@@ -205,8 +267,25 @@ pub(super) async fn list(
     payments.truncate(limit);
     let next = payments.last().filter(|_| has_more);
     let next = next.map(|last| format!("{}.{}", last.decided_at_ms, last.id));
-    let payments: Vec<PaymentView> = payments.into_iter().map(Into::into).collect();
-    Ok(Json(json!({ "payments": payments, "next": next })))
+    let payments = payments.into_iter().map(Into::into).collect();
+    Ok(Json(PaymentList { payments, next }))
+}
+
+fn states() -> Object {
+    words(
+        "Only payments in this state.",
+        PaymentState::ALL.map(PaymentState::word),
+    )
+}
+
+/// A page of payments.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PaymentList {
+    /// The payments of this page.
+    payments: Vec<PaymentView>,
+    /// `after` of the next page; null: this is the last one.
+    #[schema(required)]
+    next: Option<String>,
 }
 
 /// Where a page begins: since when the last payment of the page before it was in its state, and its name.
@@ -219,16 +298,26 @@ fn place(after: &str) -> Result<(u64, &str), Problem> {
 }
 
 /// What an operator writes down of a refund.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RefundNote {
     /// Such as the provider's name of it.
     #[serde(default)]
+    #[schema(max_length = 128)]
     reference: String,
 }
 
-/// `POST /payments/{id}/refunded`: notes that its money was given back, with a reference if the body has one. Again changes
-/// nothing.
+/// Note that the money was given back
+///
+/// Notes that the money of a payment whose refund was due was given back. Again changes nothing.
+#[utoipa::path(
+    post,
+    path = "/payments/{id}/refunded",
+    operation_id = "noteRefund",
+    params(("id" = String, Path, description = "Its name.")),
+    request_body = Option<RefundNote>,
+    responses((status = 200, description = "It is noted", body = PaymentView)),
+)]
 pub(super) async fn refunded(
     State(sales): State<Sales>,
     Path(id): Path<String>,
@@ -236,15 +325,11 @@ pub(super) async fn refunded(
 ) -> Result<Json<PaymentView>, Problem> {
     let note: RefundNote = match body.trim_ascii() {
         b"" | b"null" => RefundNote::default(),
-        body => read_json_of(body, "RefundNote")?,
+        body => read_typed(body)?,
     };
     if note.reference.chars().count() > REFERENCE_LEN_MAX {
         let detail = format!("reference: must have at most {REFERENCE_LEN_MAX} characters");
-        return Err(Problem::unprocessable(
-            "invalid_reference",
-            "Too long",
-            detail,
-        ));
+        return Err(INVALID_REFERENCE.because(detail));
     }
     let payment = sales
         .store
@@ -253,7 +338,7 @@ pub(super) async fn refunded(
     let payment = payment.ok_or_else(unknown_payment)?;
     if payment.state != PaymentState::Refunded {
         let detail = "no refund is due for this payment";
-        return Err(Problem::conflict("no_refund_due", "Not possible", detail));
+        return Err(NO_REFUND_DUE.because(detail));
     }
     info!(payment = %payment.id, "refunded");
     Ok(Json(payment.into()))
@@ -261,31 +346,27 @@ pub(super) async fn refunded(
 
 fn configured(sales: &Sales) -> Result<&Payments, Problem> {
     sales.payments.as_deref().ok_or_else(|| {
-        let status = StatusCode::NOT_IMPLEMENTED;
         let detail = "this origin has no payment provider: see WEIR_PAYMENT_SECRET";
-        Problem::new(status, "payments_not_configured", "No payments", detail)
+        PAYMENTS_NOT_CONFIGURED.because(detail)
     })
 }
 
 fn unknown_payment() -> Problem {
     let detail = "there is no such payment";
-    Problem::not_found("unknown_payment", "Unknown payment", detail)
+    UNKNOWN_PAYMENT.because(detail)
 }
 
 fn signature_missing() -> Problem {
-    let status = StatusCode::UNAUTHORIZED;
     let detail = "callbacks are signed by the provider";
-    Problem::new(status, "signature_missing", "No signature", detail).challenge("Weir-Payment")
+    SIGNATURE_MISSING.because(detail).challenge("Weir-Payment")
 }
 
 fn signature_invalid() -> Problem {
-    let status = StatusCode::FORBIDDEN;
     let detail = "the callback is not one that the provider signed";
-    Problem::new(status, "signature_invalid", "Invalid signature", detail)
+    SIGNATURE_INVALID.because(detail)
 }
 
 fn out_of_window() -> Problem {
-    let status = StatusCode::FORBIDDEN;
     let detail = "the callback was signed too long ago, or in the future; sign it anew";
-    Problem::new(status, "timestamp_out_of_window", "Too old", detail)
+    TIMESTAMP_OUT_OF_WINDOW.because(detail)
 }

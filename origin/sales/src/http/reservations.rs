@@ -5,9 +5,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tracing::{info, warn};
+use utoipa::ToSchema;
 use weir_base::id::{SaleId, UserId};
 
-use super::user_orders::{SignedUser, conflict};
+use super::refusals::{
+    BLOCKED, NO_RESERVATION, RESERVATION_CLOSED, RESERVATION_GONE, RESERVATION_NOT_OPEN,
+    UNKNOWN_RESERVATION,
+};
+use super::user_orders::SignedUser;
 use super::{SalePath, unknown_sale};
 use crate::Sales;
 use crate::ledger::UserList;
@@ -19,24 +24,57 @@ use weir_origin_core::http::Problem;
 const ADDRESS_LEN_MAX: usize = 64;
 const AGENT_LEN_MAX: usize = 512;
 
-/// The state of a reservation that counts.
-const RESERVED: &str = "reserved";
+const NO_RESERVATION_YET: &str = "you have no reservation for this sale";
+
+/// Where a reservation stands: `checking`: it counts once the risk check has passed the user; `entered`: the draw is not made yet;
+/// `not_drawn`: it has chosen others; `cancelled`: there is none, or none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReservationState {
+    Reserved,
+    Checking,
+    Entered,
+    NotDrawn,
+    Cancelled,
+}
 
 /// A reservation, as its user sees it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Reservation)]
 pub(super) struct ReservationView {
+    /// The sale's name.
+    #[schema(value_type = String)]
     sale: SaleId,
+    /// The user's name.
     user: String,
-    state: &'static str,
+    /// `checking`: it counts once the risk check has passed the user; `entered`: the draw is not made yet; `not_drawn`: it has
+    /// chosen others; `cancelled`: there is none, or none any more.
+    state: ReservationState,
     /// When it was made; null: there is none.
+    #[schema(required)]
     at_ms: Option<u64>,
     /// The name under which the user stands in the list of the sale's draw.
+    #[schema(required)]
     ticket: Option<String>,
     /// Of a winner: 1, 2, 3 …
+    #[schema(required)]
     place: Option<u64>,
 }
 
-/// `POST /sales/{id}/reservations`: 201 for a new one, 200 for one that was made before.
+/// Reserve
+///
+/// Notes the signed user for a sale that wants reservations. Again changes nothing.
+#[utoipa::path(
+    post,
+    path = "/sales/{id}/reservations",
+    operation_id = "createReservation",
+    params(("id" = String, Path, description = "Its name.")),
+    security(("user" = [], "userSignature" = [])),
+    responses(
+        (status = 200, description = "Reserved before", body = ReservationView),
+        (status = 201, description = "Reserved", body = ReservationView),
+    ),
+)]
 pub(super) async fn reserve(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
@@ -55,10 +93,10 @@ pub(super) async fn reserve(
     let reservation = sales.orders.sql(call).await?;
     let Some(reservation) = reservation else {
         // Another request of the user has taken it back meanwhile.
-        return Err(unknown_reservation_with(StatusCode::CONFLICT));
+        return Err(RESERVATION_GONE.because(NO_RESERVATION_YET));
     };
     let view = view(&sales, &id, &user, reservation).await?;
-    if view.state != RESERVED {
+    if view.state != ReservationState::Reserved {
         // Gateways hear of it when the risk check has passed the user, and the draw has chosen whom it chooses.
         return Ok((status, Json(view)));
     }
@@ -75,7 +113,17 @@ pub(super) async fn reserve(
     Ok((status, Json(view)))
 }
 
-/// `GET /sales/{id}/reservations`: what this user has reserved.
+/// See one's reservation
+///
+/// What the signed user has reserved in this sale.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/reservations",
+    operation_id = "getReservation",
+    params(("id" = String, Path, description = "Its name.")),
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "The reservation", body = ReservationView)),
+)]
 pub(super) async fn get(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
@@ -85,14 +133,23 @@ pub(super) async fn get(
     match sales.orders.sql(call).await? {
         Some(reservation) => Ok(Json(view(&sales, &id, &user, reservation).await?)),
         None if sales.orders.sql(sales.store.sale(&id)).await?.is_none() => Err(unknown_sale()),
-        None => Err(unknown_reservation_with(StatusCode::NOT_FOUND)),
+        None => Err(UNKNOWN_RESERVATION.because(NO_RESERVATION_YET)),
     }
 }
 
-/// `DELETE /sales/{id}/reservations`: takes it back. Again, or without one, changes nothing.
+/// Give one's reservation up
 ///
-/// SQL first: from then on no claim of the user becomes an order. Then gateways are told, also if there was none in SQL: the
-/// answer to the request that took it back may have been that Redis was away.
+/// Takes the signed user's reservation back. From then on no claim of the user becomes an order, if the sale wants reservations;
+/// orders that were made stay. While reservations are open the user may reserve again. Again, or without a reservation, changes
+/// nothing.
+#[utoipa::path(
+    delete,
+    path = "/sales/{id}/reservations",
+    operation_id = "cancelReservation",
+    params(("id" = String, Path, description = "Its name.")),
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "There is none any more", body = ReservationView)),
+)]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
@@ -106,7 +163,7 @@ pub(super) async fn cancel(
         TakenBack::Again => {}
         TakenBack::Closed => {
             let detail = "the list of the draw is closed, and stays as it is";
-            return Err(conflict("reservation_closed", detail));
+            return Err(RESERVATION_CLOSED.because(detail));
         }
     }
     let removed = sales.ledger.remove_user(&sale, UserList::Reserved, &user);
@@ -117,7 +174,7 @@ pub(super) async fn cancel(
     Ok(Json(ReservationView {
         sale: id,
         user: user.to_string(),
-        state: "cancelled",
+        state: ReservationState::Cancelled,
         at_ms: None,
         ticket: None,
         place: None,
@@ -133,13 +190,13 @@ async fn view(
     let state = if !reservation.is_admitted {
         let draw = sales.orders.sql(sales.store.draw(id)).await?;
         match draw.and_then(|draw| draw.drawn_at_ms) {
-            Some(_) => "not_drawn",
-            None => "entered",
+            Some(_) => ReservationState::NotDrawn,
+            None => ReservationState::Entered,
         }
     } else if sales.store.risk_fails_closed() && !reservation.is_checked {
-        "checking"
+        ReservationState::Checking
     } else {
-        RESERVED
+        ReservationState::Reserved
     };
     Ok(ReservationView {
         sale: id.clone(),
@@ -149,11 +206,6 @@ async fn view(
         ticket: reservation.ticket,
         place: reservation.place,
     })
-}
-
-fn unknown_reservation_with(status: StatusCode) -> Problem {
-    let detail = "you have no reservation for this sale";
-    Problem::new(status, "unknown_reservation", "No reservation", detail)
 }
 
 /// Where a request came from, as the gateway says: Envoy appends the connection's address to what a client may have
@@ -177,16 +229,11 @@ fn not_reserved(refused: Reserved) -> Problem {
     match refused {
         Reserved::NotOpen { wait_ms } => {
             let detail = format!("reservations open in {wait_ms} ms");
-            Problem::conflict("reservation_not_open", "Too early", detail)
+            RESERVATION_NOT_OPEN.because(detail)
         }
-        Reserved::Closed => conflict("reservation_closed", "reservations have ended"),
-        Reserved::Blocked => {
-            let status = StatusCode::FORBIDDEN;
-            Problem::new(status, "blocked", "Blocked", "you may not reserve or buy")
-        }
-        Reserved::NoReservation => {
-            conflict("no_reservation", "nobody needs to reserve for this sale")
-        }
+        Reserved::Closed => RESERVATION_CLOSED.because("reservations have ended"),
+        Reserved::Blocked => BLOCKED.because("you may not reserve or buy"),
+        Reserved::NoReservation => NO_RESERVATION.because("nobody needs to reserve for this sale"),
         _ => unknown_sale(),
     }
 }

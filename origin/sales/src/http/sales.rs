@@ -5,10 +5,11 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tracing::{error, info};
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 
+use super::refusals::{CATALOGUE_FULL, DUPLICATE_SALE, NOT_WARMED, REDIS_NOT_EMPTY, STOCK_LOST};
 use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
@@ -21,28 +22,52 @@ use crate::verdicts::Verdicts;
 use crate::warm::WarmError;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{JsonBody, Live, Problem, ReadQuery, page_len};
+use weir_origin_core::http::{Live, Problem, ReadQuery, TypedBody, page_len};
 
 /// The most sales on one page.
 const PAGE_MAX: usize = 1_000;
 
 /// Which page of sales.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Page {
     /// `next` of an earlier page.
     after: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<usize>,
+}
+
+/// A page of sales.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Sales)]
+pub(super) struct SalePage {
+    /// The sales of this page.
+    sales: Vec<SaleSummary>,
+    /// `after` of the next page; null: this is the last one.
+    #[schema(required)]
+    next: Option<String>,
 }
 
 /// A new sale, with the path at which it is found.
 type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
 
-/// `POST /sales`: makes a sale. Gateways do not know of it before it is warmed.
+/// Make a sale
+///
+/// Makes a sale. Gateways know of it when it is warm: by itself `warm_before_ms` before its start, or by POST /sales/{id}/warm. A
+/// refusal lists all mistakes in `errors`.
+#[utoipa::path(
+    post,
+    path = "/sales",
+    operation_id = "createSale",
+    request_body = NewSale,
+    responses((status = 201, description = "It is made", body = SaleSummary)),
+)]
 pub(super) async fn create(
     State(sales): State<Sales>,
     caller: Caller,
-    JsonBody(sale): JsonBody<NewSale>,
+    TypedBody(sale): TypedBody<NewSale>,
 ) -> Result<Created, Problem> {
     sale.check().map_err(|error| invalid_sale(&error))?;
     caller.check_new_name("id", sale.id.as_str())?;
@@ -53,7 +78,7 @@ pub(super) async fn create(
     })?;
     if !made {
         let detail = "there is a sale of this id already";
-        return Err(Problem::conflict("duplicate_sale", "Duplicate", detail));
+        return Err(DUPLICATE_SALE.because(detail));
     }
     info!(sale = %sale.id, total = sale.fields.total, shards = sale.shards, "sale made");
     let made = summary(&sales, stored(&sales, &sale.id).await?).await?;
@@ -61,12 +86,21 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, location, made))
 }
 
-/// `GET /sales`: those that end last first, page by page, without what Redis holds of them.
+/// Sales, those that end last first
+///
+/// Sales page by page, those that end last first, without what Redis holds of them.
+#[utoipa::path(
+    get,
+    path = "/sales",
+    operation_id = "listSales",
+    params(Page),
+    responses((status = 200, description = "They are", body = SalePage)),
+)]
 pub(super) async fn list(
     State(sales): State<Sales>,
     caller: Caller,
     ReadQuery(page): ReadQuery<Page>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<SalePage>, Problem> {
     let after = page.after.as_deref().map(place).transpose()?;
     let after = after.as_ref().map(|(ends_at_ms, id)| (*ends_at_ms, id));
     let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
@@ -78,11 +112,9 @@ pub(super) async fn list(
     let next = stored.last().filter(|_| has_more);
     let next = next.map(|last| format!("{}.{}", last.sale.ends_at_ms, last.sale.id));
     let switch = sales.store.global_switch().await?;
-    let list: Vec<SaleSummary> = stored
-        .into_iter()
-        .map(|stored| SaleSummary::new(stored, switch))
-        .collect();
-    Ok(Json(json!({ "sales": list, "next": next })))
+    let summary = |stored| SaleSummary::new(stored, switch);
+    let sales = stored.into_iter().map(summary).collect();
+    Ok(Json(SalePage { sales, next }))
 }
 
 /// Where a page begins: `<ends_at_ms>.<id>` of the last sale of the page before it.
@@ -93,7 +125,16 @@ fn place(after: &str) -> Result<(u64, SaleId), Problem> {
     place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
 }
 
-/// `GET /sales/{id}`: what SQL and Redis hold of it.
+/// What SQL and Redis hold of a sale
+///
+/// What SQL and Redis hold of a sale, each shard's stock among it.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}",
+    operation_id = "getSale",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "It is", body = SaleStatus)),
+)]
 pub(super) async fn status(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -103,16 +144,28 @@ pub(super) async fn status(
 }
 
 /// The answer to a warm-up.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Warmed)]
 pub(super) struct WarmView {
+    /// Its name.
+    #[schema(value_type = String)]
     id: SaleId,
+    /// Over how many shards of Redis the stock is spread.
     shard_count: u32,
     /// Shards that got their stock just now; the others held it already.
     shards_filled: u32,
 }
 
-/// `POST /sales/{id}/warm`: puts its stock on Redis and tells gateways of it. Again changes
-/// nothing.
+/// Put its stock on Redis
+///
+/// Puts a sale's stock on Redis and tells gateways of it. Again changes nothing.
+#[utoipa::path(
+    post,
+    path = "/sales/{id}/warm",
+    operation_id = "warmSale",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "It is warm", body = WarmView)),
+)]
 pub(super) async fn warm(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -128,15 +181,26 @@ pub(super) async fn warm(
 }
 
 /// The answer to a rebuilding.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Rewarmed)]
 pub(super) struct RewarmView {
+    /// Its name.
+    #[schema(value_type = String)]
     id: SaleId,
     /// Shards that had lost their data and were rebuilt just now.
     shards_rebuilt: u32,
 }
 
-/// `POST /sales/{id}/rewarm`: rebuilds shards that lost their data. Their units follow within seconds, once the
-/// reconciler is sure how many are missing. The origin also does all of this by itself.
+/// Rebuild shards that have lost their data
+///
+/// Rebuilds shards whose data Redis has lost. The origin does this by itself, too.
+#[utoipa::path(
+    post,
+    path = "/sales/{id}/rewarm",
+    operation_id = "rewarmSale",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "They are rebuilt", body = RewarmView)),
+)]
 pub(super) async fn rewarm(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -144,7 +208,7 @@ pub(super) async fn rewarm(
     let stored = running(&sales, &id).await?;
     if stored.warmed_at_ms.is_none() {
         let detail = "the sale was never warmed: there is nothing to rebuild";
-        return Err(Problem::conflict("not_warmed", "Not warmed", detail));
+        return Err(NOT_WARMED.because(detail));
     }
     let shards: Vec<u32> = (0..stored.sale.shards).collect();
     let rebuilt = sales.rebuilder.rebuild(&stored.sale, &shards).await?;
@@ -152,7 +216,16 @@ pub(super) async fn rewarm(
     Ok(Json(RewarmView { id, shards_rebuilt }))
 }
 
-/// `GET /sales/{id}/audit`: each term of `stock + transfers + claims + orders = total`.
+/// Each term of stock + transfers + claims + orders = total
+///
+/// Reads each term of stock + transfers + claims + orders = total, and whether they agree.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/audit",
+    operation_id = "auditSale",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "They are", body = BooksView)),
+)]
 pub(super) async fn audit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -162,7 +235,8 @@ pub(super) async fn audit(
 }
 
 /// A sale as it is this second.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LiveSale)]
 struct LiveView {
     sale: SaleStatus,
     /// Over all shards.
@@ -185,7 +259,18 @@ impl LiveView {
     }
 }
 
-/// `GET /sales/{id}/live`: its status every second, as server-sent events.
+/// A sale's status and orders every second, as server-sent events; after a minute the browser asks again
+///
+/// A sale's status and orders every second, as server-sent events. It ends after a minute; browsers ask again.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/live",
+    operation_id = "watchSale",
+    params(("id" = String, Path, description = "Its name.")),
+    responses(
+        (status = 200, description = "Events: `LiveSale` each, or `problem`", body = LiveView, content_type = "text/event-stream"),
+    ),
+)]
 pub(super) async fn live(
     State(sales): State<Sales>,
     Extension(live): Extension<Live>,
@@ -200,16 +285,15 @@ pub(super) async fn live(
 }
 
 fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {
-    let conflict = |code| {
-        let detail = failure.to_string();
-        Problem::conflict(code, "Not warmed", detail)
-    };
-    match failure {
+    let refusal = match failure {
         WarmError::UnknownSale => return unknown_sale(),
-        WarmError::StockLost { .. } => return conflict("stock_lost"),
-        WarmError::NotOurs { .. } => return conflict("redis_not_empty"),
-        WarmError::CatalogueFull => return conflict("catalogue_full"),
-        _ => {}
+        WarmError::StockLost { .. } => Some(STOCK_LOST),
+        WarmError::NotOurs { .. } => Some(REDIS_NOT_EMPTY),
+        WarmError::CatalogueFull => Some(CATALOGUE_FULL),
+        _ => None,
+    };
+    if let Some(refusal) = refusal {
+        return refusal.because(failure.to_string());
     }
     error!(error = %failure, sale = %id, "not warmed");
     match failure {

@@ -5,15 +5,21 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::idempotency::IdempotencyKey;
 
+use super::refusals::{
+    CHANGE_UNDER_WAY, IDEMPOTENCY_KEY_REUSED, INVALID_STOCK_CHANGE, NOT_WARMED, SALE_ARCHIVED,
+    SALE_ENDED, TOO_MANY_UNITS,
+};
 use super::switches::stored;
 use super::{SalePath, unknown_sale};
 use crate::Sales;
 use crate::model::sale::TOTAL_MAX;
 use crate::store::{ChangeBegun, ChangeRefusal, StoredChange};
-use weir_origin_core::http::{JsonBody, Problem};
+use weir_origin_core::access::TENANT_LIMIT;
+use weir_origin_core::http::{Problem, TypedBody};
 
 /// The request header by which an operator names a change.
 const KEY_HEADER: &str = "idempotency-key";
@@ -22,26 +28,44 @@ const KEY_HEADER: &str = "idempotency-key";
 const LIST_LEN_MAX: usize = 100;
 
 /// By how much a stock is to change.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewStockChange)]
 pub(super) struct NewChange {
     /// Units that are added; below 0: that are withdrawn, as far as nobody holds them.
     units: i64,
 }
 
 /// A change of a sale's stock.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StockChange)]
 pub(super) struct ChangeView {
+    /// The sale's id.
+    #[schema(value_type = String)]
     sale: SaleId,
     /// By which the operator named it.
     key: String,
+    /// Units to be added; below 0: to be withdrawn.
     wanted: i64,
     /// `under_way` until every shard has answered, then `done`.
-    state: &'static str,
+    state: ChangeState,
     /// Units that were added, or below 0 withdrawn; null as long as that is not known.
+    #[schema(required)]
     units: Option<i64>,
+    /// When it was asked for, in milliseconds since the Unix epoch.
     asked_at_ms: u64,
+    /// When it was done, in milliseconds since the Unix epoch.
+    #[schema(required)]
     done_at_ms: Option<u64>,
+}
+
+/// Whether every shard has answered.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StockChangeState)]
+#[serde(rename_all = "snake_case")]
+enum ChangeState {
+    UnderWay,
+    Done,
 }
 
 impl From<StoredChange> for ChangeView {
@@ -51,8 +75,8 @@ impl From<StoredChange> for ChangeView {
             key: change.key,
             wanted: change.wanted,
             state: match change.done_at_ms {
-                Some(_) => "done",
-                None => "under_way",
+                Some(_) => ChangeState::Done,
+                None => ChangeState::UnderWay,
             },
             units: change.units,
             asked_at_ms: change.asked_at_ms,
@@ -62,13 +86,19 @@ impl From<StoredChange> for ChangeView {
 }
 
 /// A sale's stock and how it came to be.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Stock)]
 pub(super) struct StockView {
+    /// The sale's id.
+    #[schema(value_type = String)]
     id: SaleId,
     /// `initial + topped_up - withdrawn`.
     total: u64,
+    /// Units that it began with.
     initial: u64,
+    /// Units that were added.
     topped_up: u64,
+    /// Units that were withdrawn.
     withdrawn: u64,
     /// Units that SQL has not sold.
     remaining: u64,
@@ -76,13 +106,29 @@ pub(super) struct StockView {
     changes: Vec<ChangeView>,
 }
 
-/// `POST /sales/{id}/stock`: adds units to a running sale, or withdraws some. The same key again changes nothing, and
-/// says what came of it.
+/// Add units to a running sale, or withdraw some that nobody holds
+///
+/// Adds units to a running sale, or withdraws some that nobody holds. It happens once for each Idempotency-Key, whoever dies in the
+/// middle.
+#[utoipa::path(
+    post,
+    path = "/sales/{id}/stock",
+    operation_id = "changeStock",
+    params(
+        ("id" = String, Path, description = "The name of the sale."),
+        ("Idempotency-Key" = String, Header, description = "Names the change: the same key again changes nothing, and says what came of it.", max_length = 128),
+    ),
+    request_body = NewChange,
+    responses(
+        (status = 200, description = "It is done", body = ChangeView),
+        (status = 202, description = "It is noted, and not every shard has answered: it goes on by itself", body = ChangeView),
+    ),
+)]
 pub(super) async fn change(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
     headers: HeaderMap,
-    JsonBody(new): JsonBody<NewChange>,
+    TypedBody(new): TypedBody<NewChange>,
 ) -> Result<(StatusCode, Json<ChangeView>), Problem> {
     let key = checked(&headers, &new)?;
     let change = match sales.changer().begin(&id, &key, new.units).await? {
@@ -91,8 +137,7 @@ pub(super) async fn change(
     };
     if change.wanted != new.units {
         let detail = format!("the change of this key is one of {} units", change.wanted);
-        let code = "idempotency_key_reused";
-        return Err(Problem::unprocessable(code, "Key used before", detail));
+        return Err(IDEMPOTENCY_KEY_REUSED.because(detail));
     }
     if change.done_at_ms.is_some() {
         return Ok((StatusCode::OK, Json(change.into())));
@@ -106,7 +151,14 @@ pub(super) async fn change(
     Ok((StatusCode::ACCEPTED, Json(change.into())))
 }
 
-/// `GET /sales/{id}/stock`: how its stock came to be, with the last changes.
+/// How a sale's stock came to be, with its last 100 changes
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/stock",
+    operation_id = "getStock",
+    params(("id" = String, Path, description = "The name of the sale.")),
+    responses((status = 200, description = "It is", body = StockView)),
+)]
 pub(super) async fn list(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -139,26 +191,22 @@ fn checked(headers: &HeaderMap, new: &NewChange) -> Result<IdempotencyKey, Probl
         (key, units) => {
             let wrong: Vec<String> = key.err().into_iter().chain(units).collect();
             let detail = wrong.join("; ");
-            Err(Problem::unprocessable(
-                "invalid_stock_change",
-                "Invalid change",
-                detail,
-            ))
+            Err(INVALID_STOCK_CHANGE.because(detail))
         }
     }
 }
 
 fn refused(refusal: ChangeRefusal) -> Problem {
-    let code = match refusal {
+    let kind = match refusal {
         ChangeRefusal::UnknownSale => return unknown_sale(),
-        ChangeRefusal::NotWarmed => "not_warmed",
-        ChangeRefusal::Ended => "sale_ended",
-        ChangeRefusal::Archived => "sale_archived",
-        ChangeRefusal::UnderWay => "change_under_way",
-        ChangeRefusal::TooMany => "too_many_units",
-        ChangeRefusal::Over(_) => "tenant_limit",
+        ChangeRefusal::NotWarmed => NOT_WARMED,
+        ChangeRefusal::Ended => SALE_ENDED,
+        ChangeRefusal::Archived => SALE_ARCHIVED,
+        ChangeRefusal::UnderWay => CHANGE_UNDER_WAY,
+        ChangeRefusal::TooMany => TOO_MANY_UNITS,
+        ChangeRefusal::Over(_) => TENANT_LIMIT,
     };
-    let problem = Problem::conflict(code, "Not changed", refusal.to_string());
+    let problem = kind.because(refusal.to_string());
     match refusal {
         ChangeRefusal::UnderWay => problem.retry(),
         _ => problem,

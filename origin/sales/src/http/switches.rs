@@ -3,12 +3,17 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{error, info};
+use utoipa::ToSchema;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::sale::{SALES_MAX, Sale, SaleState};
 
+use super::refusals::{
+    CATALOGUE_FULL, INVALID_USER, NOT_PUBLISHED, SALE_ARCHIVED, SALE_DRAWING, SALE_STARTED,
+    SALE_WARMED,
+};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
 use crate::catalogue::ended_after_ms;
@@ -17,43 +22,95 @@ use crate::model::sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::status::SaleSummary;
 use crate::store::{EditRefusal, StoredSale, SwitchChange, Updated};
 use crate::warm::WarmError;
+use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{JsonBody, Problem, read_value_of};
+use weir_origin_core::http::{Problem, TypedBody, read_typed_value};
 
 /// A sale's switch: what is not given stays.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Switch {
+    /// The switch: see State.
+    #[schema(nullable = false)]
     state: Option<SaleState>,
+    /// The degraded modes.
+    #[serde(default)]
     degrade: DegradeChange,
 }
 
 /// As [`Degrade`](weir_sale::sale::Degrade).
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DegradeChange)]
 struct DegradeChange {
+    /// Whether risk checks are left out.
+    #[schema(nullable = false)]
     skip_risk: Option<bool>,
+    /// Whether users without a reservation may buy.
+    #[schema(nullable = false)]
     skip_reservation: Option<bool>,
+    /// Whether gateways answer with the static page only.
+    #[schema(nullable = false)]
     static_page: Option<bool>,
 }
 
+/// What changes of a sale.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct SaleChanges {
+    #[serde(flatten)]
+    #[schema(value_type = NewSale)]
+    changes: serde_json::Map<String, Value>,
+}
+
+/// What a sale wants of the bodies of orders.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PayloadSchema {
+    /// The name of the sale.
+    #[schema(value_type = String)]
+    sale: SaleId,
+    /// What a buyer must say with an order, in JSON Schema; null: nothing.
+    #[schema(required, value_type = Option<Object>)]
+    payload_schema: Option<Value>,
+}
+
 /// The switch of all sales.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GlobalSwitch {
+    /// Where it stands.
     state: SaleState,
 }
 
-/// `PUT /sales/{id}/switch`.
+/// Set a sale's switch
+///
+/// Opens, drains, closes or shadows one sale, and sets its degraded modes. Gateways follow within a second. The stricter of this
+/// and the switch of all sales counts.
+#[utoipa::path(
+    put,
+    path = "/sales/{id}/switch",
+    operation_id = "setSaleSwitch",
+    params(("id" = String, Path, description = "Its name.")),
+    request_body = Switch,
+    responses((status = 200, description = "It is set", body = SaleSummary)),
+)]
 pub(super) async fn set(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
-    JsonBody(switch): JsonBody<Switch>,
+    TypedBody(switch): TypedBody<Switch>,
 ) -> Result<Json<SaleSummary>, Problem> {
     switch_to(&sales, &id, switch).await
 }
 
-/// `POST /sales/{id}/close`: the switch to `closed`; degraded modes stay.
+/// Close a sale
+///
+/// Sets a sale's switch to `closed`; its degraded modes stay.
+#[utoipa::path(
+    post,
+    path = "/sales/{id}/close",
+    operation_id = "closeSale",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "It is closed", body = SaleSummary)),
+)]
 pub(super) async fn close(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -84,21 +141,38 @@ async fn switch_to(
     summary(sales, stored(sales, id).await?).await
 }
 
-/// `PUT /switch`: of all sales. The stricter of this and a sale's own counts.
+/// Set the switch of all sales
+///
+/// Sets the switch of all sales. The stricter of this and a sale's own counts.
+#[utoipa::path(
+    put,
+    path = "/switch",
+    operation_id = "setSwitch",
+    request_body = GlobalSwitch,
+    responses((status = 200, description = "It is set", body = GlobalSwitch)),
+)]
 pub(super) async fn set_global(
     State(sales): State<Sales>,
-    JsonBody(switch): JsonBody<GlobalSwitch>,
-) -> Result<Json<Value>, Problem> {
+    TypedBody(switch): TypedBody<GlobalSwitch>,
+) -> Result<Json<GlobalSwitch>, Problem> {
     sales.store.set_global_switch(switch.state).await?;
     info!(?switch, "all sales switched");
     publish(&sales).await?;
-    Ok(Json(json!({ "state": switch.state })))
+    Ok(Json(switch))
 }
 
-/// `GET /switch`: of all sales.
-pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
+/// The switch of all sales
+///
+/// The switch that all sales have beside their own.
+#[utoipa::path(
+    get,
+    path = "/switch",
+    operation_id = "getSwitch",
+    responses((status = 200, description = "It is set", body = GlobalSwitch)),
+)]
+pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<GlobalSwitch>, Problem> {
     let state = sales.store.global_switch().await?;
-    Ok(Json(json!({ "state": state })))
+    Ok(Json(GlobalSwitch { state }))
 }
 
 /// Publishes at once. If that fails, SQL has the switch and the publisher keeps trying; the operator is told that
@@ -107,15 +181,26 @@ async fn publish(sales: &Sales) -> Result<(), Problem> {
     sales.publisher.publish().await.map_err(|error| {
         error!(%error, "the catalogue is not published");
         let detail = "noted, but gateways do not know of it yet: Redis or SQL did not answer";
-        Problem::unavailable("not_published", detail)
+        NOT_PUBLISHED.because(detail)
     })
 }
 
-/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts; after that only its end, and whether it is listed.
+/// Change a sale before it starts; after that its end, and whether it is listed
+///
+/// Changes the members that are given, of a sale that has neither started nor been warmed. Of one that has started, `ends_at_ms`
+/// alone; `listed` alone at any time.
+#[utoipa::path(
+    patch,
+    path = "/sales/{id}",
+    operation_id = "changeSale",
+    params(("id" = String, Path, description = "Its name.")),
+    request_body = SaleChanges,
+    responses((status = 200, description = "It is changed", body = SaleSummary)),
+)]
 pub(super) async fn edit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
-    JsonBody(changes): JsonBody<serde_json::Map<String, Value>>,
+    TypedBody(SaleChanges { changes }): TypedBody<SaleChanges>,
 ) -> Result<Json<SaleSummary>, Problem> {
     let stored_sale = stored(&sales, &id).await?;
     let has_started = stored_sale.sale.starts_at_ms <= now_ms();
@@ -190,7 +275,7 @@ async fn check_room(sales: &Sales, sale: &Sale, ends_at_ms: u64) -> Result<(), P
     let returns = sale.ends_at_ms <= ended_after_ms() && ends_at_ms > ended_after_ms();
     if returns && sales.publisher.sales().await?.len() >= SALES_MAX {
         let failure = WarmError::CatalogueFull.to_string();
-        return Err(Problem::conflict("catalogue_full", "Not changed", failure));
+        return Err(CATALOGUE_FULL.because(failure));
     }
     Ok(())
 }
@@ -215,32 +300,53 @@ fn edited(
         }
         whole[name] = value;
     }
-    let edited: NewSale = read_value_of(&whole, "NewSale")?;
+    let edited: NewSale = read_typed_value(&whole)?;
     edited.check().map_err(|error| invalid_sale(&error))?;
     Ok(edited)
 }
 
-/// `GET /sales/{id}/payload-schema`: what a buyer must say with an order.
+/// What buyers must say with an order
+///
+/// The JSON Schema that bodies of POST /orders are held to, as it was given with the sale.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/payload-schema",
+    operation_id = "getPayloadSchema",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "The schema, or null", body = PayloadSchema)),
+)]
 pub(super) async fn payload_schema(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<PayloadSchema>, Problem> {
     stored(&sales, &id).await?;
-    let schema = sales.store.payload_schema(&id).await?;
-    Ok(Json(json!({ "sale": id, "payload_schema": schema })))
+    let payload_schema = sales.store.payload_schema(&id).await?;
+    Ok(Json(PayloadSchema {
+        sale: id,
+        payload_schema,
+    }))
 }
 
 fn not_edited(refusal: EditRefusal) -> Problem {
-    let code = match refusal {
-        EditRefusal::Started => "sale_started",
-        EditRefusal::Warmed => "sale_warmed",
-        EditRefusal::Drawing => "sale_drawing",
-        EditRefusal::Over(_) => "tenant_limit",
+    let kind = match refusal {
+        EditRefusal::Started => SALE_STARTED,
+        EditRefusal::Warmed => SALE_WARMED,
+        EditRefusal::Drawing => SALE_DRAWING,
+        EditRefusal::Over(_) => TENANT_LIMIT,
     };
-    Problem::conflict(code, "Not changed", refusal.to_string())
+    kind.because(refusal.to_string())
 }
 
-/// `PUT /sales/{id}/blocked/{user}`: the user may not buy.
+/// Block a user
+///
+/// Keeps a user from buying in a sale, from now on.
+#[utoipa::path(
+    put,
+    path = "/sales/{id}/blocked/{user}",
+    operation_id = "blockUser",
+    params(("id" = String, Path, description = "Its name."), ("user" = String, Path, description = "The user.")),
+    responses((status = 204, description = "Blocked")),
+)]
 pub(super) async fn block(
     State(sales): State<Sales>,
     Path((id, user)): Path<(String, String)>,
@@ -255,7 +361,16 @@ pub(super) async fn block(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /sales/{id}/blocked/{user}`: the user may buy again.
+/// Unblock a user
+///
+/// Lets a blocked user buy again.
+#[utoipa::path(
+    delete,
+    path = "/sales/{id}/blocked/{user}",
+    operation_id = "unblockUser",
+    params(("id" = String, Path, description = "Its name."), ("user" = String, Path, description = "The user.")),
+    responses((status = 204, description = "Not blocked")),
+)]
 pub(super) async fn unblock(
     State(sales): State<Sales>,
     Path((id, user)): Path<(String, String)>,
@@ -274,9 +389,7 @@ async fn sale_and_user(
     user: String,
 ) -> Result<(StoredSale, UserId), Problem> {
     let id = SaleId::new(id).map_err(|_| unknown_sale())?;
-    let user = UserId::new(user).map_err(|error| {
-        Problem::unprocessable("invalid_user", "Invalid user", error.to_string())
-    })?;
+    let user = UserId::new(user).map_err(|error| INVALID_USER.because(error.to_string()))?;
     Ok((running(sales, &id).await?, user))
 }
 
@@ -296,7 +409,7 @@ pub(super) async fn running(sales: &Sales, id: &SaleId) -> Result<StoredSale, Pr
         None => Ok(stored),
         Some(_) => {
             let detail = "the sale is archived: nothing of it changes any more";
-            Err(Problem::conflict("sale_archived", "Archived", detail))
+            Err(SALE_ARCHIVED.because(detail))
         }
     }
 }

@@ -3,16 +3,17 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tracing::info;
+use utoipa::ToSchema;
 use weir_base::id::UserId;
 use weir_sale::sale::SALES_MAX;
 
-use crate::store::{ListEntry, ListedUser, Said, Standing};
+use super::refusals::{INVALID_REASON, INVALID_USER};
+use crate::store::{ListedUser, Said, Standing};
 use crate::{Sales, UserList};
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{JsonBody, Problem, ReadQuery, read_json_of};
+use weir_origin_core::http::{Problem, ReadQuery, TypedBody, read_typed};
 
 /// The users of a page, unless the query says so, and at most.
 const LIMIT_DEFAULT: usize = 100;
@@ -25,19 +26,90 @@ const LOG_LEN_MAX: usize = 100;
 const TEXT_LEN_MAX: usize = 200;
 
 /// What is asked of the list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
+    /// Which.
+    #[param(inline)]
     standing: StandingWord,
+    /// The last user of the page before.
     after: Option<String>,
+    /// The users of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// Blocked: may not buy; allowed: may, whatever a risk check says.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Standing)]
 #[serde(rename_all = "snake_case")]
 enum StandingWord {
     Blocked,
     Allowed,
+}
+
+/// Blocked: may not buy; allowed: may, whatever a risk check says; none: as anybody.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[schema(as = AnyStanding)]
+#[serde(rename_all = "snake_case")]
+enum AnyStanding {
+    Blocked,
+    Allowed,
+    None,
+}
+
+impl From<Option<Standing>> for AnyStanding {
+    fn from(standing: Option<Standing>) -> Self {
+        match standing {
+            Some(Standing::Blocked) => Self::Blocked,
+            Some(Standing::Allowed) => Self::Allowed,
+            None => Self::None,
+        }
+    }
+}
+
+/// How a user stands, or stood from a time on, in every sale.
+#[derive(Serialize, ToSchema)]
+#[schema(as = StandingChange)]
+struct StandingView {
+    /// How the user stands.
+    standing: AnyStanding,
+    /// Why; null: as anybody.
+    #[schema(required)]
+    reason: Option<String>,
+    /// Who said so, as they name themselves; null: nobody.
+    #[schema(required)]
+    operator: Option<String>,
+    /// Since when, in milliseconds since the Unix epoch; null: always.
+    #[schema(required)]
+    at_ms: Option<u64>,
+}
+
+/// A user, and how the user stands in every sale.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedUser)]
+struct UserView {
+    /// The user's name.
+    user: String,
+    #[serde(flatten)]
+    standing: StandingView,
+}
+
+/// A page of users.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ListedUsers {
+    /// The users of this page, by name.
+    users: Vec<UserView>,
+}
+
+/// How a user stands in every sale, with what has changed before.
+#[derive(Serialize, ToSchema)]
+pub(super) struct UserStanding {
+    #[serde(flatten)]
+    user: UserView,
+    /// The last change first, at most 100.
+    log: Vec<StandingView>,
 }
 
 impl From<StandingWord> for Standing {
@@ -50,29 +122,47 @@ impl From<StandingWord> for Standing {
 }
 
 /// How a user is to stand.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewStanding {
+    /// Blocked: may not buy; allowed: whatever a risk check says.
     standing: StandingWord,
+    /// Why.
+    #[schema(min_length = 1, max_length = 200)]
     reason: String,
+    /// Who says so, as they name themselves.
+    #[schema(min_length = 1, max_length = 200)]
     operator: String,
 }
 
 /// Why a user is taken off the list.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Removal {
+    /// Why.
     #[serde(default)]
+    #[schema(max_length = 200)]
     reason: String,
+    /// Who says so.
     #[serde(default)]
+    #[schema(max_length = 200)]
     operator: String,
 }
 
-/// `GET /user-list`: a page of those who stand so.
+/// Users who are blocked in every sale, or whom no risk check blocks
+///
+/// Users who are blocked in every sale, or whom no risk check blocks, page by page.
+#[utoipa::path(
+    get,
+    path = "/user-list",
+    operation_id = "listUsers",
+    params(ListQuery),
+    responses((status = 200, description = "Sorted by the bytes of their names", body = ListedUsers)),
+)]
 pub(super) async fn list(
     State(sales): State<Sales>,
     ReadQuery(query): ReadQuery<ListQuery>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ListedUsers>, Problem> {
     let after = query.after.as_ref().map(UserId::new).transpose();
     let after = after.map_err(|error| Problem::invalid_query(format!("after: {error}")))?;
     let limit = query.limit.unwrap_or(LIMIT_DEFAULT);
@@ -82,48 +172,74 @@ pub(super) async fn list(
     }
     let standing = query.standing.into();
     let users = sales.store.listed_users(standing, after.as_ref(), limit);
-    let users: Vec<Value> = users.await?.iter().map(view).collect();
-    Ok(Json(json!({ "users": users })))
+    let users = users.await?.into_iter().map(UserView::from).collect();
+    Ok(Json(ListedUsers { users }))
 }
 
-/// `GET /user-list/{user}`: how a user stands, and since when, and what was before.
+/// How a user stands in every sale
+///
+/// How a user stands in every sale, with what has changed before.
+#[utoipa::path(
+    get,
+    path = "/user-list/{user}",
+    operation_id = "getUserStanding",
+    params(("user" = String, Path, description = "The user's name.")),
+    responses((status = 200, description = "With what was before", body = UserStanding)),
+)]
 pub(super) async fn get(
     State(sales): State<Sales>,
     Path(user): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<UserStanding>, Problem> {
     let user = read_user(user)?;
     stands(&sales, &user).await
 }
 
-/// `PUT /user-list/{user}`: a user stands so from now on. Again changes nothing.
+/// Block a user in every sale, or let the user buy whatever a risk check says
+///
+/// Blocks a user in every sale, or lets the user buy whatever a risk check says. SQL decides at once; gateways follow before this
+/// answers.
+#[utoipa::path(
+    put,
+    path = "/user-list/{user}",
+    operation_id = "setUserStanding",
+    params(("user" = String, Path, description = "The user's name.")),
+    request_body = NewStanding,
+    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+)]
 pub(super) async fn put(
     State(sales): State<Sales>,
     Path(user): Path<String>,
-    JsonBody(new): JsonBody<NewStanding>,
-) -> Result<Json<Value>, Problem> {
+    TypedBody(new): TypedBody<NewStanding>,
+) -> Result<Json<UserStanding>, Problem> {
     let user = read_user(user)?;
     let said = said(new.reason, new.operator)?;
     if said.reason.is_empty() || said.operator.is_empty() {
         let detail = "reason, operator: must be there";
-        return Err(Problem::unprocessable(
-            "invalid_reason",
-            "No reason",
-            detail,
-        ));
+        return Err(INVALID_REASON.because(detail));
     }
     change(&sales, &user, Some(new.standing.into()), &said).await
 }
 
-/// `DELETE /user-list/{user}`: a user stands as anybody. Again changes nothing.
+/// Have a user stand as anybody
+///
+/// Has a user stand as anybody. Asked again, it changes nothing.
+#[utoipa::path(
+    delete,
+    path = "/user-list/{user}",
+    operation_id = "clearUserStanding",
+    params(("user" = String, Path, description = "The user's name.")),
+    request_body = Option<Removal>,
+    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+)]
 pub(super) async fn delete(
     State(sales): State<Sales>,
     Path(user): Path<String>,
     body: Bytes,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<UserStanding>, Problem> {
     let user = read_user(user)?;
     let removal: Removal = match body.trim_ascii() {
         b"" | b"null" => Removal::default(),
-        body => read_json_of(body, "Removal")?,
+        body => read_typed(body)?,
     };
     let said = said(removal.reason, removal.operator)?;
     change(&sales, &user, None, &said).await
@@ -136,7 +252,7 @@ async fn change(
     user: &UserId,
     standing: Option<Standing>,
     said: &Said,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<UserStanding>, Problem> {
     let now_ms = now_ms();
     let changed = sales.store.set_standing(user, standing, said, now_ms);
     if changed.await? {
@@ -157,45 +273,56 @@ async fn change(
     stands(sales, user).await
 }
 
-async fn stands(sales: &Sales, user: &UserId) -> Result<Json<Value>, Problem> {
+async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserStanding>, Problem> {
     let listed = sales.store.listed_user(user).await?;
     let log = sales.store.list_log(user, LOG_LEN_MAX).await?;
-    let log: Vec<Value> = log.iter().map(log_view).collect();
-    let mut view = match listed {
-        Some(listed) => view(&listed),
-        None => json!({
-            "user": user.as_str(), "standing": "none", "reason": null, "operator": null,
-            "at_ms": null,
-        }),
+    let unlisted = || UserView {
+        user: user.to_string(),
+        standing: StandingView {
+            standing: AnyStanding::None,
+            reason: None,
+            operator: None,
+            at_ms: None,
+        },
     };
-    view["log"] = json!(log);
-    Ok(Json(view))
+    Ok(Json(UserStanding {
+        user: listed.map_or_else(unlisted, UserView::from),
+        log: log
+            .into_iter()
+            .map(|entry| StandingView::new(entry.standing, entry.said, entry.at_ms))
+            .collect(),
+    }))
 }
 
-fn view(listed: &ListedUser) -> Value {
-    json!({
-        "user": listed.user.as_str(), "standing": listed.standing.word(),
-        "reason": listed.said.reason, "operator": listed.said.operator, "at_ms": listed.at_ms,
-    })
+impl StandingView {
+    fn new(standing: Option<Standing>, said: Said, at_ms: u64) -> Self {
+        Self {
+            standing: standing.into(),
+            reason: Some(said.reason),
+            operator: Some(said.operator),
+            at_ms: Some(at_ms),
+        }
+    }
 }
 
-fn log_view(entry: &ListEntry) -> Value {
-    json!({
-        "standing": entry.standing.map_or("none", Standing::word), "reason": entry.said.reason,
-        "operator": entry.said.operator, "at_ms": entry.at_ms,
-    })
+impl From<ListedUser> for UserView {
+    fn from(listed: ListedUser) -> Self {
+        Self {
+            user: listed.user.to_string(),
+            standing: StandingView::new(Some(listed.standing), listed.said, listed.at_ms),
+        }
+    }
 }
 
 fn read_user(user: String) -> Result<UserId, Problem> {
-    UserId::new(user)
-        .map_err(|error| Problem::unprocessable("invalid_user", "Invalid user", error.to_string()))
+    UserId::new(user).map_err(|error| INVALID_USER.because(error.to_string()))
 }
 
 fn said(reason: String, operator: String) -> Result<Said, Problem> {
     for (name, text) in [("reason", &reason), ("operator", &operator)] {
         if text.chars().count() > TEXT_LEN_MAX {
             let detail = format!("{name}: must have at most {TEXT_LEN_MAX} characters");
-            return Err(Problem::unprocessable("invalid_reason", "Too long", detail));
+            return Err(INVALID_REASON.because(detail));
         }
     }
     Ok(Said { reason, operator })

@@ -2,22 +2,27 @@
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tokio::task::JoinError;
 use tracing::{error, warn};
+use utoipa::ToSchema;
 use weir_base::headers;
 use weir_base::id::UserId;
 use weir_sale::identity;
 
+use super::desk::DeskView;
 use super::orders::{OrderView, only};
 use super::payments::PaymentView;
+use super::refusals::{ORDER_EXPIRED, ORDER_PAID};
 use crate::Sales;
 use crate::payload::Payload;
 use crate::store::Cancelled;
+use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
+use weir_origin_core::http::refusal::{USER_INVALID, USER_MISSING};
 use weir_origin_core::sql::SqlError;
 
 /// Who asks.
@@ -44,33 +49,66 @@ pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, 
 }
 
 /// An order with its last payment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PaidOrder)]
 pub(super) struct PaidOrderView {
     #[serde(flatten)]
     order: OrderView,
     /// null: nobody has started to pay.
+    #[schema(required)]
     payment: Option<PaymentView>,
     /// What the user has said with it; null: the sale wants nothing.
+    #[schema(required, value_type = Option<serde_json::Value>)]
     payload: Option<Payload>,
 }
 
-/// `GET /orders/{id}`: an order of this user.
+/// An order: to its user with its last payment, on the admin port as operators see it.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum AnyOrder {
+    Paid(Box<PaidOrderView>),
+    Desk(Box<DeskView>),
+}
+
+/// An order of this user
+///
+/// An order of the signed user with its last payment. Orders of others are unknown. On the admin port: whosever it is, as
+/// DeskOrder.
+#[utoipa::path(
+    get,
+    path = "/orders/{id}",
+    operation_id = "getOrder",
+    params(("id" = String, Path, description = "Its name.")),
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "The order, with its last payment", body = AnyOrder)),
+)]
 pub(super) async fn get(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
     Path(id): Path<String>,
-) -> Result<Json<PaidOrderView>, Problem> {
+) -> Result<Json<AnyOrder>, Problem> {
     let order = sales.orders.sql(sales.store.order(&id, &user)).await;
     let order = order?.ok_or_else(unknown_order)?;
     let payment = sales.orders.sql(sales.store.last_payment(&id)).await?;
-    Ok(Json(PaidOrderView {
+    Ok(Json(AnyOrder::Paid(Box::new(PaidOrderView {
         order: OrderView::from(&order),
         payment: payment.map(PaymentView::from),
         payload: sales.orders.sql(sales.store.payload(&id)).await?,
-    }))
+    }))))
 }
 
-/// `POST /orders/{id}/cancel`: takes an unpaid order back. Again changes nothing.
+/// Take an unpaid order back
+///
+/// Takes an unpaid order back; its units are sold again. A cancelled order stays cancelled when this is asked again. On the admin
+/// port: whosever it is, and nothing is held against its user.
+#[utoipa::path(
+    post,
+    path = "/orders/{id}/cancel",
+    operation_id = "cancelOrder",
+    params(("id" = String, Path, description = "Its name.")),
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "It is cancelled", body = OrderView)),
+)]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
@@ -79,8 +117,8 @@ pub(super) async fn cancel(
     let cancelled = sales.orders.cancel(id, user).await;
     match ended(cancelled)? {
         Cancelled::Now(order) | Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(conflict("order_expired", "the order has expired before")),
-        Cancelled::Paid(_) => Err(conflict("order_paid", "the order is paid, and stays")),
+        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
+        Cancelled::Paid(_) => Err(ORDER_PAID.because("the order is paid, and stays")),
         Cancelled::Unknown => Err(unknown_order()),
     }
 }
@@ -97,22 +135,16 @@ pub(super) fn ended<T>(outcome: Ended<T>) -> Result<T, Problem> {
     Ok(answer?)
 }
 
-pub(super) fn conflict(code: &'static str, detail: &'static str) -> Problem {
-    Problem::conflict(code, "Not possible", detail)
-}
-
 pub(super) fn unknown_order() -> Problem {
-    Problem::not_found("unknown_order", "Unknown order", "you have no such order")
+    UNKNOWN_ORDER.because("you have no such order")
 }
 
 fn user_missing() -> Problem {
-    let status = StatusCode::UNAUTHORIZED;
     let detail = "requests come with a user that a gateway signed";
-    Problem::new(status, "user_missing", "No user", detail).challenge("Weir-User")
+    USER_MISSING.because(detail).challenge("Weir-User")
 }
 
 fn user_invalid() -> Problem {
-    let status = StatusCode::FORBIDDEN;
     let detail = "the user is not one that this origin's gateways signed";
-    Problem::new(status, "user_invalid", "Invalid user", detail)
+    USER_INVALID.because(detail)
 }

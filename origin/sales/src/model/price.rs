@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The highest price of one unit, in the currency's smallest unit. Times the most units of a user it stays exact in JSON's
 /// numbers (2^53).
@@ -51,12 +52,14 @@ impl fmt::Display for Currency {
 }
 
 /// What one unit costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// In the currency's smallest unit, such as cents: at most [`UNIT_AMOUNT_MAX`]. 0 is free.
+    /// In the currency's smallest unit, such as cents. 0 is free.
+    #[schema(maximum = 1_000_000_000_000_u64)]
     pub unit_amount: u64,
-    /// Of what money.
+    /// Of what money, by ISO 4217, such as EUR.
+    #[schema(value_type = String, pattern = "^[A-Z]{3}$")]
     pub currency: Currency,
 }
 
@@ -80,10 +83,14 @@ pub struct Money {
 }
 
 /// What an order costs, as it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OrderPrice {
+    /// What one unit cost when the order was made, in the currency's smallest unit.
     unit_amount: u64,
+    /// What all its units cost.
     amount: u64,
+    /// By ISO 4217, such as EUR.
+    #[schema(value_type = String, pattern = "^[A-Z]{3}$")]
     currency: Currency,
 }
 

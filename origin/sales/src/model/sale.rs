@@ -1,13 +1,21 @@
 //! Which sales may be made.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::openapi::schema::{
+    AdditionalProperties, KnownFormat, Object, OneOf, Schema, SchemaFormat, Type,
+};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
 use weir_base::id::SaleId;
 use weir_sale::challenge::Challenge;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
 use crate::model::price::{Price, UNIT_AMOUNT_MAX};
 use crate::payload::check_schema;
+use weir_origin_core::api::words;
 use weir_origin_core::http::shared_members;
 use weir_origin_core::tenants::TenantName;
 
@@ -38,76 +46,96 @@ fn warm_before_ms() -> Option<u64> {
     Some(WARM_BEFORE_MS)
 }
 
-/// A sale to be made or changed, as the admin gives it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A sale to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewSale {
-    /// Its name, for ever.
+    /// Its name, permanently.
+    #[schema(value_type = String, min_length = 1, max_length = 64)]
     pub id: SaleId,
-    /// Over how many shards the stock is spread.
+    /// Over how many shards of Redis the stock is spread.
+    #[schema(minimum = 1, maximum = 64)]
     pub shards: u32,
     /// All else that a request, SQL and every view have in common.
     #[serde(flatten, deserialize_with = "shared_members")]
     pub fields: SaleFields,
-    /// Whether only a random choice of those who have reserved may buy; `None`: all of them.
+    /// Whether only a random choice of those who have reserved may buy; reservations must end by `starts_at_ms` then. null: all of
+    /// them.
     #[serde(default)]
     pub draw: Option<DrawRules>,
-    /// What a buyer must say with an order, in JSON Schema; `None`: a request's payload is ignored.
+    /// What a buyer must say with an order, in JSON Schema of at most 8 KiB without references to elsewhere; null: nothing.
     #[serde(default)]
+    #[schema(value_type = Option<Object>)]
     pub payload_schema: Option<Value>,
 }
 
-/// What an operator sets of a sale: the same in a request, in SQL and in what is shown. A new field goes here, into
-/// `store/columns.rs` and into both schemas.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What an operator sets of a sale: the same in a request, in SQL and in what is shown. A new field goes here, and into
+/// `store/columns.rs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaleFields {
-    /// What people call it: 1 to [`TITLE_LEN_MAX`] characters, no control characters.
+    /// What people call it: no control characters.
+    #[schema(min_length = 1, max_length = 200)]
     pub title: String,
-    /// Units to sell: at most [`TOTAL_MAX`]. 0 is a sale that is sold out from the start. Of a stored sale: those of the
-    /// start, with what was topped up since, without what was withdrawn.
+    /// Units to sell. 0 is a sale that is sold out from the start. Of a stored sale: those of the start, with what was topped
+    /// up since, without what was withdrawn.
+    #[schema(maximum = 1_000_000_000)]
     pub total: u64,
-    /// The most units one user may have: 1 to [`weir_sale::sale::USER_CAP_MAX`].
+    /// The most units one user may have.
+    #[schema(minimum = 1, maximum = 1000)]
     pub user_cap: u32,
     /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    #[schema(maximum = 253_402_300_799_999_u64)]
     pub starts_at_ms: u64,
-    /// First instant at which they are taken no more: at most [`INSTANT_MS_MAX`].
+    /// First instant at which they are taken no more, in milliseconds since the Unix epoch.
+    #[schema(minimum = 1, maximum = 253_402_300_799_999_u64)]
     pub ends_at_ms: u64,
     /// Whether only buyers with an order token may buy.
     #[serde(default)]
+    #[schema(default = false)]
     pub token: bool,
-    /// What users must do before they get an order token; `None`: nothing.
+    /// What users must do before they get an order token, which needs `token`; null: nothing.
     #[serde(default)]
+    #[schema(default = json!(null))]
     pub challenge: Option<Challenge>,
-    /// What the shop calls what is sold: 1 to [`SKU_LEN_MAX`] characters, no control characters; `None`: not given.
+    /// What the shop calls what is sold: no control characters; null: not given.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 64, default = json!(null))]
     pub sku: Option<String>,
-    /// What one unit costs; orders keep it. `None`: not given.
+    /// What one unit costs; orders keep it. null: not given.
     #[serde(default)]
+    #[schema(default = json!(null))]
     pub price: Option<Price>,
-    /// Which sales it belongs together with; `None`: it stands alone.
+    /// Which sales it belongs together with; null: it stands alone.
     #[serde(default)]
+    #[schema(default = json!(null))]
     pub group: Option<SaleGroup>,
-    /// When users may reserve, and then only who has reserved may buy; `None`: nobody needs to.
+    /// When users may reserve, and then only who has reserved may buy; null: nobody needs to.
     #[serde(default)]
+    #[schema(default = json!(null))]
     pub reservation: Option<Window>,
     /// When an order takes its units, and for how long.
     #[serde(default)]
+    #[schema(default = json!("at_order"))]
     pub payment: Payment,
     /// Whether anybody may see it in the list of sales.
     #[serde(default)]
+    #[schema(default = false)]
     pub listed: bool,
-    /// How long before its start it is warmed by itself, in milliseconds: [`WARM_BEFORE_MS`] unless given; `None`: by hand only.
+    /// How long before its start it is warmed by itself, in milliseconds; null: by hand only.
     #[serde(default = "warm_before_ms")]
+    #[schema(default = 300_000)]
     pub warm_before_ms: Option<u64>,
 }
 
 /// Sales that belong together, such as the sizes of one shoe: a user may have only so many units of all of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaleGroup {
-    /// What it is called, by the rules for sales' names: all sales that name it are in it.
+    /// What the group is called: all sales that name it are in it.
+    #[schema(value_type = String, pattern = "^[a-z0-9-]{1,64}$")]
     pub id: SaleId,
-    /// The most units one user may have of its sales together, for an order in this one: 1 to [`GROUP_CAP_MAX`].
+    /// The most units one user may have of its sales together, for an order in this one.
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub user_cap: u32,
 }
 
@@ -115,20 +143,23 @@ pub struct SaleGroup {
 pub const GROUP_CAP_MAX: u32 = 1_000_000;
 
 /// A span of time: its start is in it, its end is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
     /// First instant, in milliseconds since the Unix epoch.
+    #[schema(maximum = 253_402_300_799_999_u64)]
     pub from_ms: u64,
-    /// First instant after it.
+    /// First instant after it, in milliseconds since the Unix epoch.
+    #[schema(maximum = 253_402_300_799_999_u64)]
     pub until_ms: u64,
 }
 
 /// A draw among those who have reserved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrawRules {
-    /// How many of them may buy: 1 to [`WINNERS_MAX`].
+    /// How many of them may buy.
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub winners: u64,
 }
 
@@ -147,6 +178,61 @@ pub enum Payment {
     },
     /// When it is paid. No unit lies idle, but a user may find the sale sold out when paying.
     AtPayment,
+}
+
+/// The document gives each form of [`Payment`] a name, by which generated clients call it.
+impl PartialSchema for Payment {
+    fn schema() -> RefOr<Schema> {
+        OneOf::builder()
+            .item(Ref::from_schema_name("PayTime"))
+            .item(Ref::from_schema_name("PayHold"))
+            .description(Some(
+                "When an order takes its units: `at_order` when it is made, for as long as it is neither paid nor cancelled; \
+                 `at_payment` when it is paid; `hold` when it is made, until the time to pay is over.",
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for Payment {
+    fn name() -> Cow<'static, str> {
+        "PayTerms".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        let object = |description, member, schema: RefOr<Schema>| {
+            Object::builder()
+                .description(Some(description))
+                .property(member, schema)
+                .required(member)
+                .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        };
+        let time = words("When an order takes its units.", ["at_order", "at_payment"]);
+        let within = Object::builder()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .minimum(Some(1))
+            .maximum(Some(PAY_WITHIN_MS_MAX))
+            .description(Some(
+                "How long a buyer has to pay, from the order on, in milliseconds.",
+            ));
+        let hold_time = object(
+            "For how long units are kept.",
+            "pay_within_ms",
+            within.into(),
+        );
+        let hold = Ref::from_schema_name("PayHoldTime");
+        let hold = object(
+            "An order takes its units when it is made, and expires if it is not paid in time.",
+            "hold",
+            hold.into(),
+        );
+        schemas.extend([
+            ("PayTime".to_owned(), time.into()),
+            ("PayHold".to_owned(), hold.into()),
+            ("PayHoldTime".to_owned(), hold_time.into()),
+        ]);
+    }
 }
 
 /// Why a sale may not be made.

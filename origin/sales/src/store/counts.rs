@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 use sqlx::Error;
+use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::ledger::checksum_of;
 
@@ -12,7 +13,8 @@ use super::{OrderStatus, SaleStore, ShardCounts, StoredOrder};
 use weir_origin_core::sql::{Row, SqlError, Tx, sql};
 
 /// The number of orders by status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = OrdersByState)]
 pub struct OrderCounts {
     /// Made and not paid.
     pub unpaid: u64,

@@ -53,12 +53,14 @@ pub use cooldowns::{Cooldown, FOR_GOOD_MS};
 pub use counts::OrderCounts;
 pub use desk::Refund;
 pub use draws::{Entry, Seed, StoredDraw};
-pub use order_change::ChangeKind;
+pub use order_change::{ChangeKind, OrderChange};
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
+use serde::Serialize;
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS};
 pub use user_list::{ListEntry, ListedUser, Said, Standing};
+use utoipa::ToSchema;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
@@ -198,7 +200,8 @@ pub struct ShardCounts {
 }
 
 /// Where an order stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OrderStatus {
     /// Made and not paid.
     Unpaid,

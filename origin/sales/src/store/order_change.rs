@@ -1,9 +1,14 @@
 //! What is told of an order: kinds, and the JSON that receivers get.
 
+use serde::Serialize;
 use serde_json::json;
+use utoipa::ToSchema;
+use utoipa::openapi::Object;
 
-use super::{StoredOrder, StoredPayment};
+use super::{OrderStatus, PaymentState, StoredOrder, StoredPayment};
+use crate::model::price::OrderPrice;
 use crate::payload::Payload;
+use weir_origin_core::api::words;
 use weir_origin_core::outbox::change_id;
 
 /// What has happened to an order.
@@ -63,36 +68,118 @@ pub(super) struct NewChange<'a> {
     pub(super) cause: &'a str,
 }
 
-impl NewChange<'_> {
+/// The body of the webhook `order.…`.
+#[derive(Serialize, ToSchema)]
+pub struct OrderChange<'a> {
+    /// The same at every try.
+    id: String,
+    /// What has happened.
+    #[serde(rename = "type")]
+    #[schema(schema_with = kinds)]
+    kind: &'static str,
+    /// 1, 2, 3 … of each order.
+    sequence: u64,
+    /// When, in milliseconds since the Unix epoch.
+    at_ms: u64,
+    /// Who or what ended it; null unless it ended.
+    #[schema(required)]
+    cause: Option<&'a str>,
+    /// The order as it stands after the change.
+    order: ChangedOrder<'a>,
+    /// The payment that the change is about, as it stands after the change; null: none.
+    #[schema(required)]
+    payment: Option<ChangedPayment<'a>>,
+}
+
+/// An order as it stands after a change.
+#[derive(Serialize, ToSchema)]
+struct ChangedOrder<'a> {
+    /// The order's name.
+    order: &'a str,
+    /// The sale's name.
+    sale: &'a str,
+    /// The user's name.
+    user: &'a str,
+    /// How many units.
+    quantity: u32,
+    /// What the shop calls what is sold; null: not given.
+    #[schema(required)]
+    sku: Option<&'a str>,
+    /// What it costs; null: the sale does not say.
+    #[schema(required)]
+    price: Option<OrderPrice>,
+    /// Where it stands.
+    status: OrderStatus,
+    /// Until when it may be paid, in milliseconds since the Unix epoch; null: without an end, or it is not to be paid.
+    #[schema(required)]
+    pay_by_ms: Option<u64>,
+    /// When it was made, in milliseconds since the Unix epoch.
+    created_at_ms: u64,
+    /// What the buyer has said with the order, as the sale's payload_schema wants it; null: the sale wants nothing.
+    #[schema(required, value_type = Option<serde_json::Value>)]
+    payload: Option<&'a Payload>,
+    /// The link whose click it came of, by domain and code; null: none that is known.
+    #[schema(required)]
+    link: Option<&'a str>,
+}
+
+/// A payment as it stands after a change.
+#[derive(Serialize, ToSchema)]
+struct ChangedPayment<'a> {
+    /// The payment's name.
+    payment: &'a str,
+    /// Where it stands.
+    state: PaymentState,
+    /// Why money must be, or was, given back; null: it is not.
+    #[schema(required)]
+    reason: Option<&'a str>,
+    /// What the operator who gave it back wrote down; null: nothing.
+    #[schema(required)]
+    reference: Option<&'a str>,
+}
+
+fn kinds() -> Object {
+    words("What has happened.", ChangeKind::ALL.map(ChangeKind::word))
+}
+
+impl<'a> NewChange<'a> {
     /// The JSON that receivers get.
-    pub(super) fn body(self, payload: Option<&Payload>, seq: u64, now_ms: u64) -> String {
+    pub(super) fn body(self, payload: Option<&'a Payload>, seq: u64, now_ms: u64) -> String {
         let Self {
             kind,
             order,
             payment,
             cause,
         } = self;
-        let payment = payment.map(|payment| {
-            json!({
-                "payment": payment.id, "state": payment.state.word(),
-                "reason": Some(&payment.reason).filter(|reason| !reason.is_empty()),
-                "reference": Some(&payment.reference).filter(|text| !text.is_empty()),
-            })
+        let unless_empty = |text: &'a str| Some(text).filter(|text| !text.is_empty());
+        let payment = payment.map(|payment| ChangedPayment {
+            payment: &payment.id,
+            state: payment.state,
+            reason: unless_empty(&payment.reason),
+            reference: unless_empty(&payment.reference),
         });
-        json!({
-            "id": change_id(&order.id, seq),
-            "type": kind.word(),
-            "sequence": seq,
-            "at_ms": now_ms,
-            "cause": Some(cause).filter(|cause| !cause.is_empty()),
-            "order": {
-                "order": order.id, "sale": order.sale.as_str(), "user": order.user.as_str(),
-                "quantity": order.units, "sku": order.sku, "price": order.cost(), "link": order.click.as_ref().map(|click| &click.link),
-                "status": order.status.word(), "pay_by_ms": order.pay_by_ms,
-                "created_at_ms": order.created_at_ms, "payload": payload,
+        let change = OrderChange {
+            id: change_id(&order.id, seq),
+            kind: kind.word(),
+            sequence: seq,
+            at_ms: now_ms,
+            cause: unless_empty(cause),
+            order: ChangedOrder {
+                order: &order.id,
+                sale: order.sale.as_str(),
+                user: order.user.as_str(),
+                quantity: order.units,
+                sku: order.sku.as_deref(),
+                price: order.cost(),
+                status: order.status,
+                pay_by_ms: order.pay_by_ms,
+                created_at_ms: order.created_at_ms,
+                payload,
+                link: order.click.as_ref().map(|click| click.link.as_str()),
             },
-            "payment": payment,
-        })
-        .to_string()
+            payment,
+        };
+        // With sorted members, as every change before.
+        json!(change).to_string()
     }
 }

@@ -1,6 +1,8 @@
 //! Payments at a provider: started by buyers, decided by what the provider says of them.
 
+use serde::Serialize;
 use sqlx::Error;
+use utoipa::ToSchema;
 use weir_base::id::UserId;
 
 use super::order_change::{ChangeKind, NewChange};
@@ -41,7 +43,8 @@ const INSERT_EVENT: &str = "
 const SELECT_EVENT: &str = "SELECT payment_id, body_sha256 FROM payment_events WHERE event_id = ?";
 
 /// Where a payment stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum PaymentState {
     /// The provider has said nothing of it.
     Started,

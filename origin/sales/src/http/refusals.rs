@@ -1,0 +1,417 @@
+//! Why routes of sales refuse.
+
+use axum::http::StatusCode;
+
+use weir_origin_core::access::tenancy::UNKNOWN_SALE;
+use weir_origin_core::http::Refusal;
+
+pub(super) const BARRED: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "barred",
+    "Barred",
+    "The user is blocked, or has not reserved",
+);
+
+pub(super) const BLOCKED: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "blocked",
+    "Blocked",
+    "The user is blocked in this sale",
+);
+
+pub(super) const CATALOGUE_FULL: Refusal = Refusal::conflict(
+    "catalogue_full",
+    "Not changed",
+    "There are as many running sales as gateways hold",
+);
+
+pub(super) const CHANGE_UNDER_WAY: Refusal = Refusal::conflict(
+    "change_under_way",
+    "Not changed",
+    "Another change of the sale's stock is under way",
+);
+
+pub(super) const CLAIM_INVALID: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "claim_invalid",
+    "Invalid claim",
+    "No gateway of this origin has signed the claim",
+);
+
+pub(super) const CLAIM_MISSING: Refusal = Refusal::new(
+    StatusCode::UNAUTHORIZED,
+    "claim_missing",
+    "No claim",
+    "The request has no claim: it did not pass a gateway",
+);
+
+pub(super) const CLAIM_RELEASED: Refusal = Refusal::conflict(
+    "claim_released",
+    "Claim released",
+    "The claim's time has passed and its units went back; buy again",
+);
+
+pub(super) const COOLING_DOWN: Refusal = Refusal::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "cooling_down",
+    "Please wait",
+    "The user did not pay in time and has to wait",
+);
+
+pub(super) const DRAW_OPEN: Refusal = Refusal::conflict(
+    "draw_open",
+    "Too early",
+    "Reservations have not ended, so the list of the draw is not closed",
+);
+
+pub(super) const DUPLICATE_SALE: Refusal = Refusal::conflict(
+    "duplicate_sale",
+    "Duplicate",
+    "There is a sale of this id already",
+);
+
+pub(super) const EVENT_REUSED: Refusal = Refusal::invalid(
+    "event_reused",
+    "Not new",
+    "Another event of this name was noted before",
+);
+
+pub(super) const GROUP_CAP: Refusal = Refusal::conflict(
+    "group_cap",
+    "Cap reached",
+    "The user would have more units of a group's sales than one may have",
+);
+
+pub(super) const IDEMPOTENCY_KEY_REUSED: Refusal = Refusal::invalid(
+    "idempotency_key_reused",
+    "Key used before",
+    "The Idempotency-Key came with another request before",
+);
+
+pub(super) const INVALID_IDEMPOTENCY_KEY: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "invalid_idempotency_key",
+    "Invalid key",
+    "The Idempotency-Key is none",
+);
+
+pub(super) const INVALID_ORDERS: Refusal = Refusal::invalid(
+    "invalid_orders",
+    "Not so many",
+    "There are too few or too many orders",
+);
+
+pub(super) const INVALID_PAYLOAD: Refusal = Refusal::invalid(
+    "invalid_payload",
+    "Not what the sale wants",
+    "The body of the order is not what the sale wants; `errors` lists the mistakes",
+);
+
+pub(super) const INVALID_REASON: Refusal = Refusal::invalid(
+    "invalid_reason",
+    "No reason",
+    "The reason or the operator is missing, or too long",
+);
+
+pub(super) const INVALID_REFERENCE: Refusal =
+    Refusal::invalid("invalid_reference", "Too long", "The reference is too long");
+
+pub(super) const INVALID_SALE: Refusal = Refusal::invalid(
+    "invalid_sale",
+    "Invalid sale",
+    "A sale may not be like that; `errors` lists all mistakes",
+);
+
+pub(super) const INVALID_STOCK_CHANGE: Refusal = Refusal::invalid(
+    "invalid_stock_change",
+    "Invalid change",
+    "A change of the stock may not be like that",
+);
+
+pub(super) const INVALID_USER: Refusal =
+    Refusal::invalid("invalid_user", "Invalid user", "This is no user's name");
+
+pub(super) const NOT_PUBLISHED: Refusal = Refusal::unavailable(
+    "not_published",
+    "It is noted, but gateways do not know of it yet",
+);
+
+pub(super) const NOT_WARMED: Refusal =
+    Refusal::conflict("not_warmed", "Not warmed", "The sale was never warmed");
+
+pub(super) const NO_CATALOGUE: Refusal =
+    Refusal::unavailable("no_catalogue", "No catalogue of sales was published yet");
+
+pub(super) const NO_DRAW: Refusal = Refusal::not_found(
+    "no_draw",
+    "No draw",
+    "There is no such sale, or it draws nobody",
+);
+
+pub(super) const NO_REFUND_DUE: Refusal = Refusal::conflict(
+    "no_refund_due",
+    "Not possible",
+    "No refund is due for this payment",
+);
+
+pub(super) const NO_RESERVATION: Refusal = Refusal::conflict(
+    "no_reservation",
+    "Not possible",
+    "Nobody needs to reserve for this sale",
+);
+
+pub(super) const ORDER_CANCELLED: Refusal =
+    Refusal::conflict("order_cancelled", "Not possible", "The order was cancelled");
+
+pub(super) const ORDER_EXPIRED: Refusal = Refusal::conflict(
+    "order_expired",
+    "Not possible",
+    "The time to pay has passed",
+);
+
+pub(super) const ORDER_NOT_PAID: Refusal = Refusal::conflict(
+    "order_not_paid",
+    "Not possible",
+    "The order is not paid, or has ended",
+);
+
+pub(super) const ORDER_PAID: Refusal =
+    Refusal::conflict("order_paid", "Not possible", "The order is paid");
+
+pub(super) const ORDER_SETTLING: Refusal = Refusal::unavailable(
+    "order_settling",
+    "Redis has not followed the order's payment yet; try again",
+);
+
+pub(super) const PAYMENTS_NOT_CONFIGURED: Refusal = Refusal::new(
+    StatusCode::NOT_IMPLEMENTED,
+    "payments_not_configured",
+    "No payments",
+    "This origin has no payment provider: WEIR_PAYMENT_SECRET is not set",
+);
+
+pub(super) const REDIS_NOT_EMPTY: Refusal = Refusal::conflict(
+    "redis_not_empty",
+    "Not warmed",
+    "Redis holds stock of this sale that is not of this origin",
+);
+
+pub(super) const RESERVATION_CLOSED: Refusal = Refusal::conflict(
+    "reservation_closed",
+    "Not possible",
+    "Reservations have ended",
+);
+
+pub(super) const RESERVATION_NOT_OPEN: Refusal = Refusal::conflict(
+    "reservation_not_open",
+    "Too early",
+    "Reservations have not begun",
+);
+
+pub(super) const SALE_ARCHIVED: Refusal =
+    Refusal::conflict("sale_archived", "Archived", "The sale is archived");
+
+pub(super) const SALE_DRAWING: Refusal = Refusal::conflict(
+    "sale_drawing",
+    "Not changed",
+    "Reservations for the draw have opened: neither they nor the draw can change",
+);
+
+pub(super) const SALE_ENDED: Refusal =
+    Refusal::conflict("sale_ended", "Not changed", "The sale has ended");
+
+pub(super) const SALE_STARTED: Refusal =
+    Refusal::conflict("sale_started", "Not changed", "The sale has begun");
+
+pub(super) const SALE_WARMED: Refusal =
+    Refusal::conflict("sale_warmed", "Not changed", "The sale is warm");
+
+pub(super) const SIGNATURE_INVALID: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "signature_invalid",
+    "Invalid signature",
+    "The payment provider did not sign this",
+);
+
+pub(super) const SIGNATURE_MISSING: Refusal = Refusal::new(
+    StatusCode::UNAUTHORIZED,
+    "signature_missing",
+    "No signature",
+    "Callbacks are signed by the payment provider",
+);
+
+pub(super) const SOLD_OUT: Refusal =
+    Refusal::conflict("sold_out", "Sold out", "There are no units left");
+
+pub(super) const STOCK_LOST: Refusal = Refusal::conflict(
+    "stock_lost",
+    "Not warmed",
+    "Redis has lost stock of this sale; the origin is rebuilding it",
+);
+
+pub(super) const TIMESTAMP_OUT_OF_WINDOW: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "timestamp_out_of_window",
+    "Too old",
+    "The callback was signed too long ago, or in the future",
+);
+
+pub(super) const TOO_MANY_UNITS: Refusal = Refusal::conflict(
+    "too_many_units",
+    "Not changed",
+    "The sale would have more units than a sale may have",
+);
+
+pub(super) const UNKNOWN_RESERVATION: Refusal = Refusal::not_found(
+    "unknown_reservation",
+    "No reservation",
+    "The user has no reservation for this sale",
+);
+
+pub(super) const UNPAID_HOLDS: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "unpaid_holds",
+    "Too many unpaid orders",
+    "The user did not pay several orders in time",
+);
+
+pub(super) const USER_CAP: Refusal = Refusal::conflict(
+    "user_cap",
+    "Cap reached",
+    "The user has all units that one user may have",
+);
+
+/// An order names a sale that SQL does not have.
+pub(super) const SALE_GONE: Refusal =
+    Refusal::conflict("unknown_sale", "Unknown sale", UNKNOWN_SALE.meaning);
+
+/// Another request of the user has taken the reservation back meanwhile.
+pub(super) const RESERVATION_GONE: Refusal = Refusal::conflict(
+    "unknown_reservation",
+    "No reservation",
+    UNKNOWN_RESERVATION.meaning,
+);
+
+/// What a gateway would have answered where a sale is in shadow: a verdict by its word.
+const fn verdict(code: &'static str, status: StatusCode, meaning: &'static str) -> Refusal {
+    Refusal::new(status, code, "Refused", meaning)
+}
+
+/// The refusals among verdicts. A test compares them.
+pub(super) const VERDICTS: &[Refusal] = &[
+    verdict(
+        "unknown_sale",
+        StatusCode::NOT_FOUND,
+        "There is no such sale",
+    ),
+    verdict(
+        "invalid_user",
+        StatusCode::UNAUTHORIZED,
+        "This is no user's name",
+    ),
+    verdict(
+        "not_started",
+        StatusCode::FORBIDDEN,
+        "The sale has not begun",
+    ),
+    verdict("ended", StatusCode::GONE, "The sale is over"),
+    verdict("closed", StatusCode::FORBIDDEN, "The sale is closed"),
+    verdict(
+        "draining",
+        StatusCode::FORBIDDEN,
+        "The sale takes no new buyers",
+    ),
+    verdict(
+        "static_page",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "The sale shows its static page only",
+    ),
+    verdict("sold_out", StatusCode::CONFLICT, "There are no units left"),
+    verdict(
+        "invalid_token",
+        StatusCode::FORBIDDEN,
+        "The order token is missing or not valid",
+    ),
+    verdict(
+        "challenge_required",
+        StatusCode::FORBIDDEN,
+        "TODO challenge_required",
+    ),
+    verdict(
+        "invalid_idempotency_key",
+        StatusCode::BAD_REQUEST,
+        "The Idempotency-Key is none",
+    ),
+    verdict(
+        "invalid_quantity",
+        StatusCode::BAD_REQUEST,
+        "TODO invalid_quantity",
+    ),
+    verdict(
+        "in_progress",
+        StatusCode::CONFLICT,
+        "A request of this buyer is under way",
+    ),
+    verdict(
+        "rate_limited",
+        StatusCode::TOO_MANY_REQUESTS,
+        "Too many requests",
+    ),
+    verdict(
+        "blocked",
+        StatusCode::FORBIDDEN,
+        "The user is blocked in this sale",
+    ),
+    verdict(
+        "not_reserved",
+        StatusCode::FORBIDDEN,
+        "The user has not reserved",
+    ),
+    verdict(
+        "cap_reached",
+        StatusCode::CONFLICT,
+        "The user has all units that one user may have",
+    ),
+    verdict("too_few", StatusCode::CONFLICT, "TODO too_few"),
+    verdict(
+        "restocking",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Units may come back; try again",
+    ),
+    verdict(
+        "overloaded",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Too much is waiting already; nothing was done",
+    ),
+    verdict(
+        "unavailable",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "What the gate needs did not answer",
+    ),
+    verdict(
+        "misconfigured",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "TODO misconfigured",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_sale::verdict::Verdict;
+
+    #[test]
+    fn refusals_are_those_of_the_verdicts() {
+        let verdicts = Verdict::ALL.into_iter();
+        let verdicts = verdicts.filter_map(|one| Some((one.word(), one.status()?)));
+        let mut verdicts: Vec<(&str, u16)> =
+            verdicts.filter(|(_, status)| *status >= 400).collect();
+        let listed = VERDICTS.iter();
+        let mut listed: Vec<(&str, u16)> = listed
+            .map(|refusal| (refusal.code, refusal.status.as_u16()))
+            .collect();
+        verdicts.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, verdicts);
+    }
+}
