@@ -8,7 +8,6 @@
 //! Numbers are variable-length integers (LEB128, the signed one zigzag), texts have their lengths before them. One envelope
 //! has one encoding. A view with a customer takes some 120 bytes.
 
-#[cfg(feature = "openapi")]
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;

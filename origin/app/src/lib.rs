@@ -35,8 +35,8 @@ pub mod views;
 
 pub use origin::Origin;
 pub use weir_origin_core::{
-    access, api, background, clock, disk, http, metrics, outbox, redis, secret, sql, tenants,
-    traces, unavailable,
+    access, api, background, clock, disk, failure, http, metrics, outbox, redis, secret, sql,
+    tenants, traces, unavailable,
 };
 #[cfg(feature = "events")]
 pub use weir_origin_events as events;

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     match weir_origin::run::run(&Config::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weir-origin: {}", weir_origin::run::told(&error));
+            eprintln!("weir-origin: {}", weir_origin::failure::one_line(&error));
             ExitCode::FAILURE
         }
     }

@@ -15,7 +15,6 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{Command, Config, Secrets};
 use crate::domains::{self, Files};
 use crate::http::{self, server::serve};
-use crate::openapi;
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sql::Database;
@@ -53,7 +52,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
         }
         Some(Command::Openapi) => {
-            std::io::Write::write_all(&mut std::io::stdout(), openapi::text().as_bytes())?;
+            std::io::Write::write_all(&mut std::io::stdout(), crate::openapi::text().as_bytes())?;
         }
         #[cfg(feature = "shard-proxy")]
         Some(Command::ShardProxy(command)) => {
@@ -86,19 +85,6 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// An error with its causes, in one line. Many of them end with their own cause already: that is not told twice.
-pub fn told(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -227,20 +213,4 @@ async fn end(origin: &Origin, servers: [JoinHandle<()>; 2], background: Vec<Join
         let _ = task.await;
     }
     origin.finish().await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_cause_is_told_twice() {
-        let cause = || std::io::Error::other("no such file");
-        let error = anyhow::Error::from(cause()).context("cannot open the database: no such file");
-        let error = error.context("--database-url");
-        let expected = "--database-url: cannot open the database: no such file";
-        assert_eq!(told(&error), expected);
-        let plain = anyhow::Error::from(cause()).context("--risk-rules: r.json");
-        assert_eq!(told(&plain), "--risk-rules: r.json: no such file");
-    }
 }

@@ -10,7 +10,7 @@
 //! | [`access`] | keys, sessions and scopes of the admin routes, and the audit trail |
 //! | [`tenants`] | who shares the origin, and the limits of each |
 //! | [`metrics`], [`traces`] | Prometheus metrics, OpenTelemetry spans |
-//! | [`clock`], [`disk`], [`secret`], [`json_schema`], [`unavailable`] | smaller parts |
+//! | [`clock`], [`disk`], [`failure`], [`secret`], [`json_schema`], [`unavailable`] | smaller parts |
 
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)]
@@ -20,6 +20,7 @@ pub mod api;
 pub mod background;
 pub mod clock;
 pub mod disk;
+pub mod failure;
 pub mod http;
 pub mod json_schema;
 pub mod metrics;

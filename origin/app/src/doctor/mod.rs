@@ -17,8 +17,8 @@ use weir_doctor::facts::{GatewayEnvironment, NamedKey};
 use weir_doctor::{Envoy, Finding, Severity, Subject, examine, uses_redis};
 
 use crate::config::Config;
+use crate::failure::one_line;
 use crate::http::client::HttpClient;
-use crate::run::told;
 use crate::secret::Variables;
 
 pub(crate) use settings::read as settings;
@@ -85,7 +85,7 @@ struct Fingerprint<'a> {
 pub async fn run(config: &Config, command: &DoctorCommand, variables: Variables<'_>) -> ExitCode {
     let examined = look(config, command, variables).await;
     examined.unwrap_or_else(|error| {
-        eprintln!("weir-origin doctor: {}", told(&error));
+        eprintln!("weir-origin doctor: {}", one_line(&error));
         ExitCode::from(ERRORS)
     })
 }

@@ -123,8 +123,9 @@ impl Document {
         &self.rules
     }
 
-    /// Adds all of it to the document `whole`.
-    pub fn write_to(&self, whole: &mut Value) {
+    /// The whole document, of an origin of this version.
+    pub fn to_value(&self, version: &str) -> Value {
+        let mut whole = without_operations(version);
         for (key, operation) in &self.operations {
             whole["paths"][&key.path][&key.method] = operation.write();
         }
@@ -163,7 +164,32 @@ impl Document {
         for refusal in refusals.chain(&[NO_ROUTE, NO_METHOD]) {
             whole["info"]["x-error-codes"][refusal.code] = refusal.meaning.into();
         }
+        whole
     }
+}
+
+fn without_operations(version: &str) -> Value {
+    let header = |name| json!({ "type": "apiKey", "in": "header", "name": name });
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Weir origin",
+            "version": version,
+            "description": "Routes tagged `public` are behind the gateways, on --listen; those tagged `admin` on --admin-listen. GET /healthz is on both. Refusals are problem details (RFC 9457) with a code in `error`; each response lists its codes in x-error-codes, and info.x-error-codes says what each means. A path without a route answers 404 `no_route`, a method that a path does not take 405 `no_method`.",
+        },
+        "components": { "securitySchemes": {
+            "admin": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A key, or the admin token. Instead of it, the cookie weir_session of POST /access/session with the \
+                    header x-weir-console. A key without the permission for a route gets 403, `forbidden`",
+            },
+            "claim": header("x-weir-claim"),
+            "claimSignature": header("x-weir-claim-signature"),
+            "user": header("x-weir-user"),
+            "userSignature": header("x-weir-user-signature"),
+        } },
+    })
 }
 
 impl Operation {
