@@ -100,7 +100,7 @@ pub async fn standing(events: &Events, group: &GroupHandle) -> Result<Standing, 
     };
     // A log has fifty sources, and this is asked every few seconds: two questions for all of them.
     let positions = store.positions(&group.name).await?;
-    let retries = store.retry_counts(&group.name).await?;
+    let retries = store.retry_queue().retry_counts(&group.name).await?;
     for source in events.log().sources() {
         let position = positions.get(&*source).copied();
         let lag = events.log().lag(&source, position.unwrap_or(0)).await?;
@@ -196,7 +196,10 @@ pub async fn retry_now(events: &Events, group: &GroupHandle) -> Result<u64, Admi
     let mut count = 0;
     for source in events.log().sources() {
         let (store, now_ms) = (events.store(), events.now_ms());
-        count += store.retry_now(&group.name, &source, now_ms).await?;
+        count += store
+            .retry_queue()
+            .retry_now(&group.name, &source, now_ms)
+            .await?;
     }
     group.wake();
     Ok(count)
@@ -217,7 +220,7 @@ pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter
     sent.is_cut = false;
     let json = Letter::Sent(sent).to_json();
     let (store, now_ms) = (events.store(), events.now_ms());
-    match store.edit_dead_letter(id, &json, now_ms).await? {
+    match store.letters().edit_dead_letter(id, &json, now_ms).await? {
         true => find(events, id).await,
         false => Err(AdminError::Unknown),
     }
@@ -238,7 +241,11 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, A
             let answer = events.collector().collect_again(&sent).await?;
             if is_taken(&answer) {
                 // If this fails the event is sent twice, and counts once: it has an id.
-                events.store().delete_dead_letter(&letter.id).await?;
+                events
+                    .store()
+                    .letters()
+                    .delete_dead_letter(&letter.id)
+                    .await?;
             }
             Ok(Resent::Judged(answer))
         }
@@ -289,6 +296,7 @@ async fn revive(
     }
     let store = events.store();
     match store
+        .retry_queue()
         .revive(&letter.group, source, retry, &letter.id)
         .await?
     {
@@ -317,7 +325,7 @@ pub async fn resend_many(
         limit: limit.min(RESEND_MAX),
     };
     let (mut taken, mut left) = (0, 0);
-    for letter in events.store().dead_letters(filter).await? {
+    for letter in events.store().letters().dead_letters(filter).await? {
         match resend_letter(events, &letter).await {
             Ok(Resent::Retried) => taken += 1,
             Ok(Resent::Judged(answer)) if is_taken(&answer) => taken += 1,
@@ -336,7 +344,7 @@ fn read_envelope(hex: &str) -> Option<(Vec<u8>, String)> {
 }
 
 async fn find(events: &Events, id: &str) -> Result<DeadLetter, AdminError> {
-    let letter = events.store().dead_letter(id).await?;
+    let letter = events.store().letters().dead_letter(id).await?;
     letter.ok_or(AdminError::Unknown)
 }
 

@@ -38,9 +38,9 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
     let (log, store) = (events.log().clone(), events.store());
     tokio::task::spawn_blocking(move || log.retain(now_ms)).await??;
     let letters_ms = now_ms.saturating_sub(events.0.dead_letters_kept_ms);
-    store.clean_dead_letters(letters_ms).await?;
+    store.letters().clean_dead_letters(letters_ms).await?;
     let archives_ms = now_ms.saturating_sub(ARCHIVES_KEPT_MS);
-    store.clean_archives(archives_ms).await?;
+    store.archives().clean_archives(archives_ms).await?;
     let deleted = store.clean_events(now_ms, CLEAN_LIMIT).await?;
     events.metrics().expired.inc_by(deleted);
     Ok(deleted == u64::from(CLEAN_LIMIT))

@@ -86,7 +86,7 @@ impl Registry {
     /// # Errors
     /// When it does not answer.
     pub async fn refresh(&self) -> Result<(), SqlError> {
-        let stored = self.store.types().await?;
+        let stored = self.store.registry().types().await?;
         let known = self.types();
         let is_known = |stored: &StoredType, known: &RegisteredType| {
             (stored.version, stored.changed_at_ms) == (known.version, known.changed_at_ms)
@@ -135,7 +135,9 @@ impl Registry {
                 return Err(ChangeError::TooMany);
             }
             let (store, now_ms) = (&self.store, (self.clock)());
-            let put = store.put_type(name.as_str(), &document, before, now_ms);
+            let put = store
+                .registry()
+                .put_type(name.as_str(), &document, before, now_ms);
             if put.await? {
                 self.refresh().await?;
                 let types = self.types();
@@ -158,7 +160,12 @@ impl Registry {
             if expected.is_some_and(|expected| expected != known.version) {
                 return Err(ChangeError::Version);
             }
-            if self.store.delete_type(name, known.version).await? {
+            if self
+                .store
+                .registry()
+                .delete_type(name, known.version)
+                .await?
+            {
                 self.refresh().await?;
                 return Ok(());
             }

@@ -77,6 +77,7 @@ impl Fitment {
         };
         let page = self
             .store()
+            .by_vehicle()
             .fits_vehicle(vehicle.offset, browse.after)
             .await;
         let (skus, next) = page.map_err(Unavailable::from)?;

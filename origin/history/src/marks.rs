@@ -61,12 +61,12 @@ impl History {
     pub async fn rebuild_from(&self, source: &str, position: u64) -> Result<Rebuild, SqlError> {
         let today = self.now_ms() / DAY_MS;
         let store = &self.0.store;
-        let first = store.oldest_open_day(today).await?.unwrap_or(today);
-        if !store.has_begin(source, first).await? {
+        let first = store.folds().oldest_open_day(today).await?.unwrap_or(today);
+        if !store.begins().has_begin(source, first).await? {
             // Nothing was noted then. A day more: what was seen on a day may have been appended on the one before.
             return Ok(Rebuild::Time(first.saturating_sub(1) * DAY_MS));
         }
-        let begin = store.begin_since(source, first).await?;
+        let begin = store.begins().begin_since(source, first).await?;
         Ok(Rebuild::Position(
             begin.map_or(position, |begin| begin.min(position)),
         ))
@@ -79,7 +79,11 @@ impl History {
         if known.is_some_and(|(day, begin)| day == today && begin <= from) {
             return Ok(());
         }
-        self.0.store.note_begin(source, today, from).await?;
+        self.0
+            .store
+            .begins()
+            .note_begin(source, today, from)
+            .await?;
         self.begins().insert(source.to_owned(), (today, from));
         Ok(())
     }

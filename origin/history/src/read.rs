@@ -108,7 +108,7 @@ impl History {
         owner: &Owner,
         list: List,
     ) -> Result<Result<Views, List>, Unavailable> {
-        let removals = match self.0.store.removals(owner).await {
+        let removals = match self.0.store.removed().removals(owner).await {
             Ok(removals) => removals,
             Err(error) => {
                 warn!(%error, "a list cannot be loaded");
@@ -151,7 +151,7 @@ impl History {
     }
 
     async fn views_without_redis(&self, owner: &Owner) -> Result<Views, Unavailable> {
-        let removals = self.0.store.removals(owner).await?;
+        let removals = self.0.store.removed().removals(owner).await?;
         let (cold, _) = self.cold_views(owner).await;
         Ok(self.merged(cold.unwrap_or_default(), &removals, false))
     }

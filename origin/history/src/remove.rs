@@ -88,7 +88,7 @@ impl History {
         owner: &Owner,
         deleted: &[ViewedProduct],
     ) -> Result<Removed, RemoveError> {
-        let op = match self.0.store.delete(owner, deleted).await? {
+        let op = match self.0.store.removed().delete(owner, deleted).await? {
             Noted::Done(op) => op,
             Noted::TooMany => return Err(RemoveError::TooMany),
         };
@@ -113,7 +113,7 @@ impl History {
     /// # Errors
     /// See [`RemoveError`].
     pub async fn clear_views(&self, owner: &Owner, at_ms: u64) -> Result<Removed, RemoveError> {
-        let op = self.0.store.clear(owner, at_ms).await?;
+        let op = self.0.store.removed().clear(owner, at_ms).await?;
         let followed = self.0.hot.clear(owner, at_ms, self.now_ms()).await;
         let removed = self.followed(&op, followed).await;
         // Its bytes go, too. If not now, then when the list is folded: it counts as active.
@@ -125,7 +125,7 @@ impl History {
 
     async fn rewrite(&self, owner: &Owner) -> Result<(), ColdStoreError> {
         let stored = self.0.cold.read(owner).await?;
-        let removals = self.0.store.removals(owner).await?;
+        let removals = self.0.store.removed().removals(owner).await?;
         let is_kept = |seen: &&ViewedProduct| !removals.cover(seen);
         let kept: Vec<ViewedProduct> = stored.views.iter().filter(is_kept).cloned().collect();
         if kept.len() < stored.views.len() {
@@ -141,7 +141,7 @@ impl History {
             warn!(%error, "Redis has not followed a removal; it will");
             return Removed::Soon;
         }
-        if let Err(error) = self.0.store.applied(op).await {
+        if let Err(error) = self.0.store.removed().applied(op).await {
             // It is applied once more, which changes nothing.
             warn!(%error, "a removal is not noted as applied");
         }
@@ -154,16 +154,16 @@ impl History {
     /// # Errors
     /// When SQL, Redis or the cold store does not answer. What was applied stays so.
     pub async fn apply_removals(&self, until_ms: u64) -> Result<usize, FoldError> {
-        let ops = self.0.store.unapplied(until_ms, STEP).await?;
+        let ops = self.0.store.removed().unapplied(until_ms, STEP).await?;
         for op in &ops {
-            let removals = self.0.store.removals(&op.owner).await?;
+            let removals = self.0.store.removed().removals(&op.owner).await?;
             self.0.hot.fill(&op.owner, None, &removals, None).await?;
             match self.fold_owner(&op.owner).await {
                 // It cannot be read by us, and is not shown by us.
                 Ok(()) | Err(FoldError::Cold(ColdStoreError::Value(_))) => {}
                 Err(error) => return Err(error),
             }
-            self.0.store.applied(op).await?;
+            self.0.store.removed().applied(op).await?;
             self.0.metrics.reapplied.inc();
         }
         Ok(ops.len())

@@ -132,6 +132,7 @@ impl ArchiveWork {
         };
         let noted = self
             .store
+            .archives()
             .note_archive(source, held.from, end, now_ms)
             .await?;
         if noted != end {
@@ -162,7 +163,7 @@ impl ArchiveWork {
         let step = self.store.step(to).await?;
         if step == Step::Taken {
             held.leave(end);
-            held.cut = self.store.archive_cut(source, end).await?;
+            held.cut = self.store.archives().archive_cut(source, end).await?;
             self.metrics.handled(ARCHIVE_GROUP, count as u64);
         }
         Ok(step)
@@ -204,7 +205,11 @@ impl Work for ArchiveWork {
 
     /// A step is written as a whole, so one that was sought into begins anew.
     async fn place(&mut self, source: &Source, position: Position) -> Result<Position, WorkError> {
-        let first = self.store.archive_first(source, position).await?;
+        let first = self
+            .store
+            .archives()
+            .archive_first(source, position)
+            .await?;
         Ok(first.unwrap_or(position))
     }
 
@@ -212,7 +217,7 @@ impl Work for ArchiveWork {
         let held = PendingFile {
             from: position,
             next: position,
-            cut: self.store.archive_cut(source, position).await?,
+            cut: self.store.archives().archive_cut(source, position).await?,
             events: Vec::new(),
             len: 0,
             since: Instant::now(),

@@ -237,7 +237,11 @@ impl EventWork {
 
     async fn try_again(&mut self, source: &Source) -> Result<(), WorkError> {
         let (group, now_ms) = (self.group.name.clone(), (self.clock)());
-        let due = self.store.due(&group, source, now_ms, RETRIES).await?;
+        let due = self
+            .store
+            .retry_queue()
+            .due(&group, source, now_ms, RETRIES)
+            .await?;
         if due.is_empty() {
             return Ok(());
         }
@@ -264,7 +268,11 @@ impl EventWork {
             settled.push(Settled { retry, settlement });
         }
         self.metrics.given_up(&group, dead_count(&settled));
-        let left = self.store.settle(&group, source, &settled, now_ms).await?;
+        let left = self
+            .store
+            .retry_queue()
+            .settle(&group, source, &settled, now_ms)
+            .await?;
         for (one, left) in settled.iter().zip(left) {
             match left {
                 0 => drop(self.waiting.remove(&one.retry.unit)),
@@ -278,10 +286,15 @@ impl EventWork {
     async fn compensate(&self) -> Result<(), WorkError> {
         let group = &self.group.name;
         let now_ms = (self.clock)();
-        for asked in self.store.compensations_due(group, now_ms, 1).await? {
+        for asked in self
+            .store
+            .replays()
+            .compensations_due(group, now_ms, 1)
+            .await?
+        {
             let failure = self.recompute(&asked.unit).await?;
             let Some(failure) = failure else {
-                self.store.compensated(group, &asked).await?;
+                self.store.replays().compensated(group, &asked).await?;
                 self.metrics.recomputed(group);
                 continue;
             };
@@ -296,6 +309,7 @@ impl EventWork {
             let due_ms = after_ms.map(|after_ms| now_ms.saturating_add(*after_ms));
             let store = &self.store;
             store
+                .replays()
                 .postpone_compensation(group, &asked, due_ms, &failure)
                 .await?;
         }
@@ -348,7 +362,11 @@ impl Work for EventWork {
         if let Some(watch) = &mut self.watch {
             watch.begin(source, at).await?;
         }
-        let units = self.store.retried_units(&self.group.name, source).await?;
+        let units = self
+            .store
+            .retry_queue()
+            .retried_units(&self.group.name, source)
+            .await?;
         self.waiting = units.into_iter().collect();
         self.progress = None;
         Ok(())
@@ -417,7 +435,11 @@ impl Work for EventWork {
         if self.handler().can_recompute() {
             self.compensate().await?;
         }
-        let at_ms = self.store.next_due(&self.group.name, source).await?;
+        let at_ms = self
+            .store
+            .retry_queue()
+            .next_due(&self.group.name, source)
+            .await?;
         Ok(Due { at_ms, step: None })
     }
 }
@@ -456,7 +478,12 @@ impl EventWork {
         };
         let step = match rows.is_empty() {
             true => self.store.step(to).await?,
-            false => self.store.step_with(to, &again, &dead).await?,
+            false => {
+                self.store
+                    .retry_queue()
+                    .step_with(to, &again, &dead)
+                    .await?
+            }
         };
         if step == Step::Moved {
             return Ok(step);

@@ -59,7 +59,7 @@ pub(super) async fn list(
 ) -> Result<Json<DeadLetters>, Problem> {
     let limit = page_len(filter.limit)?;
     let after = filter.page.as_deref().map(place).transpose()?;
-    let letters = events.store().dead_letters(DeadFilter {
+    let letters = events.store().letters().dead_letters(DeadFilter {
         group: filter.group.as_deref().map(group_name),
         reason: filter.reason.as_deref(),
         after,
@@ -88,7 +88,7 @@ pub(super) async fn get(
     events: Events,
     Path(id): Path<String>,
 ) -> Result<Json<LetterView>, Problem> {
-    let letter = events.store().dead_letter(&id).await?;
+    let letter = events.store().letters().dead_letter(&id).await?;
     Ok(Json(LetterView::from(&letter.ok_or_else(unknown)?)))
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn mend(
     responses((status = 204, description = "It is gone")),
 )]
 pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<StatusCode, Problem> {
-    match events.store().delete_dead_letter(&id).await? {
+    match events.store().letters().delete_dead_letter(&id).await? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(unknown()),
     }

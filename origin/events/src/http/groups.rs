@@ -193,6 +193,7 @@ pub(super) async fn retries(
     for source in events.log().sources() {
         let store = events.store();
         let retries = store
+            .retry_queue()
             .retries(&group.name, &source, page.after, limit)
             .await?;
         all.extend(retries.into_iter().map(RetryView::from));
@@ -249,7 +250,10 @@ pub(super) async fn compensations(
     let group = find(&events, &name)?;
     let (store, limit) = (events.store(), page_len(page.limit)?);
     let after = page.after.unwrap_or_default();
-    let compensations = store.compensations(&group.name, &after, limit).await?;
+    let compensations = store
+        .replays()
+        .compensations(&group.name, &after, limit)
+        .await?;
     Ok(Json(Compensations { compensations }))
 }
 
@@ -278,8 +282,8 @@ async fn shown(events: &Events, group: &GroupHandle) -> Result<GroupView, Proble
         lag_records: standing.lag.records,
         oldest_age_ms: oldest_ms.map(|oldest_ms| now_ms.saturating_sub(oldest_ms)),
         retries: standing.retries.count,
-        dead_letters: store.dead_letter_count(&group.name).await?,
-        compensations: store.compensation_count(&group.name).await?,
+        dead_letters: store.letters().dead_letter_count(&group.name).await?,
+        compensations: store.replays().compensation_count(&group.name).await?,
     })
 }
 

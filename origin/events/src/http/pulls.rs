@@ -43,7 +43,7 @@ struct PullView {
 pub(super) async fn list(events: Events) -> Result<Json<EventPulls>, Problem> {
     let mut pulls = Vec::new();
     for pull in events.pulls() {
-        let state = events.store().pull(pull.name.as_str()).await?;
+        let state = events.store().pulls().pull(pull.name.as_str()).await?;
         pulls.push(PullView {
             cursor: pull.source.shown(&state.cursor),
             name: state.name,

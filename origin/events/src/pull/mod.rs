@@ -109,6 +109,7 @@ pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
         if let Err(error) = &fetched {
             let store = events.store();
             if let Err(unnoted) = store
+                .pulls()
                 .fail_pull(pull.name.as_str(), &error.to_string())
                 .await
             {
@@ -125,7 +126,7 @@ pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
 /// Whether there may be more.
 async fn fetch(events: &Events, pull: &Pull) -> Result<bool, PullError> {
     let (store, name) = (events.store(), pull.name.as_str());
-    let state = store.pull(name).await?;
+    let state = store.pulls().pull(name).await?;
     let fetched = pull.source.fetch(&state.cursor).await;
     let fetched = fetched.map_err(PullError::Fetch)?;
     let is_new = fetched.events.is_some();
@@ -140,7 +141,9 @@ async fn fetch(events: &Events, pull: &Pull) -> Result<bool, PullError> {
         let sender = Sender { stamps, user: None };
         events.collector().collect(sender, body).await?;
     }
-    let moved = store.move_pull(name, &state.cursor, &fetched.cursor, events.now_ms());
+    let moved = store
+        .pulls()
+        .move_pull(name, &state.cursor, &fetched.cursor, events.now_ms());
     // Another origin has moved it: the next round goes on from there.
     let is_ours = moved.await? == Step::Taken;
     Ok(is_new && is_ours)

@@ -29,33 +29,33 @@ pub struct ArchiveCut {
     pub is_noted: bool,
 }
 
-impl EventStore {
+/// Which ranges of the log are a step of the archive: noted before its first file is written, so that a repetition writes the
+#[derive(Clone, Copy, Debug)]
+pub struct ArchiveStore<'a>(pub(super) &'a EventStore);
+
+impl ArchiveStore<'_> {
     /// Notes a step that begins at `first`, unless there is one; tells where it ends.
     pub async fn note_archive(
-        &self,
+        self,
         source: &str,
         first: u64,
         next: u64,
         now_ms: u64,
     ) -> Result<u64, SqlError> {
         let insert = sql(INSERT).text(source).number(first).number(next);
-        if self.db.insert(insert.number(now_ms)).await? {
+        if self.0.db.insert(insert.number(now_ms)).await? {
             return Ok(next);
         }
         let select = sql(SELECT_NEXT).text(source).number(first);
-        let row = self.db.one(select).await?;
+        let row = self.0.db.one(select).await?;
         let noted = row.map(|row| row.number("next_position")).transpose()?;
         Ok(noted.unwrap_or(next))
     }
 
     /// Where the step begins that has this position in its middle, if one has.
-    pub async fn archive_first(
-        &self,
-        source: &str,
-        position: u64,
-    ) -> Result<Option<u64>, SqlError> {
+    pub async fn archive_first(self, source: &str, position: u64) -> Result<Option<u64>, SqlError> {
         let select = sql(SELECT_FIRST).text(source).number(position);
-        let Some(row) = self.db.one(select).await? else {
+        let Some(row) = self.0.db.one(select).await? else {
             return Ok(None);
         };
         let (first, next) = (row.number("first_position")?, row.number("next_position")?);
@@ -64,17 +64,17 @@ impl EventStore {
 
     /// Where a step must end that begins at this position, if that matters.
     pub async fn archive_cut(
-        &self,
+        self,
         source: &str,
         position: u64,
     ) -> Result<Option<ArchiveCut>, SqlError> {
         let select = sql(SELECT_NEXT).text(source).number(position);
-        if let Some(row) = self.db.one(select).await? {
+        if let Some(row) = self.0.db.one(select).await? {
             let (at, is_noted) = (row.number("next_position")?, true);
             return Ok(Some(ArchiveCut { at, is_noted }));
         }
         let select = sql(SELECT_FOLLOWING).text(source).number(position);
-        let Some(row) = self.db.one(select).await? else {
+        let Some(row) = self.0.db.one(select).await? else {
             return Ok(None);
         };
         let (at, is_noted) = (row.number("first_position")?, false);
@@ -82,8 +82,8 @@ impl EventStore {
     }
 
     /// Forgets steps that were noted before.
-    pub async fn clean_archives(&self, before_ms: u64) -> Result<(), SqlError> {
-        self.db.execute(sql(DELETE_OLD).number(before_ms)).await?;
+    pub async fn clean_archives(self, before_ms: u64) -> Result<(), SqlError> {
+        self.0.db.execute(sql(DELETE_OLD).number(before_ms)).await?;
         Ok(())
     }
 }

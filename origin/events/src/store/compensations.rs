@@ -46,47 +46,51 @@ pub struct Compensation {
     pub error: String,
 }
 
-impl EventStore {
+/// Whose state in a group is to be computed anew.
+#[derive(Clone, Copy, Debug)]
+pub struct CompensationStore<'a>(pub(super) &'a EventStore);
+
+impl CompensationStore<'_> {
     /// What is to be computed anew now.
     pub async fn compensations_due(
-        &self,
+        self,
         group: &str,
         now_ms: u64,
         limit: u32,
     ) -> Result<Vec<Compensation>, SqlError> {
         let select = sql(SELECT_DUE).text(group).number(now_ms).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(compensation).collect::<Result<_, _>>()?)
     }
 
     /// What is to be computed anew at any time, behind the unit `after`.
     pub async fn compensations(
-        &self,
+        self,
         group: &str,
         after: &str,
         limit: u32,
     ) -> Result<Vec<Compensation>, SqlError> {
         let select = sql(SELECT_LIST).text(group).text(after).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(compensation).collect::<Result<_, _>>()?)
     }
 
     /// How many there are.
-    pub async fn compensation_count(&self, group: &str) -> Result<u64, SqlError> {
-        let row = self.db.one(sql(COUNT).text(group)).await?;
+    pub async fn compensation_count(self, group: &str) -> Result<u64, SqlError> {
+        let row = self.0.db.one(sql(COUNT).text(group)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("count"))?)
     }
 
     /// Notes that a unit was computed anew, unless somebody has asked for it again meanwhile.
-    pub async fn compensated(&self, group: &str, done: &Compensation) -> Result<(), SqlError> {
+    pub async fn compensated(self, group: &str, done: &Compensation) -> Result<(), SqlError> {
         let delete = sql(DELETE).text(group).text(&done.unit);
-        self.db.execute(delete.maybe(done.due_ms)).await?;
+        self.0.db.execute(delete.maybe(done.due_ms)).await?;
         Ok(())
     }
 
     /// Puts a unit off, or gives it up.
     pub async fn postpone_compensation(
-        &self,
+        self,
         group: &str,
         failed: &Compensation,
         due_ms: Option<u64>,
@@ -95,7 +99,7 @@ impl EventStore {
         let error = cut(error);
         let update = sql(POSTPONE).number(failed.tries + 1).maybe(due_ms);
         let update = update.text(&error).text(group).text(&failed.unit);
-        self.db.execute(update.maybe(failed.due_ms)).await?;
+        self.0.db.execute(update.maybe(failed.due_ms)).await?;
         Ok(())
     }
 }

@@ -59,48 +59,52 @@ pub struct DeadFilter<'a> {
     pub limit: u32,
 }
 
-impl EventStore {
+/// Dead letters: what was refused when it came, and what a group has given up.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadLetterStore<'a>(pub(super) &'a EventStore);
+
+impl DeadLetterStore<'_> {
     /// Dead letters, the latest first.
-    pub async fn dead_letters(&self, filter: DeadFilter<'_>) -> Result<Vec<DeadLetter>, SqlError> {
+    pub async fn dead_letters(self, filter: DeadFilter<'_>) -> Result<Vec<DeadLetter>, SqlError> {
         let (at_ms, id) = filter.after.unwrap_or((u64::MAX, ""));
         let (group, reason) = (filter.group.unwrap_or("*"), filter.reason.unwrap_or(""));
         let select = sql(SELECT_LIST).number(at_ms).number(at_ms).text(id);
         let select = select.text(group).text(group).text(reason).text(reason);
-        let rows = self.db.all(select.number(filter.limit)).await?;
+        let rows = self.0.db.all(select.number(filter.limit)).await?;
         Ok(rows.iter().map(letter).collect::<Result<_, _>>()?)
     }
 
     /// One dead letter.
-    pub async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetter>, SqlError> {
-        let row = self.db.one(sql(SELECT_ONE).text(id)).await?;
+    pub async fn dead_letter(self, id: &str) -> Result<Option<DeadLetter>, SqlError> {
+        let row = self.0.db.one(sql(SELECT_ONE).text(id)).await?;
         Ok(row.as_ref().map(letter).transpose()?)
     }
 
     /// How many a group has.
-    pub async fn dead_letter_count(&self, group: &str) -> Result<u64, SqlError> {
-        let row = self.db.one(sql(COUNT).text(group)).await?;
+    pub async fn dead_letter_count(self, group: &str) -> Result<u64, SqlError> {
+        let row = self.0.db.one(sql(COUNT).text(group)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("count"))?)
     }
 
     /// Mends one. False if it is gone.
     pub async fn edit_dead_letter(
-        &self,
+        self,
         id: &str,
         letter: &str,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let update = sql(EDIT).text(letter).number(now_ms).text(id);
-        Ok(self.db.execute(update).await? > 0)
+        Ok(self.0.db.execute(update).await? > 0)
     }
 
     /// Deletes one. False if it is gone.
-    pub async fn delete_dead_letter(&self, id: &str) -> Result<bool, SqlError> {
-        Ok(self.db.execute(sql(DELETE).text(id)).await? > 0)
+    pub async fn delete_dead_letter(self, id: &str) -> Result<bool, SqlError> {
+        Ok(self.0.db.execute(sql(DELETE).text(id)).await? > 0)
     }
 
     /// Deletes those that are older.
-    pub async fn clean_dead_letters(&self, before_ms: u64) -> Result<u64, SqlError> {
-        Ok(self.db.execute(sql(CLEAN).number(before_ms)).await?)
+    pub async fn clean_dead_letters(self, before_ms: u64) -> Result<u64, SqlError> {
+        Ok(self.0.db.execute(sql(CLEAN).number(before_ms)).await?)
     }
 }
 

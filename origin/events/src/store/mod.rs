@@ -23,13 +23,19 @@ mod types;
 use weir_origin_core::sql::Database;
 
 pub use archives::ArchiveCut;
+pub use archives::ArchiveStore;
 pub use compensations::Compensation;
+pub use compensations::CompensationStore;
+pub use dead::DeadLetterStore;
 pub use dead::{DeadFilter, DeadLetter};
 pub use events::{Course, CourseFilter, NewEvent, Place, StoreBatch, Stored};
 pub use groups::Control;
 pub use pulls::PullState;
+pub use pulls::PullStore;
+pub use retries::RetryStore;
 pub use retries::{NewRetry, Retry, RetryCounts, Settled, Settlement};
 pub use types::StoredType;
+pub use types::TypeStore;
 
 /// Which group takes events into this store.
 pub const STORE_GROUP: &str = "store";
@@ -50,6 +56,36 @@ impl EventStore {
     /// The store in this database.
     pub fn new(db: Database) -> Self {
         Self { db }
+    }
+
+    /// Which ranges of the log are a step of the archive: noted before its first file is written, so that a repetition writes the
+    pub fn archives(&self) -> ArchiveStore<'_> {
+        ArchiveStore(self)
+    }
+
+    /// Dead letters: what was refused when it came, and what a group has given up.
+    pub fn letters(&self) -> DeadLetterStore<'_> {
+        DeadLetterStore(self)
+    }
+
+    /// Whose state in a group is to be computed anew.
+    pub fn replays(&self) -> CompensationStore<'_> {
+        CompensationStore(self)
+    }
+
+    /// How far collectors are that fetch events from elsewhere.
+    pub fn pulls(&self) -> PullStore<'_> {
+        PullStore(self)
+    }
+
+    /// What a group tries again, and what waits behind it.
+    pub fn retry_queue(&self) -> RetryStore<'_> {
+        RetryStore(self)
+    }
+
+    /// The registry of types.
+    pub fn registry(&self) -> TypeStore<'_> {
+        TypeStore(self)
     }
 }
 

@@ -32,13 +32,17 @@ pub struct PullState {
     pub fetched_at_ms: Option<u64>,
 }
 
-impl EventStore {
+/// How far collectors are that fetch events from elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct PullStore<'a>(pub(super) &'a EventStore);
+
+impl PullStore<'_> {
     /// How far a collector is. It begins if it never has.
-    pub async fn pull(&self, name: &str) -> Result<PullState, SqlError> {
-        let select = || self.db.one(sql(SELECT_ONE).text(name));
+    pub async fn pull(self, name: &str) -> Result<PullState, SqlError> {
+        let select = || self.0.db.one(sql(SELECT_ONE).text(name));
         let mut row = select().await?;
         if row.is_none() {
-            self.db.insert(sql(INSERT).text(name)).await?;
+            self.0.db.insert(sql(INSERT).text(name)).await?;
             row = select().await?;
         }
         Ok(row.as_ref().ok_or(Error::RowNotFound).and_then(state)?)
@@ -46,23 +50,23 @@ impl EventStore {
 
     /// Moves a collector on, if it is where it is believed to be.
     pub async fn move_pull(
-        &self,
+        self,
         name: &str,
         from: &str,
         to: &str,
         now_ms: u64,
     ) -> Result<Step, SqlError> {
         let update = sql(MOVE).text(to).number(now_ms).text(name).text(from);
-        Ok(match self.db.execute(update).await? {
+        Ok(match self.0.db.execute(update).await? {
             0 => Step::Moved,
             _ => Step::Taken,
         })
     }
 
     /// Notes that a collector has failed.
-    pub async fn fail_pull(&self, name: &str, error: &str) -> Result<(), SqlError> {
+    pub async fn fail_pull(self, name: &str, error: &str) -> Result<(), SqlError> {
         let error = cut(error);
-        self.db.execute(sql(FAIL).text(&error).text(name)).await?;
+        self.0.db.execute(sql(FAIL).text(&error).text(name)).await?;
         Ok(())
     }
 }

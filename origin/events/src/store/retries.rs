@@ -126,17 +126,21 @@ pub struct Settled<'a> {
     pub settlement: Settlement,
 }
 
-impl EventStore {
+/// What a group tries again, and what waits behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryStore<'a>(pub(super) &'a EventStore);
+
+impl RetryStore<'_> {
     /// Moves a group on, and keeps what it could not handle: all of it or nothing. A try that is given up at once, or
     /// that too many of its unit wait before, is a dead letter.
     pub async fn step_with(
-        &self,
+        self,
         to: Move<'_>,
         retries: &[NewRetry],
         dead: &[Settled<'_>],
     ) -> Result<Step, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             if move_in(&mut tx, to).await? == Step::Moved {
                 tx.rollback().await?;
                 return Ok(Step::Moved);
@@ -156,14 +160,14 @@ impl EventStore {
     /// Notes what became of tries, all of it or nothing; what waited behind those that are done is due at `now_ms`. Tells of
     /// each how many events of its unit are left.
     pub async fn settle(
-        &self,
+        self,
         group: &str,
         source: &str,
         settled: &[Settled<'_>],
         now_ms: u64,
     ) -> Result<Vec<u64>, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             let mut left = Vec::with_capacity(settled.len());
             for one in settled {
                 left.push(settle_one(&mut tx, group, source, one, now_ms).await?);
@@ -176,20 +180,20 @@ impl EventStore {
 
     /// What is to be tried now, the longest due first.
     pub async fn due(
-        &self,
+        self,
         group: &str,
         source: &str,
         now_ms: u64,
         limit: u32,
     ) -> Result<Vec<Retry>, SqlError> {
         let select = sql(SELECT_DUE).text(group).text(source);
-        let rows = self.db.all(select.number(now_ms).number(limit)).await?;
+        let rows = self.0.db.all(select.number(now_ms).number(limit)).await?;
         Ok(rows.iter().map(retry).collect::<Result<_, _>>()?)
     }
 
     /// What is tried again or waits, behind the place `after`.
     pub async fn retries(
-        &self,
+        self,
         group: &str,
         source: &str,
         after: Option<u64>,
@@ -198,23 +202,27 @@ impl EventStore {
         let after = after.and_then(|after| i64::try_from(after).ok());
         let select = sql(SELECT_LIST).text(group).text(source);
         let select = select.signed(after.unwrap_or(-1)).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(retry).collect::<Result<_, _>>()?)
     }
 
     /// When the next try is due.
-    pub async fn next_due(&self, group: &str, source: &str) -> Result<Option<u64>, SqlError> {
-        let row = self.db.one(sql(NEXT_DUE).text(group).text(source)).await?;
+    pub async fn next_due(self, group: &str, source: &str) -> Result<Option<u64>, SqlError> {
+        let row = self
+            .0
+            .db
+            .one(sql(NEXT_DUE).text(group).text(source))
+            .await?;
         Ok(row.map(|row| row.maybe("due_ms")).transpose()?.flatten())
     }
 
     /// The units of which something is tried again, and how many events each has.
     pub async fn retried_units(
-        &self,
+        self,
         group: &str,
         source: &str,
     ) -> Result<Vec<(String, u64)>, SqlError> {
-        let rows = self.db.all(sql(UNITS).text(group).text(source)).await?;
+        let rows = self.0.db.all(sql(UNITS).text(group).text(source)).await?;
         let units = rows
             .iter()
             .map(|row| Ok((row.text("unit")?, row.number("count")?)));
@@ -223,10 +231,10 @@ impl EventStore {
 
     /// How much a group tries again or lets wait, by source.
     pub async fn retry_counts(
-        &self,
+        self,
         group: &str,
     ) -> Result<BTreeMap<String, RetryCounts>, SqlError> {
-        let rows = self.db.all(sql(COUNT).text(group)).await?;
+        let rows = self.0.db.all(sql(COUNT).text(group)).await?;
         let counts = |row: &Row| {
             let counts = RetryCounts {
                 count: row.number("count")?,
@@ -238,21 +246,21 @@ impl EventStore {
     }
 
     /// Makes all that is tried again due now; how many that were.
-    pub async fn retry_now(&self, group: &str, source: &str, now_ms: u64) -> Result<u64, SqlError> {
+    pub async fn retry_now(self, group: &str, source: &str, now_ms: u64) -> Result<u64, SqlError> {
         let update = sql(ALL_DUE).number(now_ms).text(group).text(source);
-        Ok(self.db.execute(update.number(now_ms)).await?)
+        Ok(self.0.db.execute(update.number(now_ms)).await?)
     }
 
     /// Gives a dead letter of a group back to it, to be tried now. False if the letter is gone.
     pub async fn revive(
-        &self,
+        self,
         group: &str,
         source: &str,
         retry: &NewRetry,
         letter_id: &str,
     ) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             if !super::dead::delete_in(&mut tx, letter_id).await? {
                 return Ok(false);
             }

@@ -29,16 +29,20 @@ pub struct StoredType {
     pub changed_at_ms: u64,
 }
 
-impl EventStore {
+/// The registry of types.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeStore<'a>(pub(super) &'a EventStore);
+
+impl TypeStore<'_> {
     /// All types.
-    pub async fn types(&self) -> Result<Vec<StoredType>, SqlError> {
-        let rows = self.db.all(sql(SELECT)).await?;
+    pub async fn types(self) -> Result<Vec<StoredType>, SqlError> {
+        let rows = self.0.db.all(sql(SELECT)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
     /// Makes a type, or changes that of version `before`. False if there is one, or another version.
     pub async fn put_type(
-        &self,
+        self,
         name: &str,
         document: &str,
         before: Option<u64>,
@@ -46,15 +50,15 @@ impl EventStore {
     ) -> Result<bool, SqlError> {
         let put = |statement| sql(statement).text(document).number(now_ms).text(name);
         match before {
-            None => Ok(self.db.insert(put(INSERT)).await?),
-            Some(version) => Ok(self.db.execute(put(UPDATE).number(version)).await? > 0),
+            None => Ok(self.0.db.insert(put(INSERT)).await?),
+            Some(version) => Ok(self.0.db.execute(put(UPDATE).number(version)).await? > 0),
         }
     }
 
     /// Removes the type of this version. False if there is none, or another version.
-    pub async fn delete_type(&self, name: &str, version: u64) -> Result<bool, SqlError> {
+    pub async fn delete_type(self, name: &str, version: u64) -> Result<bool, SqlError> {
         let delete = sql(DELETE).text(name).number(version);
-        Ok(self.db.execute(delete).await? > 0)
+        Ok(self.0.db.execute(delete).await? > 0)
     }
 }
 

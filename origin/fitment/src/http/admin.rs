@@ -420,7 +420,7 @@ pub(super) async fn rebuild(
 )]
 pub(super) async fn rebuild_state(fitment: Fitment) -> Result<Json<WholeRebuild>, Problem> {
     let head = fitment.store().head().await?;
-    let (waiting, since_ms) = fitment.store().waiting().await?;
+    let (waiting, since_ms) = fitment.store().changes().waiting().await?;
     Ok(Json(WholeRebuild {
         rebuilding: head.rebuilt_up_to.is_some(),
         rebuilt_up_to: head.rebuilt_up_to,

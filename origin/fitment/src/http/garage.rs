@@ -40,7 +40,7 @@ struct Garage {
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
-    let vehicles = asked.fitment.store().garage(&asked.user).await?;
+    let vehicles = asked.fitment.store().garages().garage(&asked.user).await?;
     let mut response = Json(Garage { vehicles }).into_response();
     // A garage is one person's: no cache on the way keeps it.
     let no_store = HeaderValue::from_static("private, no-store");
@@ -71,6 +71,7 @@ pub(super) async fn bind(
         asked
             .fitment
             .store()
+            .garages()
             .bind(&asked.user, vehicle, wanted.default)
             .await?,
     )
@@ -92,7 +93,14 @@ pub(super) async fn unbind(
     Path(vehicle): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let vehicle = read_vehicle(&vehicle)?;
-    bound(asked.fitment.store().unbind(&asked.user, vehicle).await?)
+    bound(
+        asked
+            .fitment
+            .store()
+            .garages()
+            .unbind(&asked.user, vehicle)
+            .await?,
+    )
 }
 
 fn bound(bound: Bound) -> Result<StatusCode, Problem> {

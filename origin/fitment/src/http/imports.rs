@@ -221,7 +221,7 @@ pub(super) async fn list(
     ReadQuery(wanted): ReadQuery<Before>,
 ) -> Result<Json<ImportsView>, Problem> {
     let before = wanted.before.unwrap_or(i64::MAX as u64);
-    let imports = fitment.store().imports(before, PAGE).await?;
+    let imports = fitment.store().import_jobs().imports(before, PAGE).await?;
     Ok(Json(ImportsView { imports }))
 }
 
@@ -277,6 +277,7 @@ pub(super) async fn errors(
     let import = find(&fitment, &id).await?;
     let errors = fitment
         .store()
+        .import_jobs()
         .import_errors(import.id, wanted.from, PAGE)
         .await?;
     Ok(Json(ImportErrorsView {
@@ -288,5 +289,10 @@ pub(super) async fn errors(
 async fn find(fitment: &Fitment, id: &str) -> Result<Import, Problem> {
     let unknown = || UNKNOWN_IMPORT.because("there is no such import");
     let id = id.parse().map_err(|_| unknown())?;
-    fitment.store().import(id).await?.ok_or_else(unknown)
+    fitment
+        .store()
+        .import_jobs()
+        .import(id)
+        .await?
+        .ok_or_else(unknown)
 }

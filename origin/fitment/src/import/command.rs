@@ -81,7 +81,7 @@ async fn begin(command: &ImportCommand, file: &PathBuf, fitment: &Fitment) -> Re
 }
 
 async fn found(fitment: &Fitment, id: u64) -> Result<Import> {
-    let import = fitment.store().import(id).await?;
+    let import = fitment.store().import_jobs().import(id).await?;
     import.with_context(|| format!("there is no import {id}"))
 }
 
@@ -127,6 +127,7 @@ async fn tell(fitment: &Fitment, import: &Import) -> Result<()> {
     }
     for error in fitment
         .store()
+        .import_jobs()
         .import_errors(import.id, 0, ERRORS_SHOWN)
         .await?
     {

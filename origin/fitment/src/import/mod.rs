@@ -180,7 +180,7 @@ impl Fitment {
             file,
             size,
         };
-        self.store().new_import(&new).await
+        self.store().import_jobs().new_import(&new).await
     }
 
     /// Gives an import up, so that nothing of it is ever applied. False: it has ended before, or there is none.
@@ -188,7 +188,7 @@ impl Fitment {
     /// # Errors
     /// When SQL does not answer.
     pub async fn give_up_import(&self, id: u64) -> Result<bool, SqlError> {
-        let Some(import) = self.store().give_up_import(id).await? else {
+        let Some(import) = self.store().import_jobs().give_up_import(id).await? else {
             return Ok(false);
         };
         info!(id, "an import is given up; nothing of it is applied");
@@ -212,7 +212,11 @@ impl Fitment {
     ) -> Result<bool, Ended> {
         let spool = &self.0.settings.spool;
         let is_here = |file: &str| spool.join(file).is_file();
-        let taken = self.store().take_import(holder, HOLD_MS, &is_here).await?;
+        let taken = self
+            .store()
+            .import_jobs()
+            .take_import(holder, HOLD_MS, &is_here)
+            .await?;
         let Some(import) = taken else {
             return Ok(false);
         };
@@ -240,10 +244,11 @@ impl Fitment {
         match &ended {
             Ok(()) => self.0.metrics.import(true),
             Err(Ended::Failed(message)) => {
-                let now = self.store().import(id).await?;
+                let now = self.store().import_jobs().import(id).await?;
                 let progress = now.map_or(progress, |import| import.progress);
                 let is_held = self
                     .store()
+                    .import_jobs()
                     .fail_import((id, holder), message, progress)
                     .await?;
                 if !is_held {
@@ -300,7 +305,7 @@ impl Run<'_> {
                 true => State::Applying,
                 false => State::Reading,
             };
-            let noted = self.fitment.store().stage(
+            let noted = self.fitment.store().import_jobs().stage(
                 self.held(),
                 state,
                 progress,
@@ -311,6 +316,7 @@ impl Run<'_> {
             let is_held = self
                 .fitment
                 .store()
+                .import_jobs()
                 .hold_import(self.import.id, self.holder, HOLD_MS)
                 .await?;
             self.still_held(is_held)?;
@@ -393,12 +399,14 @@ impl Run<'_> {
             Kind::Vehicles => {
                 fitment
                     .store()
+                    .import_jobs()
                     .apply_vehicles(held, progress, &all.vehicles)
                     .await?
             }
             Kind::Products => {
                 fitment
                     .store()
+                    .import_jobs()
                     .apply_products(held, progress, &all.products, &place)
                     .await?
             }
@@ -406,6 +414,7 @@ impl Run<'_> {
                 let is_whole = self.spec.mode == Mode::Replace;
                 fitment
                     .store()
+                    .import_jobs()
                     .apply_relations(held, progress, is_whole, self.applied)
                     .await?
             }

@@ -61,7 +61,7 @@ impl Fitment {
     /// # Errors
     /// When SQL does not answer.
     pub async fn begin_rebuild(&self) -> Result<(), Unavailable> {
-        self.store().begin_rebuild().await?;
+        self.store().changes().begin_rebuild().await?;
         self.0.metrics.rebuilds.inc();
         Ok(())
     }

@@ -53,7 +53,7 @@ impl Fitment {
     pub async fn publish_dirty(&self) -> Result<usize, Unavailable> {
         let (mut after, mut count) = (0, 0);
         loop {
-            let dirty = self.store().dirty(after, SKUS).await?;
+            let dirty = self.store().changes().dirty(after, SKUS).await?;
             let Some(last) = dirty.last() else {
                 break;
             };
@@ -61,7 +61,7 @@ impl Fitment {
             self.publish_some(&dirty).await?;
             count += dirty.len();
         }
-        let (waiting, since_ms) = self.store().waiting().await?;
+        let (waiting, since_ms) = self.store().changes().waiting().await?;
         let waited_ms = since_ms.map_or(0, |since_ms| self.now_ms().saturating_sub(since_ms));
         self.0
             .metrics
@@ -85,7 +85,7 @@ impl Fitment {
             .iter()
             .map(|dirty| (dirty.row.number, dirty.noted))
             .collect();
-        self.store().clean(&done).await?;
+        self.store().changes().clean(&done).await?;
         self.0.metrics.published.inc_by(dirty.len() as u64);
         Ok(())
     }
@@ -253,7 +253,11 @@ impl Fitment {
         let (Some(first), Some(last)) = (dirty.first(), dirty.last()) else {
             return Ok(());
         };
-        let left = self.store().left(first.row.number, last.row.number).await?;
+        let left = self
+            .store()
+            .changes()
+            .left(first.row.number, last.row.number)
+            .await?;
         if left.is_empty() {
             return Ok(());
         }
@@ -263,7 +267,10 @@ impl Fitment {
                 continue;
             };
             self.drop_one(&one.row, &left.place, segments).await?;
-            self.store().dropped(&[left], one.row.version).await?;
+            self.store()
+                .changes()
+                .dropped(&[left], one.row.version)
+                .await?;
         }
         Ok(())
     }
@@ -298,7 +305,7 @@ impl Fitment {
             let rows = self.store().skus_behind(None, at, SKUS).await?;
             self.put_and_route(&rows).await?;
             let next = rows.last().map(|row| row.number);
-            self.store().advance_rebuild(at, next).await?;
+            self.store().changes().advance_rebuild(at, next).await?;
             self.0.metrics.published.inc_by(rows.len() as u64);
         }
         Ok(true)

@@ -56,7 +56,7 @@ impl Fitment {
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn forget_marks(&self, before_ms: u64) -> Result<usize, Unavailable> {
-        let marks = self.store().marks(before_ms, MARKS).await?;
+        let marks = self.store().changes().marks(before_ms, MARKS).await?;
         for mark in &marks {
             let place = &mark.left.place;
             // A cluster that the configuration has no longer is nobody's business.
@@ -68,7 +68,7 @@ impl Fitment {
             }
         }
         if !marks.is_empty() {
-            self.store().forget_marks(&marks).await?;
+            self.store().changes().forget_marks(&marks).await?;
         }
         Ok(marks.len())
     }

@@ -56,10 +56,14 @@ pub enum Bound {
     Full,
 }
 
-impl FitmentStore {
+/// Garages: what users drive.
+#[derive(Clone, Copy, Debug)]
+pub struct GarageStore<'a>(pub(super) &'a FitmentStore);
+
+impl GarageStore<'_> {
     /// A user's vehicles, the default first. One that was retired is not shown.
-    pub async fn garage(&self, user: &UserId) -> Result<Vec<Garaged>, SqlError> {
-        let rows = self.db.all(sql(SELECT).text(user.as_str())).await?;
+    pub async fn garage(self, user: &UserId) -> Result<Vec<Garaged>, SqlError> {
+        let rows = self.0.db.all(sql(SELECT).text(user.as_str())).await?;
         let mut all = Vec::with_capacity(rows.len());
         for row in rows {
             if let Some(vehicle) = super::vehicles::read(&row)? {
@@ -75,14 +79,14 @@ impl FitmentStore {
 
     /// Puts a vehicle into a garage; the first one is the default, and one that `is_default` takes its place.
     pub async fn bind(
-        &self,
+        self,
         user: &UserId,
         vehicle: VehicleId,
         is_default: bool,
     ) -> Result<Bound, SqlError> {
         Ok(retried(async || {
             // By the version's row: two requests of one user must not both be the twentieth.
-            let (mut tx, _) = self.change().await?;
+            let (mut tx, _) = self.0.change().await?;
             let Some(offset) = offset_in(&mut tx, vehicle).await? else {
                 return Ok(Bound::NoVehicle);
             };
@@ -92,7 +96,7 @@ impl FitmentStore {
                     return Ok(Bound::Full);
                 }
                 let insert = sql(INSERT).text(user.as_str()).number(offset.get());
-                tx.execute(insert.number(0).number(self.now_ms())).await?;
+                tx.execute(insert.number(0).number(self.0.now_ms())).await?;
             }
             if is_default || defaults == 0 {
                 set_default(&mut tx, user, offset.get()).await?;
@@ -104,9 +108,9 @@ impl FitmentStore {
     }
 
     /// Takes a vehicle out of a garage; if it was the default, the oldest of the others becomes it.
-    pub async fn unbind(&self, user: &UserId, vehicle: VehicleId) -> Result<Bound, SqlError> {
+    pub async fn unbind(self, user: &UserId, vehicle: VehicleId) -> Result<Bound, SqlError> {
         Ok(retried(async || {
-            let (mut tx, _) = self.change().await?;
+            let (mut tx, _) = self.0.change().await?;
             let Some(offset) = offset_in(&mut tx, vehicle).await? else {
                 return Ok(Bound::NoVehicle);
             };

@@ -201,31 +201,36 @@ struct Ended<'a> {
     progress: Progress,
 }
 
-impl FitmentStore {
+/// Imports: how far they are, what is wrong in them, and what was read of relations until all of it is applied at once.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportStore<'a>(pub(super) &'a FitmentStore);
+
+impl ImportStore<'_> {
     /// Notes a new import; its number.
-    pub async fn new_import(&self, new: &NewImport) -> Result<u64, SqlError> {
+    pub async fn new_import(self, new: &NewImport) -> Result<u64, SqlError> {
         let insert = sql(INSERT)
             .text(&new.kind)
             .text(&new.format)
             .text(&new.mode)
             .text(&new.file)
             .number(new.size)
-            .number(self.now_ms());
-        self.db.execute(insert).await?;
-        let row = self.db.one(sql(SELECT_FILE).text(&new.file)).await?;
+            .number(self.0.now_ms());
+        self.0.db.execute(insert).await?;
+        let row = self.0.db.one(sql(SELECT_FILE).text(&new.file)).await?;
         let row = row.ok_or_else(|| damaged("fitment_imports", "has no such row"))?;
         Ok(row.number("id")?)
     }
 
     /// One import.
-    pub async fn import(&self, id: u64) -> Result<Option<Import>, SqlError> {
-        let row = self.db.one(sql(SELECT).number(id)).await?;
+    pub async fn import(self, id: u64) -> Result<Option<Import>, SqlError> {
+        let row = self.0.db.one(sql(SELECT).number(id)).await?;
         Ok(row.as_ref().map(import).transpose()?)
     }
 
     /// The latest imports before one, the newest first.
-    pub async fn imports(&self, before: u64, limit: usize) -> Result<Vec<Import>, SqlError> {
+    pub async fn imports(self, before: u64, limit: usize) -> Result<Vec<Import>, SqlError> {
         let rows = self
+            .0
             .db
             .all(sql(SELECT_LATEST).number(before).number(limit))
             .await?;
@@ -234,12 +239,13 @@ impl FitmentStore {
 
     /// What is wrong in an import, from the n-th error on.
     pub async fn import_errors(
-        &self,
+        self,
         id: u64,
         from: u64,
         limit: usize,
     ) -> Result<Vec<ImportError>, SqlError> {
         let rows = self
+            .0
             .db
             .all(sql(SELECT_ERRORS).number(id).number(from).number(limit))
             .await?;
@@ -257,12 +263,12 @@ impl FitmentStore {
     /// The import that is next of those whose file is here, held by `holder` for a while. `None`: there is none, or another
     /// one has it.
     pub async fn take_import(
-        &self,
+        self,
         holder: &str,
         life_ms: u64,
         is_here: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<Option<Import>, SqlError> {
-        for row in self.db.all(sql(SELECT_OPEN)).await? {
+        for row in self.0.db.all(sql(SELECT_OPEN)).await? {
             let next = import(&row)?;
             if is_here(&next.file) && self.hold_import(next.id, holder, life_ms).await? {
                 return Ok(Some(next));
@@ -272,21 +278,21 @@ impl FitmentStore {
     }
 
     /// Holds an import for a further while; false if it has ended, or another has it.
-    pub async fn hold_import(&self, id: u64, holder: &str, life_ms: u64) -> Result<bool, SqlError> {
-        let now_ms = self.now_ms();
+    pub async fn hold_import(self, id: u64, holder: &str, life_ms: u64) -> Result<bool, SqlError> {
+        let now_ms = self.0.now_ms();
         let take = sql(TAKE)
             .text(holder)
             .number(now_ms + life_ms)
             .number(id)
             .text(holder)
             .number(now_ms);
-        Ok(self.db.execute(take).await? > 0)
+        Ok(self.0.db.execute(take).await? > 0)
     }
 
     /// What was read of an import since its last position: all of it, with the position, in one transaction. `errors` begin
     /// with the one whose number is `first_error`. False: another has the import now.
     pub async fn stage(
-        &self,
+        self,
         held: (u64, &str),
         state: State,
         progress: Progress,
@@ -295,7 +301,7 @@ impl FitmentStore {
     ) -> Result<bool, SqlError> {
         let (id, holder) = held;
         Ok(retried(async || {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             if !is_held(&mut tx, id, holder).await? {
                 return Ok(false);
             }
@@ -332,13 +338,13 @@ impl FitmentStore {
 
     /// An import has failed: nothing of it is applied. False: another has it.
     pub async fn fail_import(
-        &self,
+        self,
         held: (u64, &str),
         message: &str,
         progress: Progress,
     ) -> Result<bool, SqlError> {
         let message: String = message.chars().take(500).collect();
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !is_held(&mut tx, held.0, held.1).await? {
             return Ok(false);
         }
@@ -354,8 +360,8 @@ impl FitmentStore {
     }
 
     /// Gives an import up: it has failed. `None`: it has ended before, or there is none. Waits for one that is just applied.
-    pub async fn give_up_import(&self, id: u64) -> Result<Option<Import>, SqlError> {
-        let (mut tx, _) = self.change().await?;
+    pub async fn give_up_import(self, id: u64) -> Result<Option<Import>, SqlError> {
+        let (mut tx, _) = self.0.change().await?;
         let row = tx.one(sql(SELECT).number(id)).await?;
         let open = row.as_ref().map(import).transpose()?;
         let Some(open) = open.filter(|import| !import.state.is_end()) else {
@@ -372,26 +378,26 @@ impl FitmentStore {
         Ok(Some(open))
     }
 
-    async fn end_in(&self, tx: &mut Tx, id: u64, ended: &Ended<'_>) -> Result<(), Error> {
+    async fn end_in(self, tx: &mut Tx, id: u64, ended: &Ended<'_>) -> Result<(), Error> {
         let end = sql(END)
             .text(ended.state.word())
             .text(ended.message)
             .number(ended.progress.records)
             .number(ended.progress.errors)
-            .number(self.now_ms())
+            .number(self.0.now_ms())
             .number(id);
         tx.execute(end).await.map(drop)
     }
 
     /// Applies all of an import of vehicles, once. False: another has it.
     pub async fn apply_vehicles(
-        &self,
+        self,
         held: (u64, &str),
         progress: Progress,
         vehicles: &[(VehicleId, NewVehicle)],
     ) -> Result<bool, SqlError> {
         Ok(retried(async || {
-            let (mut tx, _) = self.change().await?;
+            let (mut tx, _) = self.0.change().await?;
             if !is_held(&mut tx, held.0, held.1).await? {
                 return Ok(false);
             }
@@ -405,19 +411,20 @@ impl FitmentStore {
 
     /// Applies all of an import of products, once. False: another has it.
     pub async fn apply_products(
-        &self,
+        self,
         held: (u64, &str),
         progress: Progress,
         products: &[(Sku, Product)],
         place: &(dyn Fn(&Product) -> Place + Sync),
     ) -> Result<bool, SqlError> {
         Ok(retried(async || {
-            let (mut tx, version) = self.change().await?;
+            let (mut tx, version) = self.0.change().await?;
             if !is_held(&mut tx, held.0, held.1).await? {
                 return Ok(false);
             }
             for (sku, product) in products {
-                self.put_product(&mut tx, version, sku, product, place)
+                self.0
+                    .put_product(&mut tx, version, sku, product, place)
                     .await?;
             }
             self.done(tx, held.0, progress).await
@@ -428,14 +435,14 @@ impl FitmentStore {
     /// Applies all that was staged of an import of relations, in one transaction. `is_whole`: what an import says of a SKU takes
     /// the place of what there is. False: another has it.
     pub async fn apply_relations(
-        &self,
+        self,
         held: (u64, &str),
         progress: Progress,
         is_whole: bool,
         applied: &(dyn Fn(u64) + Sync),
     ) -> Result<bool, SqlError> {
         Ok(retried(async || {
-            let (mut tx, version) = self.change().await?;
+            let (mut tx, version) = self.0.change().await?;
             if !is_held(&mut tx, held.0, held.1).await? {
                 return Ok(false);
             }
@@ -471,7 +478,7 @@ impl FitmentStore {
 
     /// Applies what is staged of one SKU; how many relations that is.
     async fn apply(
-        &self,
+        self,
         tx: &mut Tx,
         inverse: &mut Inverse,
         version: u64,
@@ -493,7 +500,7 @@ impl FitmentStore {
             (false, Some(old)) => (old - &staged.removed) | &staged.added,
             _ => staged.added,
         };
-        self.apply_fits(tx, inverse, version, &row, &fits).await?;
+        self.0.apply_fits(tx, inverse, version, &row, &fits).await?;
         if is_whole {
             clear_qualifiers(tx, row.number).await?;
         }
@@ -513,7 +520,7 @@ impl FitmentStore {
         Ok(count)
     }
 
-    async fn done(&self, mut tx: Tx, id: u64, progress: Progress) -> Result<bool, Error> {
+    async fn done(self, mut tx: Tx, id: u64, progress: Progress) -> Result<bool, Error> {
         tx.execute(sql(UNSTAGE).number(id)).await?;
         tx.execute(sql(NEW_STAMP)).await?;
         let ended = Ended {

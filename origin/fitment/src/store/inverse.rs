@@ -109,11 +109,15 @@ fn sorted(mut bits: Vec<u32>) -> RoaringBitmap {
     RoaringBitmap::from_sorted_iter(bits).unwrap_or_default()
 }
 
-impl FitmentStore {
+/// What fits a vehicle: numbers of SKUs, in blobs of 16 vehicles and 65,536 SKUs.
+#[derive(Clone, Copy, Debug)]
+pub struct InverseStore<'a>(pub(super) &'a FitmentStore);
+
+impl InverseStore<'_> {
     /// A page of what fits a vehicle: SKUs in the order of their numbers, behind `after`, and behind which number the next page
     /// begins, if there is one.
     pub async fn fits_vehicle(
-        &self,
+        self,
         offset: Offset,
         after: u64,
     ) -> Result<(Vec<Sku>, Option<u64>), SqlError> {
@@ -121,7 +125,7 @@ impl FitmentStore {
         let (mut skus, first) = ((after + 1) / SKUS, after + 1);
         while numbers.len() <= PAGE_LEN {
             let select = sql(SELECT_NEXT).number(group(offset.get())).number(skus);
-            let Some(row) = self.db.one(select).await? else {
+            let Some(row) = self.0.db.one(select).await? else {
                 break;
             };
             skus = row.number("skus")?;
@@ -141,14 +145,14 @@ impl FitmentStore {
         Ok((self.names(&numbers).await?, next))
     }
 
-    async fn names(&self, numbers: &[u64]) -> Result<Vec<Sku>, SqlError> {
+    async fn names(self, numbers: &[u64]) -> Result<Vec<Sku>, SqlError> {
         let Some(last) = numbers.last() else {
             return Ok(Vec::new());
         };
         // The last one fills the places that are left.
         let places = numbers.iter().chain(std::iter::repeat(last)).take(PAGE_LEN);
         let select = places.fold(sql(SELECT_NAMES), |select, number| select.number(*number));
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let name = |text: String| Sku::new(text).map_err(|error| damaged("sku", error));
         let names = rows.iter().map(|row| row.text("sku").and_then(name));
         Ok(names.collect::<Result<_, _>>()?)

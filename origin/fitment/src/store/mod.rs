@@ -26,12 +26,16 @@ use weir_fitment::Offset;
 use crate::config::Clock;
 use weir_origin_core::sql::{Database, SqlError, Tx, damaged, sql};
 
+pub use garages::GarageStore;
 pub use garages::{Bound, GARAGE_MAX, Garaged};
+pub use imports::ImportStore;
 pub use imports::{
     ERRORS_MAX, Import, ImportError, NewImport, Progress, Staged, StagedQualifier, State,
 };
 pub(crate) use inverse::Inverse;
+pub use inverse::InverseStore;
 pub use inverse::PAGE_LEN;
+pub use outbox::OutboxStore;
 pub use outbox::{Dirty, Left};
 pub(crate) use skus::SkuRow;
 pub use skus::{Changed, Product, Qualifiers};
@@ -104,6 +108,26 @@ impl FitmentStore {
         let row = row.ok_or_else(|| damaged("fitment_head", "has no row"))?;
         let version = row.number("version")?;
         Ok((tx, version))
+    }
+
+    /// Garages: what users drive.
+    pub fn garages(&self) -> GarageStore<'_> {
+        GarageStore(self)
+    }
+
+    /// Imports: how far they are, what is wrong in them, and what was read of relations until all of it is applied at once.
+    pub fn import_jobs(&self) -> ImportStore<'_> {
+        ImportStore(self)
+    }
+
+    /// What fits a vehicle: numbers of SKUs, in blobs of 16 vehicles and 65,536 SKUs.
+    pub fn by_vehicle(&self) -> InverseStore<'_> {
+        InverseStore(self)
+    }
+
+    /// What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
+    pub fn changes(&self) -> OutboxStore<'_> {
+        OutboxStore(self)
     }
 }
 

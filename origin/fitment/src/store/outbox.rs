@@ -124,10 +124,18 @@ pub(super) async fn mark_left(tx: &mut Tx, number: u64, place: &Place) -> Result
     tx.execute(insert.text(place.spu.as_str())).await.map(drop)
 }
 
-impl FitmentStore {
+/// What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
+#[derive(Clone, Copy, Debug)]
+pub struct OutboxStore<'a>(pub(super) &'a FitmentStore);
+
+impl OutboxStore<'_> {
     /// Up to `limit` SKUs that Redis must follow, behind a number.
-    pub async fn dirty(&self, after: u64, limit: usize) -> Result<Vec<Dirty>, SqlError> {
-        let rows = self.db.all(sql(SELECT).number(after).number(limit)).await?;
+    pub async fn dirty(self, after: u64, limit: usize) -> Result<Vec<Dirty>, SqlError> {
+        let rows = self
+            .0
+            .db
+            .all(sql(SELECT).number(after).number(limit))
+            .await?;
         let dirty = |row: &Row| {
             Ok(Dirty {
                 row: read(row)?,
@@ -140,8 +148,8 @@ impl FitmentStore {
     }
 
     /// Redis has followed these: SKUs by number and version.
-    pub async fn clean(&self, done: &[(u64, u64)]) -> Result<(), SqlError> {
-        let mut tx = self.db.begin().await?;
+    pub async fn clean(self, done: &[(u64, u64)]) -> Result<(), SqlError> {
+        let mut tx = self.0.db.begin().await?;
         for (number, version) in done {
             tx.execute(sql(DELETE).number(*number).number(*version))
                 .await?;
@@ -150,15 +158,16 @@ impl FitmentStore {
     }
 
     /// How many SKUs wait, and since when the first one does.
-    pub async fn waiting(&self) -> Result<(u64, Option<u64>), SqlError> {
-        let row = self.db.one(sql(COUNT)).await?;
+    pub async fn waiting(self) -> Result<(u64, Option<u64>), SqlError> {
+        let row = self.0.db.one(sql(COUNT)).await?;
         let row = row.ok_or_else(|| damaged("fitment_dirty", "no row"))?;
         Ok((row.number("waiting")?, row.maybe("since_ms")?))
     }
 
     /// The places that SKUs have left, of those from the first number to the last.
-    pub async fn left(&self, first: u64, last: u64) -> Result<Vec<Left>, SqlError> {
+    pub async fn left(self, first: u64, last: u64) -> Result<Vec<Left>, SqlError> {
         let rows = self
+            .0
             .db
             .all(sql(SELECT_LEFT).number(first).number(last))
             .await?;
@@ -166,11 +175,11 @@ impl FitmentStore {
     }
 
     /// A SKU of this version is dropped there. If it has changed since, whoever follows that drops it again.
-    pub async fn dropped(&self, left: &[Left], version: u64) -> Result<(), SqlError> {
-        let mut tx = self.db.begin().await?;
+    pub async fn dropped(self, left: &[Left], version: u64) -> Result<(), SqlError> {
+        let mut tx = self.0.db.begin().await?;
         for Left { number, place } in left {
             let note = sql(NOTE_DROPPED)
-                .number(self.now_ms())
+                .number(self.0.now_ms())
                 .number(*number)
                 .text(place.cluster.as_str())
                 .text(place.spu.as_str())
@@ -182,7 +191,7 @@ impl FitmentStore {
     }
 
     /// Up to `limit` marks of what was dropped before an instant.
-    pub(crate) async fn marks(&self, before_ms: u64, limit: usize) -> Result<Vec<Mark>, SqlError> {
+    pub(crate) async fn marks(self, before_ms: u64, limit: usize) -> Result<Vec<Mark>, SqlError> {
         let select = sql(SELECT_MARKS).number(before_ms).number(limit);
         let mark = |row: &Row| {
             Ok(Mark {
@@ -192,14 +201,14 @@ impl FitmentStore {
                 dropped_at_ms: row.number("dropped_at_ms")?,
             })
         };
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let all: Result<_, Error> = rows.iter().map(mark).collect();
         Ok(all?)
     }
 
     /// Redis has these marks no longer.
-    pub(crate) async fn forget_marks(&self, marks: &[Mark]) -> Result<(), SqlError> {
-        let mut tx = self.db.begin().await?;
+    pub(crate) async fn forget_marks(self, marks: &[Mark]) -> Result<(), SqlError> {
+        let mut tx = self.0.db.begin().await?;
         for Mark {
             left,
             dropped_at_ms,
@@ -217,18 +226,18 @@ impl FitmentStore {
     }
 
     /// All of Redis is to be made anew.
-    pub async fn begin_rebuild(&self) -> Result<(), SqlError> {
-        self.db.execute(sql(BEGIN_REBUILD)).await?;
+    pub async fn begin_rebuild(self) -> Result<(), SqlError> {
+        self.0.db.execute(sql(BEGIN_REBUILD)).await?;
         Ok(())
     }
 
     /// A rebuild has come from one number to another; `None`: to the end.
-    pub async fn advance_rebuild(&self, from: u64, to: Option<u64>) -> Result<(), SqlError> {
+    pub async fn advance_rebuild(self, from: u64, to: Option<u64>) -> Result<(), SqlError> {
         let advance = match to {
             Some(to) => sql(ADVANCE_REBUILD).number(to).number(from),
             None => sql(END_REBUILD).number(from),
         };
-        self.db.execute(advance).await?;
+        self.0.db.execute(advance).await?;
         Ok(())
     }
 }

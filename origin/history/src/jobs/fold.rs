@@ -88,7 +88,7 @@ impl History {
         for _ in 0..ATTEMPTS {
             let hot = self.0.hot.read(owner).await?.views;
             // After the views: what was removed before they were read is known now.
-            let removals = self.0.store.removals(owner).await?;
+            let removals = self.0.store.removed().removals(owner).await?;
             let stored = self.0.cold.read(owner).await?;
             let stored_views = stored.views.iter().chain(more).cloned();
             let views = hot.into_iter().chain(stored_views);
@@ -108,13 +108,19 @@ impl History {
     /// See [`FoldError`]: the next fold goes on where this one ended.
     pub async fn fold(&self, stop: &CancellationToken) -> Result<Folded, FoldError> {
         let now_ms = self.now_ms();
-        self.0.store.note_days(now_ms).await?;
+        self.0.store.folds().note_days(now_ms).await?;
         let mut folded = Folded::default();
         let Some(last) = (now_ms.saturating_sub(MARGIN_MS) / DAY_MS).checked_sub(1) else {
             return Ok(folded);
         };
         let holder = holder_name();
-        for part in self.0.store.open_parts(last, &holder, now_ms).await? {
+        for part in self
+            .0
+            .store
+            .folds()
+            .open_parts(last, &holder, now_ms)
+            .await?
+        {
             if stop.is_cancelled() {
                 break;
             }
@@ -134,7 +140,11 @@ impl History {
         let now_ms = self.now_ms();
         let until_ms = now_ms + LEASE_MS;
         let store = &self.0.store;
-        if !store.take_part(part, holder, now_ms, until_ms).await? {
+        if !store
+            .folds()
+            .take_part(part, holder, now_ms, until_ms)
+            .await?
+        {
             return Ok(());
         }
         while part.next_slot < part.end() && !stop.is_cancelled() {
@@ -145,7 +155,7 @@ impl History {
             }
             part.next_slot = end;
             let until_ms = self.now_ms() + LEASE_MS;
-            if !store.advance_part(part, holder, until_ms).await? {
+            if !store.folds().advance_part(part, holder, until_ms).await? {
                 // Another has taken it over.
                 break;
             }
@@ -201,7 +211,7 @@ impl History {
     /// Notes how many days ago the day was that waits longest.
     async fn note_lag(&self) -> Result<(), SqlError> {
         let today = self.now_ms() / DAY_MS;
-        let oldest = self.0.store.oldest_open_day(today).await?;
+        let oldest = self.0.store.folds().oldest_open_day(today).await?;
         let lag = oldest.map_or(0, |oldest| today.saturating_sub(oldest));
         let days = i64::try_from(lag).unwrap_or(i64::MAX);
         self.0.metrics.fold_lag_days.set(days);
@@ -221,10 +231,10 @@ impl History {
     pub async fn forget_old(&self) -> Result<u64, FoldError> {
         let now_ms = self.now_ms();
         let lists = self.0.cold.forget_older(oldest_ms(now_ms), OLD).await?;
-        let removals = self.0.store.forget_removals(now_ms, OLD).await?;
+        let removals = self.0.store.removed().forget_removals(now_ms, OLD).await?;
         let before = (now_ms / DAY_MS).saturating_sub(weir_history::COLD_MS / DAY_MS);
-        self.0.store.forget_days(before).await?;
-        self.0.store.forget_begins(before).await?;
+        self.0.store.folds().forget_days(before).await?;
+        self.0.store.begins().forget_begins(before).await?;
         Ok(lists + removals)
     }
 

@@ -55,11 +55,15 @@ impl Part {
     }
 }
 
-impl HistoryStore {
+/// How far the lists that changed on a day are copied to the cold store. A day has parts, so that several origins may work on
+#[derive(Clone, Copy, Debug)]
+pub struct FoldStore<'a>(pub(super) &'a HistoryStore);
+
+impl FoldStore<'_> {
     /// Notes all days up to that of `now_ms`, also those on which no origin looked.
-    pub async fn note_days(&self, now_ms: u64) -> Result<(), SqlError> {
+    pub async fn note_days(self, now_ms: u64) -> Result<(), SqlError> {
         let today = now_ms / DAY_MS;
-        let last = self.db.one(sql(SELECT_LAST)).await?;
+        let last = self.0.db.one(sql(SELECT_LAST)).await?;
         let last = last.map_or(Ok(None), |row| row.maybe("day"))?;
         // All parts of the last one: who noted them may have stopped half way. At the first start, also yesterday: midnight
         // may just have passed.
@@ -72,28 +76,28 @@ impl HistoryStore {
             for part in 0..PARTS {
                 let first_slot = part * (SLOTS / PARTS);
                 let insert = sql(INSERT).number(day).number(part).number(first_slot);
-                self.db.insert(insert).await?;
+                self.0.db.insert(insert).await?;
             }
         }
         Ok(())
     }
 
-    async fn has_all_parts(&self, day: u64) -> Result<bool, SqlError> {
+    async fn has_all_parts(self, day: u64) -> Result<bool, SqlError> {
         const COUNT: &str = "SELECT COUNT(*) AS n FROM history_folds WHERE day = ?";
-        let row = self.db.one(sql(COUNT).number(day)).await?;
+        let row = self.0.db.one(sql(COUNT).number(day)).await?;
         let count: u64 = row.map_or(Ok(0), |row| row.number("n"))?;
         Ok(count == u64::from(PARTS))
     }
 
     /// The parts of days up to `day` that are not done and that nobody else works on.
     pub async fn open_parts(
-        &self,
+        self,
         day: u64,
         holder: &str,
         now_ms: u64,
     ) -> Result<Vec<Part>, SqlError> {
         let select = sql(SELECT_OPEN).number(day).number(now_ms).text(holder);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let part = |row: &Row| {
             Ok(Part {
                 day: row.number("day")?,
@@ -106,7 +110,7 @@ impl HistoryStore {
 
     /// Works on a part until `until_ms`. False if another does, or if it is done.
     pub async fn take_part(
-        &self,
+        self,
         part: Part,
         holder: &str,
         now_ms: u64,
@@ -114,22 +118,23 @@ impl HistoryStore {
     ) -> Result<bool, SqlError> {
         let take = sql(TAKE).text(holder).number(until_ms);
         let take = take.number(part.day).number(part.part);
-        let taken = self.db.execute(take.number(now_ms).text(holder)).await?;
+        let taken = self.0.db.execute(take.number(now_ms).text(holder)).await?;
         Ok(taken > 0)
     }
 
     /// Notes how far a part is, and holds it until `until_ms`. False if another works on it by now.
     pub async fn advance_part(
-        &self,
+        self,
         part: Part,
         holder: &str,
         until_ms: u64,
     ) -> Result<bool, SqlError> {
         let is_done = part.next_slot >= part.end();
-        let done_at_ms = is_done.then(|| (self.clock)());
+        let done_at_ms = is_done.then(|| (self.0.clock)());
         let advance = sql(ADVANCE).number(part.next_slot).number(until_ms);
         let advance = advance.maybe(done_at_ms).number(part.day);
         let advanced = self
+            .0
             .db
             .execute(advance.number(part.part).text(holder))
             .await?;
@@ -137,14 +142,14 @@ impl HistoryStore {
     }
 
     /// The first day before `day` that is not done.
-    pub async fn oldest_open_day(&self, day: u64) -> Result<Option<u64>, SqlError> {
-        let row = self.db.one(sql(SELECT_OLDEST).number(day)).await?;
+    pub async fn oldest_open_day(self, day: u64) -> Result<Option<u64>, SqlError> {
+        let row = self.0.db.one(sql(SELECT_OLDEST).number(day)).await?;
         Ok(row.map_or(Ok(None), |row| row.maybe("day"))?)
     }
 
     /// Forgets days that were done long ago.
-    pub async fn forget_days(&self, before: u64) -> Result<(), SqlError> {
-        self.db.execute(sql(DELETE_OLD).number(before)).await?;
+    pub async fn forget_days(self, before: u64) -> Result<(), SqlError> {
+        self.0.db.execute(sql(DELETE_OLD).number(before)).await?;
         Ok(())
     }
 }

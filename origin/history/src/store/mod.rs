@@ -17,7 +17,10 @@ mod removals;
 use crate::config::Clock;
 use weir_origin_core::sql::Database;
 
+pub use folds::FoldStore;
 pub use folds::{PARTS, Part};
+pub use marks::MarkStore;
+pub use removals::RemovalStore;
 pub use removals::{Noted, Op};
 
 /// Browse history in SQL. Cloning it is cheap.
@@ -39,5 +42,20 @@ impl HistoryStore {
     /// The store in this database.
     pub fn new(db: Database, clock: Clock) -> Self {
         Self { db, clock }
+    }
+
+    /// Deletions and clearings. They are here first, and then in Redis; what Redis may not have followed is noted in the same
+    pub fn removed(&self) -> RemovalStore<'_> {
+        RemovalStore(self)
+    }
+
+    /// How far the lists that changed on a day are copied to the cold store. A day has parts, so that several origins may work on
+    pub fn folds(&self) -> FoldStore<'_> {
+        FoldStore(self)
+    }
+
+    /// Where the views of a day begin in each log.
+    pub fn begins(&self) -> MarkStore<'_> {
+        MarkStore(self)
     }
 }

@@ -67,11 +67,15 @@ pub enum Noted {
     TooMany,
 }
 
-impl HistoryStore {
+/// Deletions and clearings. They are here first, and then in Redis; what Redis may not have followed is noted in the same
+#[derive(Clone, Copy, Debug)]
+pub struct RemovalStore<'a>(pub(super) &'a HistoryStore);
+
+impl RemovalStore<'_> {
     /// All that this owner has removed.
-    pub async fn removals(&self, owner: &Owner) -> Result<Removals, SqlError> {
+    pub async fn removals(self, owner: &Owner) -> Result<Removals, SqlError> {
         // One instant: a clearing forgets deletions.
-        let mut tx = self.db.snapshot().await?;
+        let mut tx = self.0.db.snapshot().await?;
         let cleared = tx.one(sql(SELECT_CLEARED).text(owner.as_str())).await?;
         let deleted = tx.all(sql(SELECT_DELETED).text(owner.as_str())).await?;
         tx.rollback().await?;
@@ -87,11 +91,7 @@ impl HistoryStore {
     }
 
     /// Deletes of each product views up to that time.
-    pub async fn delete(
-        &self,
-        owner: &Owner,
-        deleted: &[ViewedProduct],
-    ) -> Result<Noted, SqlError> {
+    pub async fn delete(self, owner: &Owner, deleted: &[ViewedProduct]) -> Result<Noted, SqlError> {
         let op = self.new_op(owner)?;
         let mut deleted: Vec<&ViewedProduct> = deleted.iter().collect();
         // In one order, so that two of them do not wait for each other.
@@ -104,9 +104,9 @@ impl HistoryStore {
         })
     }
 
-    async fn try_delete(&self, op: &Op, deleted: &[&ViewedProduct]) -> Result<bool, Error> {
+    async fn try_delete(self, op: &Op, deleted: &[&ViewedProduct]) -> Result<bool, Error> {
         let owner = op.owner.as_str();
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         for seen in deleted {
             let (sku, at_ms) = (seen.sku.as_str(), seen.at_ms);
             let update = || sql(UPDATE_DELETED).number(at_ms).number(at_ms);
@@ -127,15 +127,15 @@ impl HistoryStore {
     }
 
     /// Clears views up to `at_ms`.
-    pub async fn clear(&self, owner: &Owner, at_ms: u64) -> Result<Op, SqlError> {
+    pub async fn clear(self, owner: &Owner, at_ms: u64) -> Result<Op, SqlError> {
         let op = self.new_op(owner)?;
         retried(|| self.try_clear(&op, at_ms)).await?;
         Ok(op)
     }
 
-    async fn try_clear(&self, op: &Op, at_ms: u64) -> Result<(), Error> {
+    async fn try_clear(self, op: &Op, at_ms: u64) -> Result<(), Error> {
         let owner = op.owner.as_str();
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         let update = || sql(UPDATE_CLEARED).number(at_ms).number(at_ms).text(owner);
         let insert = sql(INSERT_CLEARED).text(owner).number(at_ms);
         if tx.execute(update()).await? == 0 && !tx.insert(insert).await? {
@@ -147,13 +147,13 @@ impl HistoryStore {
         tx.commit().await
     }
 
-    async fn note_unapplied(&self, tx: &mut Tx, op: &Op) -> Result<(), Error> {
+    async fn note_unapplied(self, tx: &mut Tx, op: &Op) -> Result<(), Error> {
         let insert = sql(INSERT_UNAPPLIED);
         let insert = insert.text(op.owner.as_str()).text(&op.name);
-        tx.insert(insert.number((self.clock)())).await.map(drop)
+        tx.insert(insert.number((self.0.clock)())).await.map(drop)
     }
 
-    fn new_op(&self, owner: &Owner) -> Result<Op, SqlError> {
+    fn new_op(self, owner: &Owner) -> Result<Op, SqlError> {
         let mut name = [0; 16];
         let filled = SystemRandom::new().fill(&mut name);
         // As a connection that fails: nothing is done, and the client may try again.
@@ -166,16 +166,16 @@ impl HistoryStore {
     }
 
     /// Redis has followed.
-    pub async fn applied(&self, op: &Op) -> Result<(), SqlError> {
+    pub async fn applied(self, op: &Op) -> Result<(), SqlError> {
         let delete = sql(DELETE_UNAPPLIED).text(op.owner.as_str()).text(&op.name);
-        self.db.execute(delete).await?;
+        self.0.db.execute(delete).await?;
         Ok(())
     }
 
     /// At most `max` removals, made until then, that Redis may not have followed: the oldest.
-    pub async fn unapplied(&self, until_ms: u64, max: usize) -> Result<Vec<Op>, SqlError> {
+    pub async fn unapplied(self, until_ms: u64, max: usize) -> Result<Vec<Op>, SqlError> {
         let select = sql(SELECT_UNAPPLIED).number(until_ms).number(max as u64);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let op = |row: &Row| {
             let owner = Owner::from_text(&row.text("owner")?);
             Ok(Op {
@@ -187,19 +187,19 @@ impl HistoryStore {
     }
 
     /// Forgets at most `max` removals of each kind that no view can meet any more; tells how many.
-    pub async fn forget_removals(&self, now_ms: u64, max: usize) -> Result<u64, SqlError> {
+    pub async fn forget_removals(self, now_ms: u64, max: usize) -> Result<u64, SqlError> {
         let before_ms = now_ms.saturating_sub(REMOVALS_MS);
         let old = |select| sql(select).number(before_ms).number(max as u64);
         let mut forgotten = 0;
-        for row in self.db.all(old(SELECT_OLD_DELETED)).await? {
+        for row in self.0.db.all(old(SELECT_OLD_DELETED)).await? {
             let (owner, sku) = (row.text("owner")?, row.text("sku")?);
             let delete = sql(DELETE_OLD_DELETED).text(&owner).text(&sku);
-            forgotten += self.db.execute(delete.number(before_ms)).await?;
+            forgotten += self.0.db.execute(delete.number(before_ms)).await?;
         }
-        for row in self.db.all(old(SELECT_OLD_CLEARED)).await? {
+        for row in self.0.db.all(old(SELECT_OLD_CLEARED)).await? {
             let owner = row.text("owner")?;
             let delete = sql(DELETE_OLD_CLEARED).text(&owner).number(before_ms);
-            forgotten += self.db.execute(delete).await?;
+            forgotten += self.0.db.execute(delete).await?;
         }
         Ok(forgotten)
     }

@@ -70,7 +70,7 @@ use super::click::OrderClick;
 use super::payload::Payload;
 use crate::model::price::{OrderPrice, Price};
 use crate::model::sale::SaleFields;
-use weir_origin_core::outbox::Sinks;
+use weir_origin_core::outbox::{Queue, Sinks, Source};
 use weir_origin_core::sql::{Database, SqlError};
 use weir_origin_core::tenants::Over;
 
@@ -111,6 +111,11 @@ impl SaleStore {
     pub fn with_sinks(mut self, sinks: Sinks) -> Self {
         self.sinks = sinks;
         self
+    }
+
+    /// Changes of orders that receivers have yet to get.
+    pub fn outbox(&self) -> Queue {
+        Queue::new(self.db.clone(), Source::Order)
     }
 
     /// Whether a reservation counts only once a risk check has passed its user.

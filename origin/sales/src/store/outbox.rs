@@ -3,17 +3,10 @@
 use sqlx::Error;
 
 use super::order_change::{ChangeKind, NewChange};
-use super::{SaleStore, StoredOrder, payloads};
+use super::{StoredOrder, payloads};
 use crate::payload::Payload;
-use weir_origin_core::outbox::{self, Queue, Sinks, Source, queue};
+use weir_origin_core::outbox::{self, Sinks, Source, queue};
 use weir_origin_core::sql::Tx;
-
-impl SaleStore {
-    /// Changes of orders that are to be told to others.
-    pub fn outbox(&self) -> Queue {
-        Queue::new(self.db.clone(), Source::Order)
-    }
-}
 
 /// Writes the first change of an order that is made in this transaction.
 pub(super) async fn note_created(

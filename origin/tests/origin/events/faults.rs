@@ -158,7 +158,11 @@ async fn events_and_dead_letters_go_at_their_end() {
     assert_eq!(store.clean_events(later, 100).await.unwrap(), 1);
     assert_eq!(store.clean_events(later, 100).await.unwrap(), 0);
     assert_eq!(
-        store.clean_dead_letters(later - 3_600_000).await.unwrap(),
+        store
+            .letters()
+            .clean_dead_letters(later - 3_600_000)
+            .await
+            .unwrap(),
         1
     );
     assert_eq!(stored(&world, "alice").await, ["long"]);

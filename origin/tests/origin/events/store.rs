@@ -112,7 +112,7 @@ async fn events_are_stored_once_with_their_position(store: &EventStore) {
         after: None,
         limit: 9,
     };
-    let letters = store.dead_letters(filter).await.unwrap();
+    let letters = store.letters().dead_letters(filter).await.unwrap();
     let ids: Vec<&str> = letters.iter().map(|letter| letter.id.as_str()).collect();
     assert_eq!(ids, [&format!("store.{SOURCE}.7"), "d1"]);
     assert_eq!(
@@ -210,15 +210,30 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
         retry(3, "c:bob", Some(40)),
         retry(4, "c:alice", None),
     ];
-    store.step_with(to(0, 10), &rows, &[]).await.unwrap();
-    let units = store.retried_units("store", SOURCE).await.unwrap();
+    store
+        .retry_queue()
+        .step_with(to(0, 10), &rows, &[])
+        .await
+        .unwrap();
+    let units = store
+        .retry_queue()
+        .retried_units("store", SOURCE)
+        .await
+        .unwrap();
     let units: std::collections::BTreeMap<_, _> = units.into_iter().collect();
     assert_eq!((units["c:alice"], units["c:bob"]), (3, 1));
-    assert_eq!(store.next_due("store", SOURCE).await.unwrap(), Some(40));
-    let counts = store.retry_counts("store").await.unwrap()[SOURCE];
+    assert_eq!(
+        store.retry_queue().next_due("store", SOURCE).await.unwrap(),
+        Some(40)
+    );
+    let counts = store.retry_queue().retry_counts("store").await.unwrap()[SOURCE];
     assert_eq!((counts.count, counts.oldest_ms), (4, Some(101)));
     let due = async |now_ms| -> Vec<u64> {
-        let due = store.due("store", SOURCE, now_ms, 9).await.unwrap();
+        let due = store
+            .retry_queue()
+            .due("store", SOURCE, now_ms, 9)
+            .await
+            .unwrap();
         due.iter().map(|retry| retry.position).collect()
     };
     assert!(due(39).await.is_empty());
@@ -238,12 +253,27 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
             settlement: Settlement::Done,
         },
     ];
-    let left = store.settle("store", SOURCE, &settled, 60).await.unwrap();
+    let left = store
+        .retry_queue()
+        .settle("store", SOURCE, &settled, 60)
+        .await
+        .unwrap();
     assert_eq!(left, [3, 0]);
     assert!(due(69).await.is_empty());
-    let listed = store.retries("store", SOURCE, None, 9).await.unwrap();
+    let listed = store
+        .retry_queue()
+        .retries("store", SOURCE, None, 9)
+        .await
+        .unwrap();
     assert_eq!((listed[0].tries, listed[0].error.as_str()), (2, "again"));
-    assert_eq!(store.retry_now("store", SOURCE, 65).await.unwrap(), 1);
+    assert_eq!(
+        store
+            .retry_queue()
+            .retry_now("store", SOURCE, 65)
+            .await
+            .unwrap(),
+        1
+    );
     assert_eq!(due(65).await, [1]);
 
     let dead = Settlement::Dead {
@@ -255,7 +285,11 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
         settlement: dead,
     }];
     assert_eq!(
-        store.settle("store", SOURCE, &settled, 70).await.unwrap(),
+        store
+            .retry_queue()
+            .settle("store", SOURCE, &settled, 70)
+            .await
+            .unwrap(),
         [2]
     );
     assert_eq!(
@@ -263,19 +297,26 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
         [2],
         "the next one's turn, and not yet the one behind it"
     );
-    assert_eq!(store.dead_letter_count("store").await.unwrap(), 1);
+    assert_eq!(store.letters().dead_letter_count("store").await.unwrap(), 1);
     assert_eq!(
-        store.compensations_due("store", 99, 9).await.unwrap().len(),
+        store
+            .replays()
+            .compensations_due("store", 99, 9)
+            .await
+            .unwrap()
+            .len(),
         1
     );
     assert!(
         store
+            .retry_queue()
             .revive("store", SOURCE, &retry(1, "c:alice", Some(70)), "l1")
             .await
             .unwrap()
     );
     assert!(
         !store
+            .retry_queue()
             .revive("store", SOURCE, &retry(1, "c:alice", Some(70)), "l1")
             .await
             .unwrap()
@@ -306,7 +347,7 @@ async fn a_letter_is_kept_once_and_listed_the_latest_first(store: &EventStore) {
             after,
             limit: 2,
         };
-        let letters = store.dead_letters(filter).await.unwrap();
+        let letters = store.letters().dead_letters(filter).await.unwrap();
         letters.into_iter().map(|letter| letter.id).collect()
     };
     assert_eq!(list(None, None, None).await, ["d", "c"]);
@@ -314,39 +355,64 @@ async fn a_letter_is_kept_once_and_listed_the_latest_first(store: &EventStore) {
     assert_eq!(list(Some(""), None, None).await, ["c", "b"]);
     assert_eq!(list(Some("webhook"), None, None).await, ["d"]);
     assert_eq!(list(None, Some("tries"), None).await, ["d"]);
-    assert!(store.edit_dead_letter("a", "{\"b\":1}", 40).await.unwrap());
-    let edited = store.dead_letter("a").await.unwrap().unwrap();
+    assert!(
+        store
+            .letters()
+            .edit_dead_letter("a", "{\"b\":1}", 40)
+            .await
+            .unwrap()
+    );
+    let edited = store.letters().dead_letter("a").await.unwrap().unwrap();
     assert_eq!(
         (edited.letter.as_str(), edited.edited_at_ms),
         ("{\"b\":1}", Some(40))
     );
     assert_eq!(edited.message.chars().count(), 500);
-    assert!(store.delete_dead_letter("a").await.unwrap());
-    assert!(!store.delete_dead_letter("a").await.unwrap());
-    assert_eq!(store.clean_dead_letters(30).await.unwrap(), 2);
+    assert!(store.letters().delete_dead_letter("a").await.unwrap());
+    assert!(!store.letters().delete_dead_letter("a").await.unwrap());
+    assert_eq!(store.letters().clean_dead_letters(30).await.unwrap(), 2);
     assert_eq!(list(None, None, None).await, ["d"]);
 }
 
 async fn types_are_changed_only_as_they_were_read(store: &EventStore) {
-    assert!(store.put_type("view", "{}", None, 1).await.unwrap());
-    assert!(!store.put_type("view", "{}", None, 2).await.unwrap());
     assert!(
         store
+            .registry()
+            .put_type("view", "{}", None, 1)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .registry()
+            .put_type("view", "{}", None, 2)
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .registry()
             .put_type("view", "{\"a\":1}", Some(1), 3)
             .await
             .unwrap()
     );
-    assert!(!store.put_type("view", "{}", Some(1), 4).await.unwrap());
-    let [known] = &store.types().await.unwrap()[..] else {
+    assert!(
+        !store
+            .registry()
+            .put_type("view", "{}", Some(1), 4)
+            .await
+            .unwrap()
+    );
+    let [known] = &store.registry().types().await.unwrap()[..] else {
         panic!()
     };
     assert_eq!(
         (known.version, known.document.as_str(), known.changed_at_ms),
         (2, "{\"a\":1}", 3)
     );
-    assert!(!store.delete_type("view", 1).await.unwrap());
-    assert!(store.delete_type("view", 2).await.unwrap());
-    assert!(store.types().await.unwrap().is_empty());
+    assert!(!store.registry().delete_type("view", 1).await.unwrap());
+    assert!(store.registry().delete_type("view", 2).await.unwrap());
+    assert!(store.registry().types().await.unwrap().is_empty());
 }
 
 async fn a_unit_is_asked_for_once(store: &EventStore) {
@@ -360,34 +426,49 @@ async fn a_unit_is_asked_for_once(store: &EventStore) {
         },
     };
     store
+        .retry_queue()
         .step_with(to(0, 1), &[], &[dead(0, 10)])
         .await
         .unwrap();
-    let first = store.compensations_due("store", 10, 9).await.unwrap();
+    let first = store
+        .replays()
+        .compensations_due("store", 10, 9)
+        .await
+        .unwrap();
     store
+        .retry_queue()
         .step_with(to(1, 2), &[], &[dead(1, 20)])
         .await
         .unwrap();
     // It was asked for again meanwhile: what was done does not count.
-    store.compensated("store", &first[0]).await.unwrap();
-    let [asked] = &store.compensations("store", "", 9).await.unwrap()[..] else {
+    store
+        .replays()
+        .compensated("store", &first[0])
+        .await
+        .unwrap();
+    let [asked] = &store.replays().compensations("store", "", 9).await.unwrap()[..] else {
         panic!()
     };
     assert_eq!((asked.due_ms, asked.tries), (Some(20), 0));
     store
+        .replays()
         .postpone_compensation("store", asked, None, "it fails")
         .await
         .unwrap();
-    let [given_up] = &store.compensations("store", "", 9).await.unwrap()[..] else {
+    let [given_up] = &store.replays().compensations("store", "", 9).await.unwrap()[..] else {
         panic!()
     };
     assert_eq!((given_up.due_ms, given_up.tries), (None, 1));
     assert!(
         store
+            .replays()
             .compensations_due("store", u64::MAX, 9)
             .await
             .unwrap()
             .is_empty()
     );
-    assert_eq!(store.compensation_count("store").await.unwrap(), 1);
+    assert_eq!(
+        store.replays().compensation_count("store").await.unwrap(),
+        1
+    );
 }

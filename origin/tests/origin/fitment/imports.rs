@@ -358,6 +358,7 @@ async fn an_import_may_be_given_up() {
     let folder = world.dir.path().join("imports");
     let lost_file = fitment(&world)
         .store()
+        .import_jobs()
         .import(lost)
         .await
         .unwrap()
@@ -377,13 +378,17 @@ async fn an_import_may_be_given_up() {
     let third = upload(&world, "kind=relations", text).await;
     assert!(
         store
+            .import_jobs()
             .take_import("one", 60_000, &|_| true)
             .await
             .unwrap()
             .is_some()
     );
     assert!(fitment(&world).give_up_import(third).await.unwrap());
-    let applied = store.apply_relations((third, "one"), Default::default(), false, &|_| ());
+    let applied =
+        store
+            .import_jobs()
+            .apply_relations((third, "one"), Default::default(), false, &|_| ());
     assert!(!applied.await.unwrap());
     assert_eq!(check(&world, "S1", &[1]).await, ["unknown"]);
 }
@@ -397,6 +402,7 @@ async fn who_holds_an_import_no_longer_changes_nothing() {
     let store = fitment(&world).store();
     assert!(
         store
+            .import_jobs()
             .take_import("one", 0, &|_| true)
             .await
             .unwrap()
@@ -405,37 +411,46 @@ async fn who_holds_an_import_no_longer_changes_nothing() {
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert!(
         store
+            .import_jobs()
             .take_import("two", 60_000, &|_| true)
             .await
             .unwrap()
             .is_some()
     );
     assert_eq!(
-        store.take_import("one", 60_000, &|_| true).await.unwrap(),
+        store
+            .import_jobs()
+            .take_import("one", 60_000, &|_| true)
+            .await
+            .unwrap(),
         None
     );
     let progress = Default::default();
     let state = weir_origin::fitment::store::State::Applying;
     assert!(
         !store
+            .import_jobs()
             .stage((id, "one"), state, progress, &[], (0, &[]))
             .await
             .unwrap()
     );
     assert!(
         !store
+            .import_jobs()
             .apply_relations((id, "one"), progress, false, &|_| ())
             .await
             .unwrap()
     );
     assert!(
         store
+            .import_jobs()
             .apply_relations((id, "two"), progress, false, &|_| ())
             .await
             .unwrap()
     );
     assert!(
         !store
+            .import_jobs()
             .apply_relations((id, "two"), progress, false, &|_| ())
             .await
             .unwrap(),

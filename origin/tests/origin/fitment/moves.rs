@@ -166,9 +166,14 @@ async fn a_place_that_is_left_twice_is_dropped_twice() {
     add(&world, "S1", 1).await;
     follow(&world).await;
     put_product(&world, "S1", "P2").await;
-    let slow = fitment(&world).store().dirty(0, 9).await.unwrap();
+    let slow = fitment(&world).store().changes().dirty(0, 9).await.unwrap();
     let (number, version) = slow[0].version();
-    let left = fitment(&world).store().left(number, number).await.unwrap();
+    let left = fitment(&world)
+        .store()
+        .changes()
+        .left(number, number)
+        .await
+        .unwrap();
     assert_eq!(left.len(), 1);
     follow(&world).await;
     put_product(&world, "S1", "P1").await;
@@ -176,16 +181,27 @@ async fn a_place_that_is_left_twice_is_dropped_twice() {
     put_product(&world, "S1", "P2").await;
     fitment(&world)
         .store()
+        .changes()
         .dropped(&left, version)
         .await
         .unwrap();
     assert_eq!(
-        fitment(&world).store().left(number, number).await.unwrap(),
+        fitment(&world)
+            .store()
+            .changes()
+            .left(number, number)
+            .await
+            .unwrap(),
         left
     );
     follow(&world).await;
     assert_eq!(
-        fitment(&world).store().left(number, number).await.unwrap(),
+        fitment(&world)
+            .store()
+            .changes()
+            .left(number, number)
+            .await
+            .unwrap(),
         []
     );
     let offset = map(&world).await[&vehicle(1)];
@@ -202,7 +218,7 @@ async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
-    let late = fitment(&world).store().dirty(0, 9).await.unwrap();
+    let late = fitment(&world).store().changes().dirty(0, 9).await.unwrap();
     assert_eq!(late.len(), 1);
     follow(&world).await;
     put_product(&world, "S1", "P2").await;

@@ -106,7 +106,13 @@ async fn a_file_is_imported_from_the_command_line() {
 }
 
 async fn import(store: &FitmentStore) -> Option<Import> {
-    store.imports(u64::MAX, 1).await.unwrap().into_iter().next()
+    store
+        .import_jobs()
+        .imports(u64::MAX, 1)
+        .await
+        .unwrap()
+        .into_iter()
+        .next()
 }
 
 fn kill(mut child: Child) {
@@ -145,7 +151,7 @@ async fn an_import_outlives_kill_9() {
     kill(child);
     let mut kills = 1;
     for pause_ms in (0..).map(|n| 30 + 40 * n) {
-        let before = store.import(id).await.unwrap().unwrap();
+        let before = store.import_jobs().import(id).await.unwrap().unwrap();
         if before.state.is_end() {
             break;
         }
@@ -164,7 +170,7 @@ async fn an_import_outlives_kill_9() {
             "{before:?}"
         );
     }
-    let import = store.import(id).await.unwrap().unwrap();
+    let import = store.import_jobs().import(id).await.unwrap().unwrap();
     assert_eq!(
         (import.state, import.progress.records),
         (State::Done, u64::from(SKUS * EACH))
@@ -172,6 +178,7 @@ async fn an_import_outlives_kill_9() {
     assert_eq!(fits(&store).await, u64::from(SKUS));
     println!("killed {kills} times");
     let first = store
+        .by_vehicle()
         .fits_vehicle(weir_fitment::Offset::new(9).unwrap(), 0)
         .await
         .unwrap();
@@ -190,7 +197,7 @@ async fn an_import_outlives_kill_9() {
 /// How many SKUs SQL knows what they fit.
 async fn fits(store: &FitmentStore) -> u64 {
     let mut count = 0;
-    for dirty in store.dirty(0, 10_000).await.unwrap() {
+    for dirty in store.changes().dirty(0, 10_000).await.unwrap() {
         count += u64::from(format!("{dirty:?}").contains("fits: Some"));
     }
     count

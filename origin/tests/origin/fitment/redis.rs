@@ -41,7 +41,10 @@ async fn what_changes_in_sql_is_in_redis_then() {
         check(&world, "S1", &[3, 4, 9]).await,
         ["does_not", "fits", "fits"]
     );
-    assert_eq!(fitment(&world).store().waiting().await.unwrap(), (0, None));
+    assert_eq!(
+        fitment(&world).store().changes().waiting().await.unwrap(),
+        (0, None)
+    );
 }
 
 #[tokio::test]
@@ -114,6 +117,7 @@ async fn another_origin_goes_on_with_a_rebuild() {
     // One that has not seen the end changes nothing.
     fitment(&world)
         .store()
+        .changes()
         .advance_rebuild(1, Some(7))
         .await
         .unwrap();
@@ -239,7 +243,10 @@ async fn without_redis_changes_wait_and_questions_are_refused() {
         (503, "fitment_unavailable")
     );
     assert_eq!(answer.headers["retry-after"], "1");
-    assert_eq!(fitment(&world).store().waiting().await.unwrap().0, 1);
+    assert_eq!(
+        fitment(&world).store().changes().waiting().await.unwrap().0,
+        1
+    );
 }
 
 #[tokio::test]

@@ -131,39 +131,77 @@ async fn a_part_belongs_to_one_origin_until_its_lease_ends() {
     let history = world.history(|settings| clock.set(settings)).await;
     let store = history.store();
     let now = clock.now_ms();
-    store.note_days(now).await.unwrap();
-    store.note_days(now).await.unwrap();
+    store.folds().note_days(now).await.unwrap();
+    store.folds().note_days(now).await.unwrap();
     let today = now / DAY_MS;
-    let open = store.open_parts(today, "a", now).await.unwrap();
+    let open = store.folds().open_parts(today, "a", now).await.unwrap();
     // Yesterday, too: midnight may have passed just before the first start.
     assert_eq!(open.len(), 32);
     let mut part = open[0];
-    assert!(store.take_part(part, "a", now, now + 100).await.unwrap());
+    assert!(
+        store
+            .folds()
+            .take_part(part, "a", now, now + 100)
+            .await
+            .unwrap()
+    );
     assert!(
         !store
+            .folds()
             .take_part(part, "b", now + 99, now + 200)
             .await
             .unwrap()
     );
     assert!(
         store
+            .folds()
             .take_part(part, "b", now + 100, now + 200)
             .await
             .unwrap()
     );
     part.next_slot += 1;
-    assert!(!store.advance_part(part, "a", now + 300).await.unwrap());
-    assert!(store.advance_part(part, "b", now + 300).await.unwrap());
-    assert_eq!(store.open_parts(today, "c", now).await.unwrap().len(), 31);
-    part.next_slot = part.end();
-    assert!(store.advance_part(part, "b", now + 300).await.unwrap());
     assert!(
         !store
+            .folds()
+            .advance_part(part, "a", now + 300)
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .folds()
+            .advance_part(part, "b", now + 300)
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        store
+            .folds()
+            .open_parts(today, "c", now)
+            .await
+            .unwrap()
+            .len(),
+        31
+    );
+    part.next_slot = part.end();
+    assert!(
+        store
+            .folds()
+            .advance_part(part, "b", now + 300)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .folds()
             .take_part(part, "b", now + 999, now + 1_000)
             .await
             .unwrap()
     );
-    assert_eq!(store.oldest_open_day(today).await.unwrap(), Some(today - 1));
+    assert_eq!(
+        store.folds().oldest_open_day(today).await.unwrap(),
+        Some(today - 1)
+    );
 }
 
 #[tokio::test]
@@ -330,6 +368,7 @@ async fn the_jobs_run_and_stop() {
     list(&history, &alice).await;
     history
         .store()
+        .removed()
         .delete(&alice, &[super::seen(1, now)])
         .await
         .unwrap();

@@ -150,7 +150,12 @@ impl Schedule<'_> {
         }];
         if self.random.below(3) == 0 {
             // It dies before Redis hears of it.
-            let noted = origin.store().delete(&owner, &deleted).await.unwrap();
+            let noted = origin
+                .store()
+                .removed()
+                .delete(&owner, &deleted)
+                .await
+                .unwrap();
             assert!(matches!(noted, Noted::Done(_)));
             self.origin().apply_removals(u64::MAX >> 1).await.unwrap();
         } else {
@@ -166,7 +171,7 @@ impl Schedule<'_> {
         let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
         let at_ms = newest_ms.max(self.clock.now_ms());
         if self.random.below(3) == 0 {
-            origin.store().clear(&owner, at_ms).await.unwrap();
+            origin.store().removed().clear(&owner, at_ms).await.unwrap();
             self.origin().apply_removals(u64::MAX >> 1).await.unwrap();
         } else {
             origin.clear(&owner).await.unwrap();

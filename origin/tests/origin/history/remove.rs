@@ -80,6 +80,7 @@ async fn a_view_of_a_clock_that_is_ahead_is_deleted_too() {
 async fn delete_and_die(history: &weir_origin::history::History, deleted: &[ViewedProduct]) {
     let noted = history
         .store()
+        .removed()
         .delete(&user("alice"), deleted)
         .await
         .unwrap();
@@ -122,7 +123,7 @@ async fn an_origin_that_dies_while_it_clears_brings_nothing_back() {
     let (now, alice) = (clock.now_ms(), user("alice"));
     record(&history, &alice, &[(1, now - 9), (2, now + 8)]).await;
     history.fold_owner(&alice).await.unwrap();
-    history.store().clear(&alice, now).await.unwrap();
+    history.store().removed().clear(&alice, now).await.unwrap();
     assert_eq!(history.apply_removals(now).await.unwrap(), 1);
     assert_eq!(list(&history, &alice).await, [(2, now + 8)]);
     assert_eq!(cold(&history, &alice).await, [(2, now + 8)]);
