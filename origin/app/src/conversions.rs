@@ -57,7 +57,10 @@ impl Orders for OrdersOfLinks {
     fn of_link<'a>(&'a self, link: &'a LinkId, from_ms: u64, until_ms: u64) -> Found<'a> {
         Box::pin(async move {
             let link = link.to_string();
-            let sums = self.0.orders_of_click_link(&link, from_ms, until_ms);
+            let sums = self
+                .0
+                .clicks()
+                .orders_of_click_link(&link, from_ms, until_ms);
             let sums = sums.await?;
             Ok(Conversions {
                 clicks: sums.clicks,

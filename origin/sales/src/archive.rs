@@ -88,7 +88,12 @@ impl Archiver {
             return Ok(());
         };
         let ended_by_ms = now_ms().saturating_sub(after_ms);
-        for mut sale in self.store.due_to_archive(ended_by_ms, SALES_MAX).await? {
+        for mut sale in self
+            .store
+            .archive()
+            .due_to_archive(ended_by_ms, SALES_MAX)
+            .await?
+        {
             for _ in 0..BATCHES_MAX {
                 if self.step(&mut sale).await? != Progress::More {
                     break;
@@ -108,6 +113,7 @@ impl Archiver {
         let Some(archived_at_ms) = sale.archived_at_ms else {
             let store = &self.store;
             if !store
+                .archive()
                 .mark_archived(&sale.id, sale.ends_at_ms, now_ms)
                 .await?
             {
@@ -123,17 +129,20 @@ impl Archiver {
             for shard in 0..sale.shards {
                 self.ledger.clear(&sale.id, shard).await?;
             }
-            self.store.mark_cleared(&sale.id, now_ms).await?;
+            self.store.archive().mark_cleared(&sale.id, now_ms).await?;
             sale.cleared_at_ms = Some(now_ms);
             return Ok(Progress::More);
         }
-        if self.store.archive_some(&sale.id).await? {
+        if self.store.archive().archive_some(&sale.id).await? {
             return Ok(Progress::More);
         }
-        if self.store.has_unpaid(&sale.id).await? {
+        if self.store.archive().has_unpaid(&sale.id).await? {
             return Ok(Progress::Wait);
         }
-        self.store.mark_archive_done(&sale.id, now_ms).await?;
+        self.store
+            .archive()
+            .mark_archive_done(&sale.id, now_ms)
+            .await?;
         info!(sale = %sale.id, "archived");
         Ok(Progress::Done)
     }

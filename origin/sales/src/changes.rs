@@ -54,7 +54,7 @@ impl Changer {
         key: &IdempotencyKey,
         wanted: i64,
     ) -> Result<ChangeBegun, Unavailable> {
-        if let Some(known) = self.store.change(sale, key).await? {
+        if let Some(known) = self.store.stock_changes().change(sale, key).await? {
             return Ok(ChangeBegun::Known(known));
         }
         let Some(stored) = self.store.sale(sale).await? else {
@@ -67,7 +67,9 @@ impl Changer {
             false => withdrawal(&self.ledger.audits(sale, shards).await?, units),
         };
         let store = &self.store;
-        let begun = store.begin_change(sale, key, wanted, &shares, now_ms());
+        let begun = store
+            .stock_changes()
+            .begin_change(sale, key, wanted, &shares, now_ms());
         let begun = begun.await?;
         if let ChangeBegun::New(change) = &begun {
             info!(%sale, number = change.number, wanted, "the stock is to change");
@@ -98,7 +100,11 @@ impl Changer {
                 StockChanged::Over => break,
             }
         }
-        let done = self.store.end_change(open, units, now_ms()).await?;
+        let done = self
+            .store
+            .stock_changes()
+            .end_change(open, units, now_ms())
+            .await?;
         info!(sale = %done.sale, number = done.number, units = done.units, "the stock has changed");
         Ok(Some(done))
     }
@@ -114,7 +120,7 @@ impl Changer {
     /// # Errors
     /// When SQL does not answer.
     pub async fn finish_all(&self) -> Result<(), SqlError> {
-        let open = self.store.open_changes(SALES_MAX).await?;
+        let open = self.store.stock_changes().open_changes(SALES_MAX).await?;
         self.metrics.open_changes(open.len());
         let mut changes = JoinSet::new();
         for change in open {

@@ -71,7 +71,11 @@ impl Jobs {
     /// SQL ends orders that were not paid in time; then Redis gives their units back.
     async fn expire(&self) -> Result<(), SqlError> {
         loop {
-            let expired = self.store.expire(self.holds, now_ms(), ORDERS_MAX).await?;
+            let expired = self
+                .store
+                .payments()
+                .expire(self.holds, now_ms(), ORDERS_MAX)
+                .await?;
             for order in &expired {
                 self.metrics.expired.inc();
                 info!(order = %order.id, units = order.units, "not paid in time: expired");
@@ -85,7 +89,12 @@ impl Jobs {
 
     /// Those whose cooldown is over may buy again.
     async fn end_cooldowns(&self) -> Result<(), SqlError> {
-        for over in self.store.cooldowns_over(now_ms(), ORDERS_MAX).await? {
+        for over in self
+            .store
+            .cooldowns()
+            .cooldowns_over(now_ms(), ORDERS_MAX)
+            .await?
+        {
             if let Err(error) = self.orders.end_cooldown(&over).await {
                 warn!(sale = %over.sale, %error, "a cooldown is over, and Redis does not know it yet");
             }
@@ -136,7 +145,11 @@ impl Jobs {
             let Some(stored) = self.store.sale(sale).await? else {
                 continue;
             };
-            let is_listed = self.store.is_listed(sale, *list, user, now_ms()).await?;
+            let is_listed = self
+                .store
+                .reservations()
+                .is_listed(sale, *list, user, now_ms())
+                .await?;
             let written = self.orders.write_list(&stored.sale, *list, user, is_listed);
             if let Err(error) = written.await {
                 warn!(%sale, %error, "a change of a list is not written again");
@@ -147,7 +160,7 @@ impl Jobs {
 
     /// A sale that was never warmed is unknown to gateways: buyers get 404, and nothing else shows it. Each is told of once.
     async fn tell_of_cold(&self) -> Result<(), SqlError> {
-        let cold = self.store.cold(now_ms()).await?;
+        let cold = self.store.warming().cold(now_ms()).await?;
         self.metrics.cold_sales(cold.len());
         let mut told = self.cold.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|id| cold.contains(id));
@@ -161,7 +174,7 @@ impl Jobs {
     }
 
     async fn warm(&self) -> Result<(), SqlError> {
-        for id in self.store.due_to_warm(now_ms()).await? {
+        for id in self.store.warming().due_to_warm(now_ms()).await? {
             if let Err(error) = self.warmer.warm(&id).await {
                 error!(sale = %id, %error, "not warmed before its start");
             }

@@ -145,7 +145,7 @@ impl Orders {
     pub fn note_payment(&self, event: PaymentEvent) -> JoinHandle<Result<PaymentNoted, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            let call = orders.store.note_payment(&event, now_ms());
+            let call = orders.store.provider().note_payment(&event, now_ms());
             let noted = orders.sql(call).await?;
             if let PaymentNoted::Noted(_, order) = &noted
                 && order.status == OrderStatus::Paid
@@ -160,7 +160,10 @@ impl Orders {
     pub fn cancel(&self, order: String, user: UserId) -> JoinHandle<Result<Cancelled, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            let call = orders.store.cancel(&order, &user, orders.holds, now_ms());
+            let call = orders
+                .store
+                .payments()
+                .cancel(&order, &user, orders.holds, now_ms());
             let cancelled = orders.sql(call).await?;
             if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
                 orders.follow(order).await;
@@ -173,7 +176,7 @@ impl Orders {
     pub fn cancel_any(&self, order: String) -> JoinHandle<Result<Cancelled, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            let cancelled = orders.store.cancel_any(&order, now_ms()).await?;
+            let cancelled = orders.store.payments().cancel_any(&order, now_ms()).await?;
             if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
                 orders.follow(order).await;
             }
@@ -185,7 +188,7 @@ impl Orders {
     pub fn refund(&self, order: String) -> JoinHandle<Result<Refund, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            let refund = orders.store.refund(&order, now_ms()).await?;
+            let refund = orders.store.order_admin().refund(&order, now_ms()).await?;
             if let Refund::Now(order, _) | Refund::Again(order, _) = &refund {
                 orders.follow(order).await;
             }
@@ -239,7 +242,7 @@ impl Orders {
     }
 
     async fn outcome(&self, ticket: &Ticket, asked: &Asked) -> Result<ClaimOutcome, SqlError> {
-        let placed = self.sql(self.store.place_asked(ticket, asked, now_ms()));
+        let placed = self.sql(self.store.claims().place_asked(ticket, asked, now_ms()));
         let placed = placed.await?;
         if matches!(
             placed,
@@ -252,7 +255,7 @@ impl Orders {
         };
         if shortage.is_the_users() {
             // The unit is there, only not for this user: another may have it.
-            let known = self.store.release(ticket, now_ms()).await?;
+            let known = self.store.claims().release(ticket, now_ms()).await?;
             let placed = known.unwrap_or(Placed::Released { void: false });
             let outcome = self.follow_claim(ticket, placed).await;
             self.remind(ticket, shortage).await;
@@ -261,19 +264,23 @@ impl Orders {
                 outcome => outcome,
             });
         }
-        if self.store.void(ticket, now_ms()).await? {
+        if self.store.claims().void(ticket, now_ms()).await? {
             warn!(claim = %ticket.claim_id(), ?shortage, "no unit in SQL behind the claim");
             self.release(ticket, ReleaseKind::Void).await;
             return Ok(ClaimOutcome::Short(shortage));
         }
         // The same claim, sent twice, got its outcome in the other request meanwhile.
-        let placed = self.store.place_asked(ticket, asked, now_ms()).await?;
+        let placed = self
+            .store
+            .claims()
+            .place_asked(ticket, asked, now_ms())
+            .await?;
         Ok(self.follow_claim(ticket, placed).await)
     }
 
     /// Ends a claim that is not needed, unless its outcome was decided before: its unit is there for others.
     async fn give_back(&self, ticket: &Ticket) -> Result<(), SqlError> {
-        let known = self.store.release(ticket, now_ms()).await?;
+        let known = self.store.claims().release(ticket, now_ms()).await?;
         let placed = known.unwrap_or(Placed::Released { void: false });
         self.follow_claim(ticket, placed).await;
         Ok(())
@@ -285,7 +292,7 @@ impl Orders {
     /// # Errors
     /// When SQL does not answer; then nothing was released.
     pub async fn end_overdue(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
-        let known = self.store.release(ticket, now_ms()).await?;
+        let known = self.store.claims().release(ticket, now_ms()).await?;
         let placed = known.unwrap_or(Placed::Released { void: false });
         let outcome = self.follow_claim(ticket, placed).await;
         self.metrics.claim_reconciled(outcome.word());
@@ -314,7 +321,11 @@ impl Orders {
             return Ok(());
         };
         for list in [UserList::Blocked, UserList::Reserved] {
-            let is_listed = self.store.is_listed(id, list, user, now_ms()).await?;
+            let is_listed = self
+                .store
+                .reservations()
+                .is_listed(id, list, user, now_ms())
+                .await?;
             self.write_list(&stored.sale, list, user, is_listed).await?;
         }
         Ok(())
@@ -395,7 +406,12 @@ impl Orders {
     /// Has gateways refuse the user of a hold that was not paid, as long as SQL says so.
     async fn bar(&self, order: &StoredOrder) -> Result<(), Unavailable> {
         let (sale, user) = (&order.sale, &order.user);
-        if self.store.is_barred(sale, user, now_ms()).await? {
+        if self
+            .store
+            .cooldowns()
+            .is_barred(sale, user, now_ms())
+            .await?
+        {
             self.ledger.bar(sale, order.shard, user).await?;
         }
         Ok(())
@@ -408,14 +424,24 @@ impl Orders {
     pub async fn end_cooldown(&self, over: &Cooldown) -> Result<(), Unavailable> {
         let (sale, user) = (&over.sale, &over.user);
         let shard = home_shard(user, over.shards);
-        if !self.store.is_barred(sale, user, now_ms()).await? {
+        if !self
+            .store
+            .cooldowns()
+            .is_barred(sale, user, now_ms())
+            .await?
+        {
             self.ledger.unbar(sale, shard, user).await?;
             // Blocked, or in another cooldown, since SQL was asked: the unblocking must not outlast that.
-            if self.store.is_barred(sale, user, now_ms()).await? {
+            if self
+                .store
+                .cooldowns()
+                .is_barred(sale, user, now_ms())
+                .await?
+            {
                 self.ledger.bar(sale, shard, user).await?;
             }
         }
-        Ok(self.store.end_cooldown(over).await?)
+        Ok(self.store.cooldowns().end_cooldown(over).await?)
     }
 
     /// As with [`Orders::follow`].

@@ -132,7 +132,7 @@ impl Payloads {
             return Ok(rules);
         }
         let now = Instant::now();
-        let schema = self.store.payload_schema(sale).await?;
+        let schema = self.store.payloads().payload_schema(sale).await?;
         let rules = schema.as_ref().map(compile).transpose();
         let rules =
             rules.map_err(|error| weir_origin_core::sql::damaged("payload_schemas", error))?;

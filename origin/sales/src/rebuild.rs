@@ -138,7 +138,9 @@ impl Rebuilder {
         let mut after = None;
         loop {
             let store = &self.store;
-            let page = store.attempts_page(&sale.id, shard, after.as_ref(), PAGE_LEN);
+            let page = store
+                .attempts()
+                .attempts_page(&sale.id, shard, after.as_ref(), PAGE_LEN);
             let mut page = page.await?;
             self.ledger.add_attempts(&sale.id, shard, &page).await?;
             if page.len() < PAGE_LEN {
@@ -201,8 +203,18 @@ impl Rebuilder {
             }
             let (id, after) = (&sale.id, last.as_ref());
             let page = match list {
-                UserList::Reserved => self.store.reserved_page(id, after, USERS_PAGE_LEN).await?,
-                UserList::Blocked => self.store.blocked_page(id, after, USERS_PAGE_LEN).await?,
+                UserList::Reserved => {
+                    self.store
+                        .reservations()
+                        .reserved_page(id, after, USERS_PAGE_LEN)
+                        .await?
+                }
+                UserList::Blocked => {
+                    self.store
+                        .reservations()
+                        .blocked_page(id, after, USERS_PAGE_LEN)
+                        .await?
+                }
             };
             let shards = wanted.shards();
             self.ledger.write_users(sale, list, &page, shards).await?;

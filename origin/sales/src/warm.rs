@@ -126,7 +126,7 @@ impl Warmer {
         };
         // And once more: Redis may have lost them in between, and then nothing would tell.
         self.rebuilder.add_users(&totals.stored.sale).await?;
-        self.store.mark_warmed(id, now_ms()).await?;
+        self.store.warming().mark_warmed(id, now_ms()).await?;
         self.publisher.publish().await?;
         let shards = totals.stored.sale.shards;
         info!(sale = %id, shards, filled, "warmed");

@@ -68,7 +68,12 @@ async fn rows_left(world: &World) -> i64 {
 }
 
 async fn due(world: &World) -> Option<EndedSale> {
-    let due = world.origin.sales().store().due_to_archive(now_ms(), 9);
+    let due = world
+        .origin
+        .sales()
+        .store()
+        .archive()
+        .due_to_archive(now_ms(), 9);
     due.await.unwrap().into_iter().next()
 }
 

@@ -118,7 +118,9 @@ async fn an_attempt_that_came_to_anothers_order_stays_with_it() {
     let (sale, store) = (id("s"), world.origin.sales().store());
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = store.attempts_page(&sale, claim.shard, after.as_ref(), 1);
+        let page = store
+            .attempts()
+            .attempts_page(&sale, claim.shard, after.as_ref(), 1);
         let Some(one) = page.await.unwrap().pop() else {
             break;
         };

@@ -224,7 +224,7 @@ async fn once_the_list_is_closed_nobody_enters_or_leaves() {
     let left = world.as_user("erin", "DELETE", PATH).await;
     assert_eq!(left.status, 200);
     let store = world.origin.sales().store();
-    store.close_draw(&id("s"), now_ms()).await.unwrap();
+    store.draws().close_draw(&id("s"), now_ms()).await.unwrap();
     // Its clock is behind: for this origin reservations are open.
     let late = world.as_user("frank", "POST", PATH).await;
     assert_eq!(
@@ -236,7 +236,7 @@ async fn once_the_list_is_closed_nobody_enters_or_leaves() {
         (late.status.as_u16(), late.code()),
         (409, "reservation_closed")
     );
-    assert_eq!(store.draw_entries(&id("s")).await.unwrap().len(), 4);
+    assert_eq!(store.draws().draw_entries(&id("s")).await.unwrap().len(), 4);
 }
 
 #[tokio::test]
@@ -245,8 +245,9 @@ async fn a_list_that_is_not_the_one_that_was_told_draws_nobody() {
     enter_all(&world).await;
     end_reservations(&world).await;
     let store = world.origin.sales().store();
-    store.close_draw(&id("s"), now_ms()).await.unwrap();
+    store.draws().close_draw(&id("s"), now_ms()).await.unwrap();
     let told = store
+        .draws()
         .set_draw_list(&id("s"), 6, &"0".repeat(64))
         .await
         .unwrap();
@@ -300,6 +301,6 @@ async fn what_was_told_of_a_draw_stays_once_reservations_have_opened() {
     let none = Request::get("/sales/x/draw").body(Body::empty()).unwrap();
     assert_eq!(world.public(none).await.code(), "no_draw");
     let store = world.origin.sales().store();
-    let debug = format!("{:?}", store.draw(&id("s")).await.unwrap());
+    let debug = format!("{:?}", store.draws().draw(&id("s")).await.unwrap());
     assert!(debug.contains("Seed(secret)"), "{debug}");
 }

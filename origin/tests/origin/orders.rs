@@ -217,6 +217,7 @@ async fn an_order_whose_settlement_was_lost_is_settled_by_the_next_try() {
         .origin
         .sales()
         .store()
+        .claims()
         .place(&ticket, 1)
         .await
         .unwrap();
@@ -429,7 +430,11 @@ async fn who_is_blocked_in_sql_gets_no_order_whatever_redis_has_forgotten() {
     let ticket = world.claim("s", "mallory").await;
     let store = world.origin.sales().store();
     let (sale, mallory) = (id("s"), user("mallory"));
-    store.block(&sale, &mallory, "test", 1).await.unwrap();
+    store
+        .reservations()
+        .block(&sale, &mallory, "test", 1)
+        .await
+        .unwrap();
     let refused = world.order(&ticket).await;
     assert_eq!((refused.status.as_u16(), refused.code()), (403, "barred"));
     let audit = world.audit(&ticket).await;

@@ -206,11 +206,16 @@ async fn no_log_is_told_what_a_buyer_says() {
     );
     let store = world.origin.sales().store();
     let found = store
+        .search()
         .find_order(ticket.claim_id().as_str())
         .await
         .unwrap()
         .unwrap();
-    let payload = store.payload(ticket.claim_id().as_str()).await.unwrap();
+    let payload = store
+        .payloads()
+        .payload(ticket.claim_id().as_str())
+        .await
+        .unwrap();
     let asked = Asked {
         click: None,
         attempt: None,

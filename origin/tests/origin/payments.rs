@@ -437,6 +437,7 @@ async fn what_redis_missed_it_follows_later() {
     let store = world.origin.sales().store();
     // SQL decides; the origin dies before Redis hears of it.
     store
+        .payments()
         .cancel(&id, &ticket.user, HoldRules::default(), now_ms())
         .await
         .unwrap();

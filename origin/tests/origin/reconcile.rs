@@ -112,6 +112,7 @@ async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
         .origin
         .sales()
         .store()
+        .claims()
         .place(&ticket, now_ms())
         .await
         .unwrap();
@@ -217,7 +218,7 @@ async fn a_claim_that_is_an_order_already_is_no_drift() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let store = world.origin.sales().store();
-    store.place(&ticket, now_ms()).await.unwrap();
+    store.claims().place(&ticket, now_ms()).await.unwrap();
     assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
     reconcile(&world, 3).await;
     assert_eq!(
@@ -244,6 +245,7 @@ async fn a_unit_that_is_freed_only_in_sql_is_in_stock_again_after_three_rounds()
     let store = world.origin.sales().store();
     let order = ticket.claim_id().to_string();
     store
+        .payments()
         .cancel(&order, &ticket.user, HoldRules::default(), now_ms())
         .await
         .unwrap();
@@ -273,7 +275,13 @@ async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
     let order = format!("{}:1", standing.generation);
     let forgotten = redis::cmd("DEL").arg(key_of(standing)).clone();
     world.redis(&forgotten).await;
-    let released = world.origin.sales().store().release(ended, now_ms()).await;
+    let released = world
+        .origin
+        .sales()
+        .store()
+        .claims()
+        .release(ended, now_ms())
+        .await;
     assert!(released.unwrap().is_none());
     let ledger = world.origin.sales().ledger();
     ledger

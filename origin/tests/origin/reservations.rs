@@ -82,7 +82,11 @@ async fn what_only_redis_still_has_of_a_reservation_buys_nothing_and_is_cleared_
     let (id, user) = (crate::support::id("s"), crate::support::user("alice"));
     let store = sales.store();
     for expected in [TakenBack::Now, TakenBack::Again] {
-        let cancelled = store.cancel_reservation(&id, &user).await.unwrap();
+        let cancelled = store
+            .reservations()
+            .cancel_reservation(&id, &user)
+            .await
+            .unwrap();
         assert_eq!(cancelled, expected);
     }
     let ticket = claim(&world, "alice").await.unwrap();

@@ -412,6 +412,7 @@ async fn the_check_sees_where_a_user_came_from() {
         .origin
         .sales()
         .store()
+        .reservations()
         .reservations_to_score(u64::MAX >> 1, 9);
     let visitor = waiting.await.unwrap()[0].visitor.clone();
     assert_eq!(visitor.address, "192.0.2.7");

@@ -239,7 +239,12 @@ async fn a_sale_that_is_over_or_was_never_warm_does_not_change() {
 
     // What is under way comes to its end first, and then the sale may be archived.
     let sales = world.origin.sales();
-    let due = sales.store().due_to_archive(now_ms(), 9).await.unwrap();
+    let due = sales
+        .store()
+        .archive()
+        .due_to_archive(now_ms(), 9)
+        .await
+        .unwrap();
     let archiver = sales.archiver();
     let step = archiver.step(&mut due[0].clone()).await.unwrap();
     assert_eq!(step, Progress::Wait);

@@ -87,6 +87,7 @@ async fn whom_operators_allow_no_risk_check_blocks_but_an_operator_of_a_sale_doe
         .await;
     let store = world.origin.sales().store();
     store
+        .reservations()
         .reserve(&id("s"), &user("alice"), now_ms())
         .await
         .unwrap();
@@ -96,12 +97,14 @@ async fn whom_operators_allow_no_risk_check_blocks_but_an_operator_of_a_sale_doe
     };
     assert!(
         store
+            .reservations()
             .set_score(&id("s"), &user("alice"), score, now_ms())
             .await
             .unwrap()
     );
     assert!(
         store
+            .cooldowns()
             .is_barred(&id("s"), &user("alice"), now_ms())
             .await
             .unwrap()
@@ -109,11 +112,19 @@ async fn whom_operators_allow_no_risk_check_blocks_but_an_operator_of_a_sale_doe
     stand(&world, "alice", "allowed").await;
     assert!(
         !store
+            .cooldowns()
             .is_barred(&id("s"), &user("alice"), now_ms())
             .await
             .unwrap()
     );
-    assert_eq!(store.blocked_page(&id("s"), None, 9).await.unwrap(), []);
+    assert_eq!(
+        store
+            .reservations()
+            .blocked_page(&id("s"), None, 9)
+            .await
+            .unwrap(),
+        []
+    );
     let ticket = world.claim("s", "alice").await;
     assert_eq!(world.order(&ticket).await.status, 201);
 
@@ -122,6 +133,7 @@ async fn whom_operators_allow_no_risk_check_blocks_but_an_operator_of_a_sale_doe
     stand(&world, "bob", "allowed").await;
     assert!(
         store
+            .cooldowns()
             .is_barred(&id("s"), &user("bob"), now_ms())
             .await
             .unwrap()

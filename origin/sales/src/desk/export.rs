@@ -62,7 +62,10 @@ async fn read(
     let mut csv = Csv::new(&COLUMNS);
     let mut after = None;
     loop {
-        let page = store.find_orders(filter, after.as_ref(), PAGE_LEN).await?;
+        let page = store
+            .search()
+            .find_orders(filter, after.as_ref(), PAGE_LEN)
+            .await?;
         for order in &page {
             line(&mut csv, order);
         }

@@ -35,7 +35,7 @@ impl Drawer {
     /// # Errors
     /// When SQL does not say which. What fails of one sale is logged, and done again in the next round.
     pub async fn draw_all(&self) -> Result<(), SqlError> {
-        for sale in self.store.draws_due(now_ms()).await? {
+        for sale in self.store.draws().draws_due(now_ms()).await? {
             if let Err(error) = self.draw(&sale).await {
                 warn!(%sale, %error, "a draw is not done yet");
             }
@@ -48,8 +48,8 @@ impl Drawer {
     /// # Errors
     /// When SQL or Redis does not answer; doing it again goes on from there.
     pub async fn draw(&self, sale: &SaleId) -> Result<(), Unavailable> {
-        self.store.close_draw(sale, now_ms()).await?;
-        let Some(draw) = self.store.draw(sale).await? else {
+        self.store.draws().close_draw(sale, now_ms()).await?;
+        let Some(draw) = self.store.draws().draw(sale).await? else {
             return Ok(());
         };
         if draw.drawn_at_ms.is_none() && !self.decide(&draw).await? {
@@ -59,14 +59,14 @@ impl Drawer {
             return Ok(());
         };
         self.rebuilder.add_users(&stored.sale).await?;
-        self.store.set_admitted(sale, now_ms()).await?;
+        self.store.draws().set_admitted(sale, now_ms()).await?;
         Ok(())
     }
 
     /// Computes the winners and writes them down. False: the list is not the one that was told.
     async fn decide(&self, draw: &StoredDraw) -> Result<bool, SqlError> {
         let sale = &draw.sale;
-        let entries = self.store.draw_entries(sale).await?;
+        let entries = self.store.draws().draw_entries(sale).await?;
         let users: HashMap<&str, &UserId> = entries
             .iter()
             .map(|entry| (entry.ticket.as_str(), &entry.user))
@@ -75,7 +75,7 @@ impl Drawer {
         tickets.sort_unstable();
         let hash = order::list_hash(tickets.iter().copied());
         let count = tickets.len() as u64;
-        let noted = self.store.set_draw_list(sale, count, &hash).await?;
+        let noted = self.store.draws().set_draw_list(sale, count, &hash).await?;
         let noted = noted.and_then(|draw| draw.list);
         if noted.as_ref() != Some(&(count, hash.clone())) {
             error!(%sale, ?noted, count, hash, "the list of a draw is not the one that was told: nobody is drawn");
@@ -87,7 +87,10 @@ impl Drawer {
         let winners: Vec<UserId> = winners
             .filter_map(|ticket| users.get(ticket).copied().cloned())
             .collect();
-        self.store.set_winners(sale, &winners, now_ms()).await?;
+        self.store
+            .draws()
+            .set_winners(sale, &winners, now_ms())
+            .await?;
         info!(%sale, entries = count, winners = winners.len(), "drawn");
         Ok(true)
     }

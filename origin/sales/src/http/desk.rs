@@ -238,7 +238,10 @@ pub(super) async fn list(
         return Err(Problem::invalid_query(detail));
     }
     let after = search.after.as_deref().map(read_cursor).transpose()?;
-    let found = sales.store.find_orders(&filter, after.as_ref(), limit);
+    let found = sales
+        .store
+        .search()
+        .find_orders(&filter, after.as_ref(), limit);
     let found = found.await?;
     let last = found.last().filter(|_| found.len() == limit);
     let next = last.map(|last| format!("{}.{}", last.order.created_at_ms, last.order.id));
@@ -291,7 +294,7 @@ pub(super) async fn get(
     State(sales): State<Sales>,
     Path(id): Path<String>,
 ) -> Result<Json<AnyOrder>, Problem> {
-    let found = sales.store.find_order(&id).await?;
+    let found = sales.store.search().find_order(&id).await?;
     let found = found.ok_or_else(unknown_order)?;
     Ok(Json(AnyOrder::Desk(Box::new(found.into()))))
 }
@@ -311,7 +314,7 @@ pub(super) async fn changes(
     Path(id): Path<String>,
 ) -> Result<Json<OrderChangeList>, Problem> {
     let changes = sales.store.outbox().changes(&id, 1, CHANGES_MAX).await?;
-    if changes.is_empty() && sales.store.find_order(&id).await?.is_none() {
+    if changes.is_empty() && sales.store.search().find_order(&id).await?.is_none() {
         return Err(unknown_order());
     }
     // What was pruned has no body.

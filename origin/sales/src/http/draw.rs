@@ -95,7 +95,7 @@ pub(super) async fn get(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<DrawView>, Problem> {
-    let draw = sales.orders.sql(sales.store.draw(&id)).await?;
+    let draw = sales.orders.sql(sales.store.draws().draw(&id)).await?;
     draw.map(|draw| Json(draw.into())).ok_or_else(no_draw)
 }
 
@@ -118,12 +118,12 @@ pub(super) async fn entries(
     if !page.after.is_empty() && !is_ticket(&page.after) {
         return Err(Problem::invalid_query("after: is no ticket"));
     }
-    let draw = sales.orders.sql(sales.store.draw(&id)).await?;
+    let draw = sales.orders.sql(sales.store.draws().draw(&id)).await?;
     if draw.ok_or_else(no_draw)?.list.is_none() {
         let detail = "reservations have not ended: the list is not closed";
         return Err(DRAW_OPEN.because(detail));
     }
-    let tickets = sales.store.draw_tickets(&id, &page.after, limit);
+    let tickets = sales.store.draws().draw_tickets(&id, &page.after, limit);
     let mut text = sales.orders.sql(tickets).await?.join("\n");
     if !text.is_empty() {
         text.push('\n');

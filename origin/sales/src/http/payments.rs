@@ -95,7 +95,7 @@ pub(super) async fn start(
     Path(id): Path<String>,
 ) -> Result<(StatusCode, Json<PaymentView>), Problem> {
     let payments = configured(&sales)?;
-    let start = sales.store.start_payment(&id, &user, now_ms());
+    let start = sales.store.provider().start_payment(&id, &user, now_ms());
     let (status, payment) = match sales.orders.sql(start).await? {
         PaymentStart::New(payment) => (StatusCode::CREATED, payment),
         PaymentStart::Again(payment) => (StatusCode::OK, payment),
@@ -261,7 +261,10 @@ pub(super) async fn list(
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
     let (orders, after) = (caller.names(), after.unwrap_or((0, "")));
-    let found = sales.store.payments_in(state, &orders, after, limit + 1);
+    let found = sales
+        .store
+        .provider()
+        .payments_in(state, &orders, after, limit + 1);
     let mut payments = found.await?;
     let has_more = payments.len() > limit;
     payments.truncate(limit);
@@ -333,6 +336,7 @@ pub(super) async fn refunded(
     }
     let payment = sales
         .store
+        .provider()
         .note_refund(&id, &note.reference, now_ms())
         .await?;
     let payment = payment.ok_or_else(unknown_payment)?;

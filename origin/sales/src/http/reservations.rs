@@ -83,13 +83,16 @@ pub(super) async fn reserve(
 ) -> Result<(StatusCode, Json<ReservationView>), Problem> {
     let visitor = visitor(&headers);
     let at_ms = now_ms();
-    let call = sales.store.reserve_from(&id, &user, &visitor, at_ms);
+    let call = sales
+        .store
+        .reservations()
+        .reserve_from(&id, &user, &visitor, at_ms);
     let status = match sales.orders.sql(call).await? {
         Reserved::Now => StatusCode::CREATED,
         Reserved::Again => StatusCode::OK,
         refused => return Err(not_reserved(refused)),
     };
-    let call = sales.store.reservation(&id, &user);
+    let call = sales.store.reservations().reservation(&id, &user);
     let reservation = sales.orders.sql(call).await?;
     let Some(reservation) = reservation else {
         // Another request of the user has taken it back meanwhile.
@@ -129,7 +132,7 @@ pub(super) async fn get(
     SignedUser(user): SignedUser,
     SalePath(id): SalePath,
 ) -> Result<Json<ReservationView>, Problem> {
-    let call = sales.store.reservation(&id, &user);
+    let call = sales.store.reservations().reservation(&id, &user);
     match sales.orders.sql(call).await? {
         Some(reservation) => Ok(Json(view(&sales, &id, &user, reservation).await?)),
         None if sales.orders.sql(sales.store.sale(&id)).await?.is_none() => Err(unknown_sale()),
@@ -157,7 +160,9 @@ pub(super) async fn cancel(
 ) -> Result<Json<ReservationView>, Problem> {
     let sale = sales.orders.sql(sales.store.sale(&id)).await?;
     let sale = sale.ok_or_else(unknown_sale)?.sale;
-    let cancelled = sales.orders.sql(sales.store.cancel_reservation(&id, &user));
+    let cancelled = sales
+        .orders
+        .sql(sales.store.reservations().cancel_reservation(&id, &user));
     match cancelled.await? {
         TakenBack::Now => info!(sale = %id, "a reservation is taken back"),
         TakenBack::Again => {}
@@ -188,7 +193,7 @@ async fn view(
     reservation: StoredReservation,
 ) -> Result<ReservationView, Problem> {
     let state = if !reservation.is_admitted {
-        let draw = sales.orders.sql(sales.store.draw(id)).await?;
+        let draw = sales.orders.sql(sales.store.draws().draw(id)).await?;
         match draw.and_then(|draw| draw.drawn_at_ms) {
             Some(_) => ReservationState::NotDrawn,
             None => ReservationState::Entered,

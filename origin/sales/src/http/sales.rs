@@ -106,7 +106,11 @@ pub(super) async fn list(
     let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
     let names = caller.names();
-    let mut stored = sales.store.sales_of(&names, after, limit + 1).await?;
+    let mut stored = sales
+        .store
+        .tenants()
+        .sales_of(&names, after, limit + 1)
+        .await?;
     let has_more = stored.len() > limit;
     stored.truncate(limit);
     let next = stored.last().filter(|_| has_more);
@@ -248,7 +252,7 @@ impl LiveView {
     async fn read(sales: Sales, id: SaleId) -> Result<Self, Problem> {
         let sale = SaleStatus::read(&sales.store, &sales.ledger, &id).await?;
         let mut orders_by_state = OrderCounts::default();
-        for shard in sales.store.counts(&id).await? {
+        for shard in sales.store.counters().counts(&id).await? {
             orders_by_state += shard.orders;
         }
         Ok(Self {

@@ -163,7 +163,11 @@ pub(super) async fn list(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<StockView>, Problem> {
-    let changes = sales.store.changes(&id, LIST_LEN_MAX).await?;
+    let changes = sales
+        .store
+        .stock_changes()
+        .changes(&id, LIST_LEN_MAX)
+        .await?;
     let stored = stored(&sales, &id).await?;
     let (topped_up, withdrawn) = (stored.topped_up, stored.withdrawn);
     Ok(Json(StockView {

@@ -210,8 +210,8 @@ pub(super) async fn edit(
     if let Some(listed) = only(&changes, "listed") {
         return list(&sales, &id, listed).await;
     }
-    let schema = sales.store.payload_schema(&id).await?;
-    let draw = sales.store.draw(&id).await?;
+    let schema = sales.store.payloads().payload_schema(&id).await?;
+    let draw = sales.store.draws().draw(&id).await?;
     let draw = draw.map(|draw| DrawRules {
         winners: draw.winners,
     });
@@ -260,7 +260,12 @@ async fn move_end(
     let soonest_ms = sale.ends_at_ms.min(now_ms).max(sale.starts_at_ms + 1);
     let ends_at_ms = wanted_ms.max(soonest_ms);
     check_room(sales, sale, ends_at_ms).await?;
-    if !sales.store.move_end(&sale.id, ends_at_ms).await? {
+    if !sales
+        .store
+        .stock_changes()
+        .move_end(&sale.id, ends_at_ms)
+        .await?
+    {
         // Of a sale that is there, only its archive keeps it from that.
         running(sales, &sale.id).await?;
         return Err(Problem::sql());
@@ -320,7 +325,7 @@ pub(super) async fn payload_schema(
     SalePath(id): SalePath,
 ) -> Result<Json<PayloadSchema>, Problem> {
     stored(&sales, &id).await?;
-    let payload_schema = sales.store.payload_schema(&id).await?;
+    let payload_schema = sales.store.payloads().payload_schema(&id).await?;
     Ok(Json(PayloadSchema {
         sale: id,
         payload_schema,
@@ -354,7 +359,10 @@ pub(super) async fn block(
     let (stored, user) = sale_and_user(&sales, id, user).await?;
     let (sale, users) = (&stored.sale, std::slice::from_ref(&user));
     let store = &sales.store;
-    store.block(&sale.id, &user, "operator", now_ms()).await?;
+    store
+        .reservations()
+        .block(&sale.id, &user, "operator", now_ms())
+        .await?;
     let list = UserList::Blocked;
     sales.ledger.add_users(sale, list, users).await?;
     info!(sale = %stored.sale.id, "a user is blocked");
@@ -377,7 +385,7 @@ pub(super) async fn unblock(
 ) -> Result<StatusCode, Problem> {
     let (stored, user) = sale_and_user(&sales, id, user).await?;
     let (sale, list) = (&stored.sale, UserList::Blocked);
-    sales.store.unblock(&sale.id, &user).await?;
+    sales.store.reservations().unblock(&sale.id, &user).await?;
     sales.ledger.remove_user(sale, list, &user).await?;
     info!(sale = %stored.sale.id, "a user is no longer blocked");
     Ok(StatusCode::NO_CONTENT)

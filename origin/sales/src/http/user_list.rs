@@ -171,7 +171,10 @@ pub(super) async fn list(
         return Err(Problem::invalid_query(detail));
     }
     let standing = query.standing.into();
-    let users = sales.store.listed_users(standing, after.as_ref(), limit);
+    let users = sales
+        .store
+        .user_list()
+        .listed_users(standing, after.as_ref(), limit);
     let users = users.await?.into_iter().map(UserView::from).collect();
     Ok(Json(ListedUsers { users }))
 }
@@ -254,14 +257,21 @@ async fn change(
     said: &Said,
 ) -> Result<Json<UserStanding>, Problem> {
     let now_ms = now_ms();
-    let changed = sales.store.set_standing(user, standing, said, now_ms);
+    let changed = sales
+        .store
+        .user_list()
+        .set_standing(user, standing, said, now_ms);
     if changed.await? {
         let standing = standing.map_or("none", Standing::word);
         info!(%standing, operator = said.operator, "how a user stands in every sale has changed");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
         let (sale, list) = (&stored.sale, UserList::Blocked);
-        let is_barred = sales.store.is_barred(&sale.id, user, now_ms).await?;
+        let is_barred = sales
+            .store
+            .cooldowns()
+            .is_barred(&sale.id, user, now_ms)
+            .await?;
         match is_barred {
             true => {
                 let users = std::slice::from_ref(user);
@@ -274,8 +284,8 @@ async fn change(
 }
 
 async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserStanding>, Problem> {
-    let listed = sales.store.listed_user(user).await?;
-    let log = sales.store.list_log(user, LOG_LEN_MAX).await?;
+    let listed = sales.store.user_list().listed_user(user).await?;
+    let log = sales.store.user_list().list_log(user, LOG_LEN_MAX).await?;
     let unlisted = || UserView {
         user: user.to_string(),
         standing: StandingView {

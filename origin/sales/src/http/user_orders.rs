@@ -89,11 +89,17 @@ pub(super) async fn get(
 ) -> Result<Json<AnyOrder>, Problem> {
     let order = sales.orders.sql(sales.store.order(&id, &user)).await;
     let order = order?.ok_or_else(unknown_order)?;
-    let payment = sales.orders.sql(sales.store.last_payment(&id)).await?;
+    let payment = sales
+        .orders
+        .sql(sales.store.provider().last_payment(&id))
+        .await?;
     Ok(Json(AnyOrder::Paid(Box::new(PaidOrderView {
         order: OrderView::from(&order),
         payment: payment.map(PaymentView::from),
-        payload: sales.orders.sql(sales.store.payload(&id)).await?,
+        payload: sales
+            .orders
+            .sql(sales.store.payloads().payload(&id))
+            .await?,
     }))))
 }
 

@@ -132,7 +132,7 @@ impl RiskWorker {
 
     /// Counts those who wait for a score. What SQL does not answer now it does the next time.
     pub async fn count_pending(&self) {
-        if let Ok(pending) = self.store.risk_pending().await {
+        if let Ok(pending) = self.store.reservations().risk_pending().await {
             self.metrics.risk_pending(pending);
         }
     }
@@ -143,7 +143,10 @@ impl RiskWorker {
     /// When SQL does not say who waits.
     pub async fn round(&self) -> Result<Round, SqlError> {
         let mut tasks = JoinSet::new();
-        let waiting = self.store.reservations_to_score(now_ms(), AT_ONCE);
+        let waiting = self
+            .store
+            .reservations()
+            .reservations_to_score(now_ms(), AT_ONCE);
         for waiting in waiting.await? {
             let worker = self.clone();
             tasks.spawn(async move { worker.turn(&waiting).await });
@@ -175,7 +178,10 @@ impl RiskWorker {
         if scored.is_err() && is_asked {
             let check_at_ms = now_ms() + postpone_ms(waiting.failed_checks);
             let (sale, user) = (&waiting.sale, &waiting.user);
-            self.store.postpone_check(sale, user, check_at_ms).await?;
+            self.store
+                .reservations()
+                .postpone_check(sale, user, check_at_ms)
+                .await?;
         }
         scored
     }
@@ -184,14 +190,14 @@ impl RiskWorker {
     async fn score(&self, waiting: &Unscored) -> Result<(), WorkError> {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
-        let listed = self.store.listed_user(user).await?;
+        let listed = self.store.user_list().listed_user(user).await?;
         let is_allowed = listed.is_some_and(|listed| listed.standing == Standing::Allowed);
         let block = score >= self.threshold && !is_allowed;
         let list = match block {
             true => Some(UserList::Blocked),
             false if self.store.risk_fails_closed() => {
                 // Whom a draw has not chosen waits for that.
-                let is_admitted = self.store.is_admitted(id, user).await?;
+                let is_admitted = self.store.reservations().is_admitted(id, user).await?;
                 is_admitted.then_some(UserList::Reserved)
             }
             false => None,
@@ -206,7 +212,10 @@ impl RiskWorker {
             info!(sale = %id, score, "a user is blocked for risk");
         }
         let score = Score { score, block };
-        self.store.set_score(id, user, score, now_ms()).await?;
+        self.store
+            .reservations()
+            .set_score(id, user, score, now_ms())
+            .await?;
         self.metrics
             .risk_check(if block { "blocked" } else { "passed" });
         Ok(())

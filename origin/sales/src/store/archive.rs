@@ -102,22 +102,26 @@ pub struct EndedSale {
     pub cleared_at_ms: Option<u64>,
 }
 
-impl SaleStore {
+/// What an ended sale leaves: decided orders move to an archive, what only served the sale goes.
+#[derive(Clone, Copy, Debug)]
+pub struct ArchiveStore<'a>(pub(super) &'a SaleStore);
+
+impl ArchiveStore<'_> {
     /// At most `limit` sales that ended at `ended_by_ms` or before and are not archived, the first to end first.
     pub async fn due_to_archive(
-        &self,
+        self,
         ended_by_ms: u64,
         limit: usize,
     ) -> Result<Vec<EndedSale>, SqlError> {
         let select = sql(SELECT_DUE).number(ended_by_ms).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(ended).collect::<Result<_, _>>()?)
     }
 
     /// Notes that a sale is being archived: from now on it takes no orders and is not put on Redis again. False if it has
     /// not ended at `ended_by_ms`, a change of its stock is under way, or another has noted it.
     pub async fn mark_archived(
-        &self,
+        self,
         id: &SaleId,
         ended_by_ms: u64,
         now_ms: u64,
@@ -126,39 +130,34 @@ impl SaleStore {
             let mark = sql(MARK_ARCHIVED).number(now_ms).text(id.as_str());
             mark.number(ended_by_ms)
         };
-        Ok(retried(|| self.db.execute(mark())).await? == 1)
+        Ok(retried(|| self.0.db.execute(mark())).await? == 1)
     }
 
     /// Notes that Redis holds nothing of it.
-    pub async fn mark_cleared(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+    pub async fn mark_cleared(self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.mark(MARK_CLEARED, id, now_ms).await
     }
 
     /// Notes that nothing is left to archive.
-    pub async fn mark_archive_done(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+    pub async fn mark_archive_done(self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.mark(MARK_DONE, id, now_ms).await
     }
 
-    async fn mark(
-        &self,
-        statement: &'static str,
-        id: &SaleId,
-        now_ms: u64,
-    ) -> Result<(), SqlError> {
+    async fn mark(self, statement: &'static str, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         let mark = || sql(statement).number(now_ms).text(id.as_str());
-        retried(|| self.db.execute(mark())).await?;
+        retried(|| self.0.db.execute(mark())).await?;
         Ok(())
     }
 
     /// Archives some of what a sale has left, in one transaction. False if nothing more can be.
-    pub async fn archive_some(&self, id: &SaleId) -> Result<bool, SqlError> {
-        Ok(retried(|| archive_once(&self.db, id)).await?)
+    pub async fn archive_some(self, id: &SaleId) -> Result<bool, SqlError> {
+        Ok(retried(|| archive_once(&self.0.db, id)).await?)
     }
 
     /// Whether a sale has orders that are neither paid nor ended: these stay until they are.
-    pub async fn has_unpaid(&self, id: &SaleId) -> Result<bool, SqlError> {
+    pub async fn has_unpaid(self, id: &SaleId) -> Result<bool, SqlError> {
         let (first, behind) = claim_ids(id);
-        let row = self.db.one(of_claims(SELECT_UNPAID, &first, &behind, id));
+        let row = self.0.db.one(of_claims(SELECT_UNPAID, &first, &behind, id));
         Ok(row.await?.is_some())
     }
 }

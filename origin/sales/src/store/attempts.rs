@@ -30,11 +30,15 @@ const SELECT_PAGE: &str = "
 /// An attempt that has become an order: by its user, its key and the order's generation.
 pub type OrderedAttempt = (UserId, IdempotencyKey, u64);
 
-impl SaleStore {
+/// Which attempt with a key has become which order.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptStore<'a>(pub(super) &'a SaleStore);
+
+impl AttemptStore<'_> {
     /// At most `limit` attempts that have become orders which stand, of users at home on `shard`: those behind `after`, by
     /// generation and key. An order may be several attempts': where it is all that its user may have, each gets it.
     pub async fn attempts_page(
-        &self,
+        self,
         sale: &SaleId,
         shard: u32,
         after: Option<&OrderedAttempt>,
@@ -49,7 +53,7 @@ impl SaleStore {
             .number(generation)
             .text(key)
             .number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(ordered).collect::<Result<_, _>>()?)
     }
 }

@@ -44,11 +44,15 @@ enum Outcome {
     Void,
 }
 
-impl SaleStore {
+/// The outcomes of claims.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimStore<'a>(pub(super) &'a SaleStore);
+
+impl ClaimStore<'_> {
     /// Makes a claim an order, in one transaction: its outcome, the order, the change log, and the
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
-    pub async fn place(&self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
+    pub async fn place(self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
         let asked = Asked::default();
         self.place_asked(ticket, &asked, now_ms).await
     }
@@ -56,19 +60,19 @@ impl SaleStore {
     /// As [`SaleStore::place`], with what the request says. An attempt with a key becomes an order once: see
     /// [`Placed::Elsewhere`] and [`Placed::KeyReused`]. What was said with an order that is there already stays.
     pub async fn place_asked(
-        &self,
+        self,
         ticket: &Ticket,
         asked: &Asked,
         now_ms: u64,
     ) -> Result<Placed, SqlError> {
-        Ok(retried(|| place_once(self, ticket, asked, now_ms)).await?)
+        Ok(retried(|| place_once(self.0, ticket, asked, now_ms)).await?)
     }
 
     /// Decides that a claim without units behind it never becomes an order. False if its outcome was
     /// decided before.
-    pub async fn void(&self, ticket: &Ticket, now_ms: u64) -> Result<bool, SqlError> {
+    pub async fn void(self, ticket: &Ticket, now_ms: u64) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             let won = insert_outcome(&mut tx, ticket, Outcome::Void, now_ms).await?;
             tx.commit().await?;
             Ok(won)
@@ -78,9 +82,9 @@ impl SaleStore {
 
     /// Decides that a claim never becomes an order, unless its outcome was decided before: then that is
     /// told.
-    pub async fn release(&self, ticket: &Ticket, now_ms: u64) -> Result<Option<Placed>, SqlError> {
+    pub async fn release(self, ticket: &Ticket, now_ms: u64) -> Result<Option<Placed>, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             if insert_outcome(&mut tx, ticket, Outcome::Released, now_ms).await? {
                 tx.commit().await?;
                 return Ok(None);

@@ -48,10 +48,14 @@ pub struct ClickOrders {
     pub revenue: BTreeMap<String, u64>,
 }
 
-impl SaleStore {
+/// Orders, by the link whose click they came of.
+#[derive(Clone, Copy, Debug)]
+pub struct ClickStore<'a>(pub(super) &'a SaleStore);
+
+impl ClickStore<'_> {
     /// The orders that came of clicks on this link, made from `from_ms` until before `until_ms`.
     pub async fn orders_of_click_link(
-        &self,
+        self,
         link: &str,
         from_ms: u64,
         until_ms: u64,
@@ -61,14 +65,14 @@ impl SaleStore {
             one.text(link).number(from_ms).number(until_ms)
         };
         let mut found = ClickOrders::default();
-        if let Some(row) = self.db.one(twice(SELECT_SUMS)).await? {
+        if let Some(row) = self.0.db.one(twice(SELECT_SUMS)).await? {
             found.clicks = row.number("clicks")?;
             found.orders = row.number("orders")?;
             found.units = row.number("units")?;
             found.paid_orders = row.number("paid_orders")?;
             found.paid_units = row.number("paid_units")?;
         }
-        for row in &self.db.all(twice(SELECT_REVENUE)).await? {
+        for row in &self.0.db.all(twice(SELECT_REVENUE)).await? {
             let amount = row.number("amount")?;
             found.revenue.insert(row.text("currency")?, amount);
         }

@@ -68,10 +68,14 @@ pub struct Cooldown {
     pub until_ms: u64,
 }
 
-impl SaleStore {
+/// Users who keep units and do not pay: for how long they may not buy.
+#[derive(Clone, Copy, Debug)]
+pub struct CooldownStore<'a>(pub(super) &'a SaleStore);
+
+impl CooldownStore<'_> {
     /// Whether the user may not buy: blocked, in this sale or in every one, or in a cooldown.
     pub async fn is_barred(
-        &self,
+        self,
         sale: &SaleId,
         user: &UserId,
         now_ms: u64,
@@ -79,24 +83,24 @@ impl SaleStore {
         let select = sql(SELECT_BARRED).text(user.as_str());
         let select = of_user(select, sale, user).text(user.as_str());
         let select = of_user(select, sale, user);
-        Ok(self.db.one(select.number(now_ms)).await?.is_some())
+        Ok(self.0.db.one(select.number(now_ms)).await?.is_some())
     }
 
     /// At most `limit` cooldowns that are over, the first to end first.
     pub async fn cooldowns_over(
-        &self,
+        self,
         now_ms: u64,
         limit: usize,
     ) -> Result<Vec<Cooldown>, SqlError> {
         let select = sql(SELECT_OVER).number(now_ms).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(cooldown).collect::<Result<_, _>>()?)
     }
 
     /// Forgets a cooldown, unless a later one has taken its place.
-    pub async fn end_cooldown(&self, over: &Cooldown) -> Result<(), SqlError> {
+    pub async fn end_cooldown(self, over: &Cooldown) -> Result<(), SqlError> {
         let end = || of_user(sql(END), &over.sale, &over.user).number(over.until_ms);
-        retried(|| self.db.execute(end())).await?;
+        retried(|| self.0.db.execute(end())).await?;
         Ok(())
     }
 }

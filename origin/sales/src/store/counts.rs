@@ -141,10 +141,14 @@ impl Change {
     }
 }
 
-impl SaleStore {
+/// How many orders a sale has: kept by shard, in the transactions that change them.
+#[derive(Clone, Copy, Debug)]
+pub struct CountStore<'a>(pub(super) &'a SaleStore);
+
+impl CountStore<'_> {
     /// The numbers of a sale's orders by shard. Shards that never had one are left out.
-    pub async fn counts(&self, id: &SaleId) -> Result<Vec<ShardCounts>, SqlError> {
-        let mut tx = self.db.snapshot().await?;
+    pub async fn counts(self, id: &SaleId) -> Result<Vec<ShardCounts>, SqlError> {
+        let mut tx = self.0.db.snapshot().await?;
         let counts = select(&mut tx, id).await?;
         tx.rollback().await?;
         Ok(counts)

@@ -48,10 +48,14 @@ enum Place {
     Archive,
 }
 
-impl SaleStore {
+/// Orders as operators handle them: ended, whosever they are, and their money given back.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderAdminStore<'a>(pub(super) &'a SaleStore);
+
+impl OrderAdminStore<'_> {
     /// Ends a paid order, in one transaction: its units return to stock, and its payment is due for refund.
-    pub async fn refund(&self, order_id: &str, now_ms: u64) -> Result<Refund, SqlError> {
-        Ok(retried(|| refund_once(self, order_id, now_ms)).await?)
+    pub async fn refund(self, order_id: &str, now_ms: u64) -> Result<Refund, SqlError> {
+        Ok(retried(|| refund_once(self.0, order_id, now_ms)).await?)
     }
 }
 

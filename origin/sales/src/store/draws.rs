@@ -114,34 +114,38 @@ pub struct Entry {
     pub ticket: String,
 }
 
-impl SaleStore {
+/// Draws among those who have reserved: seeds, lists and winners.
+#[derive(Clone, Copy, Debug)]
+pub struct DrawStore<'a>(pub(super) &'a SaleStore);
+
+impl DrawStore<'_> {
     /// A sale's draw, if it has one.
-    pub async fn draw(&self, sale: &SaleId) -> Result<Option<StoredDraw>, SqlError> {
-        let row = self.db.one(sql(SELECT).text(sale.as_str())).await?;
+    pub async fn draw(self, sale: &SaleId) -> Result<Option<StoredDraw>, SqlError> {
+        let row = self.0.db.one(sql(SELECT).text(sale.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
     /// The sales whose reservations have ended and whose winners gateways do not know yet.
-    pub async fn draws_due(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
-        let rows = self.db.all(sql(SELECT_DUE).number(now_ms)).await?;
+    pub async fn draws_due(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
+        let rows = self.0.db.all(sql(SELECT_DUE).number(now_ms)).await?;
         rows.iter()
             .map(|row| Ok(sale_id(row, "sale_id")?))
             .collect()
     }
 
     /// From now on nobody enters a draw or leaves it.
-    pub async fn close_draw(&self, sale: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+    pub async fn close_draw(self, sale: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.note_draw(CLOSE, sale, now_ms).await
     }
 
     /// Everybody who has entered a draw that is closed.
-    pub async fn draw_entries(&self, sale: &SaleId) -> Result<Vec<Entry>, SqlError> {
+    pub async fn draw_entries(self, sale: &SaleId) -> Result<Vec<Entry>, SqlError> {
         let mut entries: Vec<Entry> = Vec::new();
         loop {
             // No user's name is empty.
             let after = entries.last().map_or("", |entry| entry.user.as_str());
             let select = sql(SELECT_ENTRIES).text(sale.as_str()).text(after);
-            let rows = self.db.all(select.number(PAGE_LEN)).await?;
+            let rows = self.0.db.all(select.number(PAGE_LEN)).await?;
             let page = rows.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
             let is_last = page.len() < PAGE_LEN;
             entries.extend(page);
@@ -153,19 +157,19 @@ impl SaleStore {
 
     /// At most `limit` tickets of a draw behind `after`, sorted.
     pub async fn draw_tickets(
-        &self,
+        self,
         sale: &SaleId,
         after: &str,
         limit: usize,
     ) -> Result<Vec<String>, SqlError> {
         let select = sql(SELECT_TICKETS).text(sale.as_str()).text(after);
-        let rows = self.db.all(select.number(limit)).await?;
+        let rows = self.0.db.all(select.number(limit)).await?;
         rows.iter().map(|row| Ok(row.text("ticket")?)).collect()
     }
 
     /// Notes how many have entered, and the hash of their tickets, unless that is noted already; tells what is noted.
     pub async fn set_draw_list(
-        &self,
+        self,
         sale: &SaleId,
         entries: u64,
         list_sha256: &str,
@@ -174,13 +178,13 @@ impl SaleStore {
             let set = sql(SET_LIST).number(entries).text(list_sha256);
             set.text(sale.as_str())
         };
-        retried(|| self.db.execute(set())).await?;
+        retried(|| self.0.db.execute(set())).await?;
         self.draw(sale).await
     }
 
     /// Notes who has won, the first place first; their reservations count from then on.
     pub async fn set_winners(
-        &self,
+        self,
         sale: &SaleId,
         winners: &[UserId],
         now_ms: u64,
@@ -188,7 +192,7 @@ impl SaleStore {
         let placed: Vec<(u64, &UserId)> = (1..).zip(winners).collect();
         for some in placed.chunks(TOGETHER) {
             let once = || async {
-                let mut tx = self.db.begin().await?;
+                let mut tx = self.0.db.begin().await?;
                 for (place, user) in some {
                     let set = sql(SET_PLACE).number(*place).text(sale.as_str());
                     tx.execute(set.text(user.as_str())).await?;
@@ -201,30 +205,27 @@ impl SaleStore {
     }
 
     /// Notes that gateways know the winners.
-    pub async fn set_admitted(&self, sale: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+    pub async fn set_admitted(self, sale: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         self.note_draw(SET_ADMITTED, sale, now_ms).await
     }
 
     async fn note_draw(
-        &self,
+        self,
         statement: &'static str,
         sale: &SaleId,
         now_ms: u64,
     ) -> Result<(), SqlError> {
         let note = || sql(statement).number(now_ms).text(sale.as_str());
-        retried(|| self.db.execute(note())).await?;
+        retried(|| self.0.db.execute(note())).await?;
         Ok(())
     }
 
     /// Reserves for a user in a sale with a draw. `None`: the list is closed; false: the user has entered before.
-    pub(super) async fn enter(
-        &self,
-        new: &reservations::New<'_>,
-    ) -> Result<Option<bool>, SqlError> {
+    pub(super) async fn enter(self, new: &reservations::New<'_>) -> Result<Option<bool>, SqlError> {
         let ticket = random(TICKET_LEN / 2)?;
         let ticket = hex::encode(ticket);
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             if !lock_open(&mut tx, new.sale).await? {
                 tx.rollback().await?;
                 return Ok(None);

@@ -46,21 +46,38 @@ mod tenants;
 mod user_list;
 mod warming;
 
+pub use archive::ArchiveStore;
 pub use archive::EndedSale;
+pub use attempts::AttemptStore;
 pub use attempts::OrderedAttempt;
+pub use claims::ClaimStore;
 pub use clicks::ClickOrders;
+pub use clicks::ClickStore;
+pub use cooldowns::CooldownStore;
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
+pub use counts::CountStore;
 pub use counts::OrderCounts;
+pub use desk::OrderAdminStore;
 pub use desk::Refund;
+pub use draws::DrawStore;
 pub use draws::{Entry, Seed, StoredDraw};
 pub use order_change::{ChangeKind, OrderChange};
+pub use payloads::PayloadStore;
+pub use payments::PaymentStore;
+pub use provider::ProviderStore;
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
+pub use reservations::ReservationStore;
+pub use search::SearchStore;
 pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
 use serde::Serialize;
+pub use stock_changes::StockChangeStore;
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
+pub use tenants::TenantStore;
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS};
+pub use user_list::UserListStore;
 pub use user_list::{ListEntry, ListedUser, Said, Standing};
 use utoipa::ToSchema;
+pub use warming::WarmingStore;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
@@ -121,6 +138,91 @@ impl SaleStore {
     /// Whether a reservation counts only once a risk check has passed its user.
     pub fn risk_fails_closed(&self) -> bool {
         self.risk_fails_closed
+    }
+
+    /// What an ended sale leaves: decided orders move to an archive, what only served the sale goes.
+    pub fn archive(&self) -> ArchiveStore<'_> {
+        ArchiveStore(self)
+    }
+
+    /// Which attempt with a key has become which order.
+    pub fn attempts(&self) -> AttemptStore<'_> {
+        AttemptStore(self)
+    }
+
+    /// The outcomes of claims.
+    pub fn claims(&self) -> ClaimStore<'_> {
+        ClaimStore(self)
+    }
+
+    /// Orders, by the link whose click they came of.
+    pub fn clicks(&self) -> ClickStore<'_> {
+        ClickStore(self)
+    }
+
+    /// Users who keep units and do not pay: for how long they may not buy.
+    pub fn cooldowns(&self) -> CooldownStore<'_> {
+        CooldownStore(self)
+    }
+
+    /// How many orders a sale has: kept by shard, in the transactions that change them.
+    pub fn counters(&self) -> CountStore<'_> {
+        CountStore(self)
+    }
+
+    /// Orders as operators handle them: ended, whosever they are, and their money given back.
+    pub fn order_admin(&self) -> OrderAdminStore<'_> {
+        OrderAdminStore(self)
+    }
+
+    /// Draws among those who have reserved: seeds, lists and winners.
+    pub fn draws(&self) -> DrawStore<'_> {
+        DrawStore(self)
+    }
+
+    /// What buyers say with their orders, and what sales want of it.
+    pub fn payloads(&self) -> PayloadStore<'_> {
+        PayloadStore(self)
+    }
+
+    /// What becomes of an order: paid, cancelled or expired, each decided in one transaction by the
+    pub fn payments(&self) -> PaymentStore<'_> {
+        PaymentStore(self)
+    }
+
+    /// Payments at a provider: started by buyers, decided by what the provider says of them.
+    pub fn provider(&self) -> ProviderStore<'_> {
+        ProviderStore(self)
+    }
+
+    /// Who has reserved, and who is blocked.
+    pub fn reservations(&self) -> ReservationStore<'_> {
+        ReservationStore(self)
+    }
+
+    /// Orders of a sale or of a user, as operators look for them: those of archived sales, too.
+    pub fn search(&self) -> SearchStore<'_> {
+        SearchStore(self)
+    }
+
+    /// Changes of a running sale: its stock and its end.
+    pub fn stock_changes(&self) -> StockChangeStore<'_> {
+        StockChangeStore(self)
+    }
+
+    /// What of sales is a tenant's, told by its name: counted against the tenant's limits, and listed.
+    pub fn tenants(&self) -> TenantStore<'_> {
+        TenantStore(self)
+    }
+
+    /// Users of every sale: whom operators have blocked, and whom they let buy whatever a risk check says. Each change is written
+    pub fn user_list(&self) -> UserListStore<'_> {
+        UserListStore(self)
+    }
+
+    /// Which sales are to be warmed, and which are.
+    pub fn warming(&self) -> WarmingStore<'_> {
+        WarmingStore(self)
     }
 }
 

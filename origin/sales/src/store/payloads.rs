@@ -23,10 +23,18 @@ const SELECT_PAYLOAD: &str = "SELECT payload FROM order_payloads WHERE order_id 
 const SELECT_PAYLOADS: &str =
     in_many!("SELECT order_id, payload FROM order_payloads WHERE order_id");
 
-impl SaleStore {
+/// What buyers say with their orders, and what sales want of it.
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadStore<'a>(pub(super) &'a SaleStore);
+
+impl PayloadStore<'_> {
     /// What a sale wants of payloads, in JSON Schema; `None`: it takes none.
-    pub async fn payload_schema(&self, sale: &SaleId) -> Result<Option<Value>, SqlError> {
-        let row = self.db.one(sql(SELECT_SCHEMA).text(sale.as_str())).await?;
+    pub async fn payload_schema(self, sale: &SaleId) -> Result<Option<Value>, SqlError> {
+        let row = self
+            .0
+            .db
+            .one(sql(SELECT_SCHEMA).text(sale.as_str()))
+            .await?;
         let Some(row) = row else {
             return Ok(None);
         };
@@ -36,18 +44,18 @@ impl SaleStore {
     }
 
     /// What its buyer has said with an order.
-    pub async fn payload(&self, order_id: &str) -> Result<Option<Payload>, SqlError> {
-        let row = self.db.one(sql(SELECT_PAYLOAD).text(order_id)).await?;
+    pub async fn payload(self, order_id: &str) -> Result<Option<Payload>, SqlError> {
+        let row = self.0.db.one(sql(SELECT_PAYLOAD).text(order_id)).await?;
         let payload = row.map(|row| row.text("payload")).transpose()?;
         Ok(payload.map(Payload::of_sql))
     }
 
-    pub(super) async fn add_payloads(&self, found: &mut [FoundOrder]) -> Result<(), SqlError> {
+    pub(super) async fn add_payloads(self, found: &mut [FoundOrder]) -> Result<(), SqlError> {
         for some in found.chunks_mut(MANY) {
             let ids: Vec<String> = some.iter().map(|one| one.order.id.clone()).collect();
             let names: Vec<&str> = ids.iter().map(String::as_str).collect();
             let select = filled(&names).fold(sql(SELECT_PAYLOADS), |select, id| select.text(id));
-            for row in &self.db.all(select).await? {
+            for row in &self.0.db.all(select).await? {
                 let order = row.text("order_id")?;
                 let payload = Payload::of_sql(row.text("payload")?);
                 if let Some(one) = some.iter_mut().find(|one| one.order.id == order) {

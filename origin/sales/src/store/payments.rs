@@ -43,47 +43,52 @@ const EXPIRE: &str = "
 const SELECT_OVERDUE: &str = "
     SELECT * FROM orders WHERE pay_by_ms <= ? ORDER BY pay_by_ms LIMIT ?";
 
-impl SaleStore {
+/// What becomes of an order: paid, cancelled or expired, each decided in one transaction by the
+#[derive(Clone, Copy, Debug)]
+pub struct PaymentStore<'a>(pub(super) &'a SaleStore);
+
+impl PaymentStore<'_> {
     /// Pays an order, in one transaction. An order that has no units yet takes them now.
-    pub async fn pay(&self, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, SqlError> {
-        Ok(retried(|| pay_once(self, order_id, user, now_ms)).await?)
+    pub async fn pay(self, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, SqlError> {
+        Ok(retried(|| pay_once(self.0, order_id, user, now_ms)).await?)
     }
 
     /// Takes an unpaid order back, in one transaction; its units return to stock. By `rules` its user may not buy for a
     /// while, if that was a hold too many.
     pub async fn cancel(
-        &self,
+        self,
         order_id: &str,
         user: &UserId,
         rules: HoldRules,
         now_ms: u64,
     ) -> Result<Cancelled, SqlError> {
         let by = Canceller::Buyer(user, rules);
-        Ok(retried(|| cancel_once(self, order_id, by, now_ms)).await?)
+        Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
 
     /// The same for an operator, whosever the order is. Nothing is held against its user for it.
-    pub async fn cancel_any(&self, order_id: &str, now_ms: u64) -> Result<Cancelled, SqlError> {
+    pub async fn cancel_any(self, order_id: &str, now_ms: u64) -> Result<Cancelled, SqlError> {
         let by = Canceller::Operator;
-        Ok(retried(|| cancel_once(self, order_id, by, now_ms)).await?)
+        Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
 
     /// Ends at most `limit` orders whose time to pay has passed; their units return to stock.
     /// Tells which were ended just now. By `rules` their users may not buy for a while.
     pub async fn expire(
-        &self,
+        self,
         rules: HoldRules,
         now_ms: u64,
         limit: usize,
     ) -> Result<Vec<StoredOrder>, SqlError> {
         let rows = self
+            .0
             .db
             .all(sql(SELECT_OVERDUE).number(now_ms).number(limit))
             .await?;
         let overdue: Result<Vec<_>, Error> = rows.iter().map(orders::stored).collect();
         let mut expired = Vec::new();
         for together in overdue?.chunks(EXPIRE_TOGETHER) {
-            expired.extend(retried(|| expire_once(self, together, rules, now_ms)).await?);
+            expired.extend(retried(|| expire_once(self.0, together, rules, now_ms)).await?);
         }
         Ok(expired)
     }

@@ -144,30 +144,34 @@ pub enum PaymentNoted {
     EventReused,
 }
 
-impl SaleStore {
+/// Payments at a provider: started by buyers, decided by what the provider says of them.
+#[derive(Clone, Copy, Debug)]
+pub struct ProviderStore<'a>(pub(super) &'a SaleStore);
+
+impl ProviderStore<'_> {
     /// Starts a payment of an order of this user. Again gives the same one, until the provider has said that it failed.
     pub async fn start_payment(
-        &self,
+        self,
         order_id: &str,
         user: &UserId,
         now_ms: u64,
     ) -> Result<PaymentStart, SqlError> {
-        Ok(retried(|| start_once(&self.db, order_id, user, now_ms)).await?)
+        Ok(retried(|| start_once(&self.0.db, order_id, user, now_ms)).await?)
     }
 
     /// Notes what the provider says of a payment, in one transaction with what follows for its order. An event that was
     /// noted before changes nothing.
     pub async fn note_payment(
-        &self,
+        self,
         event: &PaymentEvent,
         now_ms: u64,
     ) -> Result<PaymentNoted, SqlError> {
         let once = || async {
-            match note_once(self, event, false, now_ms).await? {
+            match note_once(self.0, event, false, now_ms).await? {
                 Some(noted) => Ok(noted),
                 // Nothing is left for the order, so it stays unpaid; the money is noted.
                 None => {
-                    let noted = note_once(self, event, true, now_ms).await?;
+                    let noted = note_once(self.0, event, true, now_ms).await?;
                     noted.ok_or(Error::RowNotFound)
                 }
             }
@@ -176,15 +180,15 @@ impl SaleStore {
     }
 
     /// The last payment of an order, if any was started.
-    pub async fn last_payment(&self, order_id: &str) -> Result<Option<StoredPayment>, SqlError> {
-        let rows = self.db.all(sql(SELECT_OF_ORDER).text(order_id)).await?;
+    pub async fn last_payment(self, order_id: &str) -> Result<Option<StoredPayment>, SqlError> {
+        let rows = self.0.db.all(sql(SELECT_OF_ORDER).text(order_id)).await?;
         Ok(rows.last().map(stored).transpose()?)
     }
 
     /// At most `limit` payments of orders of these names in this state, those first that have been in it for longest, behind the one of this
     /// [`StoredPayment::decided_at_ms`] and this name.
     pub async fn payments_in(
-        &self,
+        self,
         state: PaymentState,
         orders: &NameRange,
         after: (u64, &str),
@@ -194,25 +198,29 @@ impl SaleStore {
         let select = sql(SELECT_IN_STATE).text(state.word());
         let select = select.number(at_ms).number(at_ms).text(id);
         let select = select.text(orders.first()).text(orders.first());
-        let rows = self.db.all(select.text(orders.end()).number(limit)).await?;
+        let rows = self
+            .0
+            .db
+            .all(select.text(orders.end()).number(limit))
+            .await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
     /// Notes that the money of a payment was given back, with a reference of the operator's; the payment as it stands now, if
     /// there is one of that name. The first reference stays.
     pub async fn note_refund(
-        &self,
+        self,
         payment_id: &str,
         reference: &str,
         now_ms: u64,
     ) -> Result<Option<StoredPayment>, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             tx.execute(sql(LOCK_PAYMENT).text(payment_id)).await?;
             if let Some(payment) = select(&mut tx, payment_id).await?
                 && payment.state == PaymentState::RefundDue
             {
-                refunded(&mut tx, self.sinks, &payment, reference, now_ms).await?;
+                refunded(&mut tx, self.0.sinks, &payment, reference, now_ms).await?;
             }
             let payment = select(&mut tx, payment_id).await?;
             tx.commit().await?;

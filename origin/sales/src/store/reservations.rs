@@ -76,10 +76,14 @@ const SELECT_ONE_BLOCKED_BY_OPERATORS: &str = "
 /// The reason of users whom the risk check has blocked.
 const RISK: &str = "risk";
 
-impl SaleStore {
+/// Who has reserved, and who is blocked.
+#[derive(Clone, Copy, Debug)]
+pub struct ReservationStore<'a>(pub(super) &'a SaleStore);
+
+impl ReservationStore<'_> {
     /// Reserves for a user, of whom nothing else is known.
     pub async fn reserve(
-        &self,
+        self,
         id: &SaleId,
         user: &UserId,
         now_ms: u64,
@@ -90,13 +94,13 @@ impl SaleStore {
 
     /// Reserves for a user who comes from there.
     pub async fn reserve_from(
-        &self,
+        self,
         id: &SaleId,
         user: &UserId,
         visitor: &Visitor,
         now_ms: u64,
     ) -> Result<Reserved, SqlError> {
-        let Some(sale) = self.sale(id).await? else {
+        let Some(sale) = self.0.sale(id).await? else {
             return Ok(Reserved::Unknown);
         };
         let Some(window) = sale.fields.reservation else {
@@ -109,7 +113,7 @@ impl SaleStore {
         if now_ms >= window.until_ms {
             return Ok(Reserved::Closed);
         }
-        let listed = self.listed_user(user).await?;
+        let listed = self.0.user_list().listed_user(user).await?;
         if listed.is_some_and(|listed| listed.standing == Standing::Blocked) {
             return Ok(Reserved::Blocked);
         }
@@ -119,9 +123,9 @@ impl SaleStore {
             visitor,
             now_ms,
         };
-        let is_new = match self.draw(id).await? {
-            None => retried(|| self.db.insert(new.insert("", true))).await?,
-            Some(_) => match self.enter(&new).await? {
+        let is_new = match self.0.draws().draw(id).await? {
+            None => retried(|| self.0.db.insert(new.insert("", true))).await?,
+            Some(_) => match self.0.draws().enter(&new).await? {
                 None => return Ok(Reserved::Closed),
                 Some(is_new) => is_new,
             },
@@ -135,24 +139,24 @@ impl SaleStore {
 
     /// What a user has reserved.
     pub async fn reservation(
-        &self,
+        self,
         id: &SaleId,
         user: &UserId,
     ) -> Result<Option<StoredReservation>, SqlError> {
         let select = of_user(sql(SELECT_RESERVATION), id, user);
-        let row = self.db.one(select).await?;
+        let row = self.0.db.one(select).await?;
         Ok(row.as_ref().map(reservation).transpose()?)
     }
 
     /// Takes a user's reservation back: from now on no claim of that user becomes an order of a sale that wants
     /// reservations. Once the list of a draw is closed, it stays.
     pub async fn cancel_reservation(
-        &self,
+        self,
         id: &SaleId,
         user: &UserId,
     ) -> Result<TakenBack, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             if !draws::lock_open(&mut tx, id).await? && draws::of(&mut tx, id).await?.is_some() {
                 tx.rollback().await?;
                 return Ok(TakenBack::Closed);
@@ -171,50 +175,50 @@ impl SaleStore {
     /// At most `limit` users whom no risk check has judged and whose turn has come: those first whose
     /// turn came first. It comes with the reservation, unless it is postponed.
     pub async fn reservations_to_score(
-        &self,
+        self,
         now_ms: u64,
         limit: usize,
     ) -> Result<Vec<Unscored>, SqlError> {
         let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
     }
 
     /// How many users no risk check has judged.
-    pub async fn risk_pending(&self) -> Result<u64, SqlError> {
-        let row = self.db.one(sql(COUNT_PENDING)).await?;
+    pub async fn risk_pending(self) -> Result<u64, SqlError> {
+        let row = self.0.db.one(sql(COUNT_PENDING)).await?;
         Ok(row.map_or(Ok(0), |row| row.number("pending"))?)
     }
 
     /// Whether a draw, if the sale has one, has chosen this user, who has reserved.
-    pub async fn is_admitted(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+    pub async fn is_admitted(self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
         let reservation = self.reservation(id, user).await?;
         Ok(reservation.is_some_and(|reservation| reservation.is_admitted))
     }
 
     /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
     pub async fn postpone_check(
-        &self,
+        self,
         id: &SaleId,
         user: &UserId,
         check_at_ms: u64,
     ) -> Result<(), SqlError> {
         let postpone = || of_user(sql(POSTPONE_CHECK).number(check_at_ms), id, user);
-        retried(|| self.db.execute(postpone())).await?;
+        retried(|| self.0.db.execute(postpone())).await?;
         Ok(())
     }
 
     /// Notes what the risk check said of a user who has reserved, and blocks the user if it said
     /// so. False if that user has not reserved.
     pub async fn set_score(
-        &self,
+        self,
         id: &SaleId,
         user: &UserId,
         score: Score,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             let set = of_user(sql(SET_SCORE).number(score.score), id, user);
             let there = tx.execute(set).await? == 1;
             if there && score.block {
@@ -228,14 +232,14 @@ impl SaleStore {
 
     /// Blocks a user. False if the user is blocked already; the first reason stays.
     pub async fn block(
-        &self,
+        self,
         id: &SaleId,
         user: &UserId,
         reason: &str,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             let new = insert_blocked(&mut tx, id, user, reason, now_ms).await?;
             tx.commit().await?;
             Ok(new)
@@ -244,28 +248,28 @@ impl SaleStore {
     }
 
     /// Lets a user buy again. False if the user is not blocked.
-    pub async fn unblock(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+    pub async fn unblock(self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
         let delete = || of_user(sql(DELETE_BLOCKED), id, user);
-        Ok(retried(|| self.db.execute(delete())).await? == 1)
+        Ok(retried(|| self.0.db.execute(delete())).await? == 1)
     }
 
     /// Whether a user is on a list of a sale, as Redis should have it: of those who have reserved, only whose reservations
     /// count; of those blocked, also who has to wait.
     pub async fn is_listed(
-        &self,
+        self,
         id: &SaleId,
         list: UserList,
         user: &UserId,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         match list {
-            UserList::Blocked => self.is_barred(id, user, now_ms).await,
-            UserList::Reserved if self.risk_fails_closed => {
+            UserList::Blocked => self.0.cooldowns().is_barred(id, user, now_ms).await,
+            UserList::Reserved if self.0.risk_fails_closed => {
                 let reservation = self.reservation(id, user).await?;
                 Ok(reservation.is_some_and(|known| known.is_checked && known.is_admitted))
             }
             UserList::Reserved => {
-                let row = self.db.one(select_listed(id, list, user)).await?;
+                let row = self.0.db.one(select_listed(id, list, user)).await?;
                 Ok(row.is_some())
             }
         }
@@ -273,26 +277,26 @@ impl SaleStore {
 
     /// At most `limit` users whose reservations count, after `after`.
     pub async fn reserved_page(
-        &self,
+        self,
         id: &SaleId,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>, SqlError> {
-        let select = match self.risk_fails_closed {
+        let select = match self.0.risk_fails_closed {
             true => SELECT_CHECKED,
             false => SELECT_RESERVED,
         };
-        Ok(page(&self.db, sql(select), id, after, limit).await?)
+        Ok(page(&self.0.db, sql(select), id, after, limit).await?)
     }
 
     /// At most `limit` users who are blocked in this sale, after `after`.
     pub async fn blocked_page(
-        &self,
+        self,
         id: &SaleId,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>, SqlError> {
-        Ok(page(&self.db, sql(SELECT_BLOCKED), id, after, limit).await?)
+        Ok(page(&self.0.db, sql(SELECT_BLOCKED), id, after, limit).await?)
     }
 }
 

@@ -131,21 +131,25 @@ impl FoundOrder {
     }
 }
 
-impl SaleStore {
+/// Orders of a sale or of a user, as operators look for them: those of archived sales, too.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchStore<'a>(pub(super) &'a SaleStore);
+
+impl SearchStore<'_> {
     /// One order, whosever it is.
-    pub async fn find_order(&self, order_id: &str) -> Result<Option<FoundOrder>, SqlError> {
+    pub async fn find_order(self, order_id: &str) -> Result<Option<FoundOrder>, SqlError> {
         let select = sql(SELECT_ONE).text(order_id).text(order_id);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         let mut found: Vec<_> = rows.iter().map(found).collect::<Result<_, _>>()?;
         found.truncate(1);
         self.add_payments(&mut found).await?;
-        self.add_payloads(&mut found).await?;
+        self.0.payloads().add_payloads(&mut found).await?;
         Ok(found.pop())
     }
 
     /// At most `limit` orders behind `after`. A page that is shorter than its limit is the last.
     pub async fn find_orders(
-        &self,
+        self,
         filter: &OrderFilter,
         after: Option<&OrderCursor>,
         limit: usize,
@@ -188,19 +192,19 @@ impl SaleStore {
                 .text(cursor_id)
                 .number(limit);
         }
-        let rows = self.db.all(select.number(limit)).await?;
+        let rows = self.0.db.all(select.number(limit)).await?;
         let mut found: Vec<_> = rows.iter().map(found).collect::<Result<_, _>>()?;
         self.add_payments(&mut found).await?;
-        self.add_payloads(&mut found).await?;
+        self.0.payloads().add_payloads(&mut found).await?;
         Ok(found)
     }
 
-    async fn add_payments(&self, found: &mut [FoundOrder]) -> Result<(), SqlError> {
+    async fn add_payments(self, found: &mut [FoundOrder]) -> Result<(), SqlError> {
         for some in found.chunks_mut(MANY) {
             let ids: Vec<String> = some.iter().map(|one| one.order.id.clone()).collect();
             let names: Vec<&str> = ids.iter().map(String::as_str).collect();
             let select = filled(&names).fold(sql(SELECT_PAYMENTS), |select, id| select.text(id));
-            let rows = self.db.all(select).await?;
+            let rows = self.0.db.all(select).await?;
             for row in &rows {
                 let payment = provider::stored(row)?;
                 let mut of = some.iter_mut();

@@ -117,39 +117,39 @@ impl StoredChange {
     }
 }
 
-impl SaleStore {
+/// Changes of a running sale: its stock and its end.
+#[derive(Clone, Copy, Debug)]
+pub struct StockChangeStore<'a>(pub(super) &'a SaleStore);
+
+impl StockChangeStore<'_> {
     /// The change of this key.
     pub async fn change(
-        &self,
+        self,
         sale: &SaleId,
         key: &IdempotencyKey,
     ) -> Result<Option<StoredChange>, SqlError> {
         let select = sql(SELECT_BY_KEY).text(sale.as_str()).text(key.as_str());
-        let row = self.db.one(select).await?;
+        let row = self.0.db.one(select).await?;
         Ok(row.as_ref().map(change).transpose()?)
     }
 
     /// At most `limit` changes of a sale's stock, the last first.
-    pub async fn changes(
-        &self,
-        sale: &SaleId,
-        limit: usize,
-    ) -> Result<Vec<StoredChange>, SqlError> {
+    pub async fn changes(self, sale: &SaleId, limit: usize) -> Result<Vec<StoredChange>, SqlError> {
         let select = sql(SELECT_LIST).text(sale.as_str()).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
     }
 
     /// At most `limit` changes of any sale that not every shard has answered, the oldest first.
-    pub async fn open_changes(&self, limit: usize) -> Result<Vec<StoredChange>, SqlError> {
-        let rows = self.db.all(sql(SELECT_OPEN).number(limit)).await?;
+    pub async fn open_changes(self, limit: usize) -> Result<Vec<StoredChange>, SqlError> {
+        let rows = self.0.db.all(sql(SELECT_OPEN).number(limit)).await?;
         Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
     }
 
     /// Notes that a sale's stock is to change by `wanted` units, of which each shard has its share. Units that are added
     /// can be ordered from now on; what is withdrawn stays until [`SaleStore::end_change`].
     pub async fn begin_change(
-        &self,
+        self,
         sale: &SaleId,
         key: &IdempotencyKey,
         wanted: i64,
@@ -166,30 +166,30 @@ impl SaleStore {
             asked_at_ms: now_ms,
             done_at_ms: None,
         };
-        Ok(retried(|| begin_once(&self.db, &change)).await?)
+        Ok(retried(|| begin_once(&self.0.db, &change)).await?)
     }
 
     /// Notes what came of a change: `units` are those that shards have added, or below 0 taken. Only the first time
     /// counts. Returns the change as it is then.
     pub async fn end_change(
-        &self,
+        self,
         open: &StoredChange,
         units: i64,
         now_ms: u64,
     ) -> Result<StoredChange, SqlError> {
-        Ok(retried(|| end_once(&self.db, open, units, now_ms)).await?)
+        Ok(retried(|| end_once(&self.0.db, open, units, now_ms)).await?)
     }
 
     /// Moves the end of a sale, at any time until it is archived. False if there is no such sale, it is archived, or the
     /// end would not be after the start.
-    pub async fn move_end(&self, sale: &SaleId, ends_at_ms: u64) -> Result<bool, SqlError> {
+    pub async fn move_end(self, sale: &SaleId, ends_at_ms: u64) -> Result<bool, SqlError> {
         let set = || {
             sql(MOVE_END)
                 .number(ends_at_ms)
                 .text(sale.as_str())
                 .number(ends_at_ms)
         };
-        Ok(retried(|| self.db.execute(set())).await? == 1)
+        Ok(retried(|| self.0.db.execute(set())).await? == 1)
     }
 }
 

@@ -39,24 +39,28 @@ const SELECT_LIST: &str = "
     ORDER BY ends_at_ms DESC, id
     LIMIT ?";
 
-impl SaleStore {
+/// What of sales is a tenant's, told by its name: counted against the tenant's limits, and listed.
+#[derive(Clone, Copy, Debug)]
+pub struct TenantStore<'a>(pub(super) &'a SaleStore);
+
+impl TenantStore<'_> {
     /// At most `limit` sales of these names, those that end last first, behind the one that ends at `after.0` and has the name
     /// `after.1`.
     pub async fn sales_of(
-        &self,
+        self,
         names: &NameRange,
         after: Option<(u64, &SaleId)>,
         limit: usize,
     ) -> Result<Vec<StoredSale>, SqlError> {
         if names.first().is_empty() {
-            return self.sales(after, limit).await;
+            return self.0.sales(after, limit).await;
         }
         let (ends_at_ms, id) = after.map_or((INSTANT_MS_MAX + 1, ""), |(ends_at_ms, id)| {
             (ends_at_ms.min(INSTANT_MS_MAX + 1), id.as_str())
         });
         let select = sql(SELECT_LIST).text(names.first()).text(names.end());
         let select = select.number(ends_at_ms).number(ends_at_ms);
-        let rows = self.db.all(select.text(id).number(limit)).await?;
+        let rows = self.0.db.all(select.text(id).number(limit)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 }

@@ -90,43 +90,47 @@ pub struct ListEntry {
     pub at_ms: u64,
 }
 
-impl SaleStore {
+/// Users of every sale: whom operators have blocked, and whom they let buy whatever a risk check says. Each change is written
+#[derive(Clone, Copy, Debug)]
+pub struct UserListStore<'a>(pub(super) &'a SaleStore);
+
+impl UserListStore<'_> {
     /// How a user stands, if the list says.
-    pub async fn listed_user(&self, user: &UserId) -> Result<Option<ListedUser>, SqlError> {
-        let row = self.db.one(sql(SELECT).text(user.as_str())).await?;
+    pub async fn listed_user(self, user: &UserId) -> Result<Option<ListedUser>, SqlError> {
+        let row = self.0.db.one(sql(SELECT).text(user.as_str())).await?;
         Ok(row.as_ref().map(listed).transpose()?)
     }
 
     /// At most `limit` users who stand so, after `after`, sorted by the bytes of their names.
     pub async fn listed_users(
-        &self,
+        self,
         standing: Standing,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<ListedUser>, SqlError> {
         let after = after.map_or("", UserId::as_str);
         let select = sql(SELECT_PAGE).text(standing.word()).text(after);
-        let rows = self.db.all(select.number(limit)).await?;
+        let rows = self.0.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(listed).collect::<Result<_, _>>()?)
     }
 
     /// At most `limit` changes of how a user stands, the last one first.
-    pub async fn list_log(&self, user: &UserId, limit: usize) -> Result<Vec<ListEntry>, SqlError> {
+    pub async fn list_log(self, user: &UserId, limit: usize) -> Result<Vec<ListEntry>, SqlError> {
         let select = sql(SELECT_LOG).text(user.as_str()).number(limit);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
     }
 
     /// Has a user stand so from now on, or as anybody; false if that was so, for the same reason.
     pub async fn set_standing(
-        &self,
+        self,
         user: &UserId,
         standing: Option<Standing>,
         said: &Said,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             let before = tx.one(sql(SELECT).text(user.as_str())).await?;
             let before = before.as_ref().map(listed).transpose()?;
             let is_so = match (&before, standing) {

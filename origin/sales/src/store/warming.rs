@@ -20,11 +20,15 @@ const SELECT_COLD: &str = "
 const MARK_WARMED: &str = "
     UPDATE sales SET warmed_at_ms = ? WHERE id = ? AND warmed_at_ms IS NULL";
 
-impl SaleStore {
+/// Which sales are to be warmed, and which are.
+#[derive(Clone, Copy, Debug)]
+pub struct WarmingStore<'a>(pub(super) &'a SaleStore);
+
+impl WarmingStore<'_> {
     /// The sales that are to be warmed by now, have not been, and have not ended.
-    pub async fn due_to_warm(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
+    pub async fn due_to_warm(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
         let select = sql(SELECT_DUE).number(now_ms).number(now_ms);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows
             .iter()
             .map(|row| sale_id(row, "id"))
@@ -32,9 +36,9 @@ impl SaleStore {
     }
 
     /// The sales that have begun, have not ended, and were never warmed: gateways do not know them.
-    pub async fn cold(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
+    pub async fn cold(self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
         let select = sql(SELECT_COLD).number(now_ms).number(now_ms);
-        let rows = self.db.all(select).await?;
+        let rows = self.0.db.all(select).await?;
         Ok(rows
             .iter()
             .map(|row| sale_id(row, "id"))
@@ -42,9 +46,9 @@ impl SaleStore {
     }
 
     /// Notes that a sale's stock is on Redis, unless that is noted already.
-    pub async fn mark_warmed(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+    pub async fn mark_warmed(self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         let mark = || sql(MARK_WARMED).number(now_ms).text(id.as_str());
-        retried(|| self.db.execute(mark())).await?;
+        retried(|| self.0.db.execute(mark())).await?;
         Ok(())
     }
 }

@@ -20,7 +20,10 @@ async fn placed(store: &SaleStore, name: &str, generation: u64, click: Option<(&
         ..Asked::default()
     };
     let ticket = ticket("s", name, generation);
-    let placed = store.place_asked(&ticket, &asked, 100 + generation).await;
+    let placed = store
+        .claims()
+        .place_asked(&ticket, &asked, 100 + generation)
+        .await;
     assert!(is_new(placed.unwrap()));
 }
 
@@ -47,12 +50,19 @@ async fn orders_are_summed_by_link_and_time(store: &SaleStore) {
         placed(store, name, generation, click).await;
     }
     let sums = async |link: &str, from_ms, until_ms| {
-        let found = store.orders_of_click_link(link, from_ms, until_ms).await;
+        let found = store
+            .clicks()
+            .orders_of_click_link(link, from_ms, until_ms)
+            .await;
         found.unwrap()
     };
     let id = ticket("s", "alice", 1).claim_id().to_string();
     assert!(matches!(
-        store.pay(&id, &user("alice"), 110).await.unwrap(),
+        store
+            .payments()
+            .pay(&id, &user("alice"), 110)
+            .await
+            .unwrap(),
         Paid::Now(_)
     ));
     let all = ClickOrders {

@@ -59,7 +59,7 @@ async fn made(store: &SaleStore, total: u64, payment: Payment) {
 /// An order of the user's, at instant 100.
 async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder {
     let ticket = ticket("s", name, generation);
-    match store.place(&ticket, 100).await.unwrap() {
+    match store.claims().place(&ticket, 100).await.unwrap() {
         Placed::New(order) => order,
         other => panic!("{other:?}"),
     }
@@ -68,7 +68,10 @@ async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder 
 /// The order's user takes it back.
 async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> Cancelled {
     let rules = HoldRules::default();
-    let cancelled = store.cancel(&order.id, &order.user, rules, now_ms).await;
+    let cancelled = store
+        .payments()
+        .cancel(&order.id, &order.user, rules, now_ms)
+        .await;
     cancelled.unwrap()
 }
 
@@ -93,7 +96,11 @@ async fn a_database_survives_its_process_and_is_migrated_once() {
         let database = open_database(&url).await.unwrap();
         let store = SaleStore::new(database.clone());
         let _ = store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
-        let placed = store.place(&ticket("s", "alice", 1), 2).await.unwrap();
+        let placed = store
+            .claims()
+            .place(&ticket("s", "alice", 1), 2)
+            .await
+            .unwrap();
         assert_eq!(is_new(placed), new);
         database.close().await;
     }

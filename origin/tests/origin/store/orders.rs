@@ -19,14 +19,17 @@ on_every_database! {
 async fn an_order_is_placed_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let alices = ticket("s", "alice", 1);
-    assert!(is_new(store.place(&alices, 2).await.unwrap()));
+    assert!(is_new(store.claims().place(&alices, 2).await.unwrap()));
     assert!(matches!(
-        store.place(&alices, 3).await.unwrap(),
+        store.claims().place(&alices, 3).await.unwrap(),
         Placed::Again(_)
     ));
     let mut twin = ticket("s", "bob", 1);
     twin.shard = alices.shard;
-    assert_eq!(store.place(&twin, 4).await.unwrap(), Placed::NameTaken);
+    assert_eq!(
+        store.claims().place(&twin, 4).await.unwrap(),
+        Placed::NameTaken
+    );
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
     assert_eq!((totals.orders.active(), totals.units_deducted), (1, 1));
     assert_eq!(totals.stored.remaining, 4);
@@ -39,9 +42,17 @@ async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
     let unknown = Placed::Short(Shortage::UnknownSale);
     store.create_sale(&new_sale("s", 0, 1), 1).await.unwrap();
     for _ in 0..2 {
-        let placed = store.place(&ticket("s", "alice", 1), 2).await.unwrap();
+        let placed = store
+            .claims()
+            .place(&ticket("s", "alice", 1), 2)
+            .await
+            .unwrap();
         assert_eq!(placed, sold_out);
-        let placed = store.place(&ticket("ghost", "alice", 1), 2).await.unwrap();
+        let placed = store
+            .claims()
+            .place(&ticket("ghost", "alice", 1), 2)
+            .await
+            .unwrap();
         assert_eq!(placed, unknown);
     }
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
@@ -51,14 +62,20 @@ async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
 async fn a_outcome_is_decided_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let (void, ordered) = (ticket("s", "alice", 1), ticket("s", "alice", 2));
-    assert!(store.void(&void, 2).await.unwrap());
-    assert!(!store.void(&void, 3).await.unwrap());
-    let placed = store.place(&void, 4).await.unwrap();
+    assert!(store.claims().void(&void, 2).await.unwrap());
+    assert!(!store.claims().void(&void, 3).await.unwrap());
+    let placed = store.claims().place(&void, 4).await.unwrap();
     assert_eq!(placed, Placed::Released { void: true });
-    assert!(is_new(store.place(&ordered, 5).await.unwrap()));
-    assert!(!store.void(&ordered, 6).await.unwrap());
+    assert!(is_new(store.claims().place(&ordered, 5).await.unwrap()));
+    assert!(!store.claims().void(&ordered, 6).await.unwrap());
     // A claim on a sale that is not there has a outcome, too.
-    assert!(store.void(&ticket("ghost", "alice", 1), 7).await.unwrap());
+    assert!(
+        store
+            .claims()
+            .void(&ticket("ghost", "alice", 1), 7)
+            .await
+            .unwrap()
+    );
 }
 
 async fn all_units_can_be_ordered_and_no_more(store: &SaleStore) {
@@ -66,7 +83,7 @@ async fn all_units_can_be_ordered_and_no_more(store: &SaleStore) {
     let mut placed = Vec::new();
     for n in 0..8 {
         let ticket = ticket("s", &format!("user-{n}"), n);
-        placed.push(store.place(&ticket, 2).await.unwrap());
+        placed.push(store.claims().place(&ticket, 2).await.unwrap());
     }
     let sold_out = Placed::Short(Shortage::SoldOut);
     assert_eq!(placed.iter().filter(|&p| *p == sold_out).count(), 3);
@@ -79,11 +96,11 @@ async fn a_claim_of_many_units_takes_them_all(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let mut three = ticket("s", "alice", 1);
     three.quantity = 3;
-    assert!(is_new(store.place(&three, 2).await.unwrap()));
+    assert!(is_new(store.claims().place(&three, 2).await.unwrap()));
     let mut more = ticket("s", "bob", 2);
     more.quantity = 3;
     let short = Placed::Short(Shortage::SoldOut);
-    assert_eq!(store.place(&more, 2).await.unwrap(), short);
+    assert_eq!(store.claims().place(&more, 2).await.unwrap(), short);
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
     assert_eq!((totals.orders.active(), totals.units_deducted), (1, 3));
     assert_eq!(totals.stored.remaining, 2);
@@ -94,35 +111,39 @@ async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
     let capped = Placed::Short(Shortage::UserCap);
     let mut four = ticket("s", "bob", 9);
     four.quantity = 4;
-    assert_eq!(store.place(&four, 1).await.unwrap(), capped);
+    assert_eq!(store.claims().place(&four, 1).await.unwrap(), capped);
     let first = ordered(store, "alice", 0).await;
     for generation in 1..3 {
         ordered(store, "alice", generation).await;
     }
     let more = ticket("s", "alice", 3);
-    assert_eq!(store.place(&more, 2).await.unwrap(), capped);
+    assert_eq!(store.claims().place(&more, 2).await.unwrap(), capped);
     // A cancelled order no longer counts.
     assert!(matches!(cancel(store, &first, 3).await, Cancelled::Now(_)));
-    assert!(is_new(store.place(&more, 4).await.unwrap()));
+    assert!(is_new(store.claims().place(&more, 4).await.unwrap()));
     assert_eq!(totals(store).await.stored.remaining, 7);
 }
 
 async fn an_overdue_claim_is_released_or_its_order_told(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let lost = ticket("s", "alice", 1);
-    assert_eq!(store.release(&lost, 5).await.unwrap(), None);
+    assert_eq!(store.claims().release(&lost, 5).await.unwrap(), None);
     let released = Placed::Released { void: false };
     assert_eq!(
-        store.release(&lost, 6).await.unwrap(),
+        store.claims().release(&lost, 6).await.unwrap(),
         Some(released.clone())
     );
-    assert_eq!(store.place(&lost, 7).await.unwrap(), released);
+    assert_eq!(store.claims().place(&lost, 7).await.unwrap(), released);
     let order = ordered(store, "alice", 2).await;
-    let known = store.release(&ticket("s", "alice", 2), 8).await.unwrap();
+    let known = store
+        .claims()
+        .release(&ticket("s", "alice", 2), 8)
+        .await
+        .unwrap();
     assert_eq!(known, Some(Placed::Again(order)));
     let void = ticket("s", "alice", 3);
-    assert!(store.void(&void, 9).await.unwrap());
-    let known = store.release(&void, 9).await.unwrap();
+    assert!(store.claims().void(&void, 9).await.unwrap());
+    let known = store.claims().release(&void, 9).await.unwrap();
     assert_eq!(known, Some(Placed::Released { void: true }));
 }
 
@@ -133,7 +154,7 @@ async fn a_shards_orders_come_in_pages(store: &SaleStore) {
     }
     let shard = ticket("s", "alice", 3).shard;
     let cancelled = ticket("s", "alice", 9);
-    let Placed::Again(cancelled) = store.place(&cancelled, 101).await.unwrap() else {
+    let Placed::Again(cancelled) = store.claims().place(&cancelled, 101).await.unwrap() else {
         panic!("ordered before");
     };
     cancel(store, &cancelled, 200).await;
@@ -157,7 +178,10 @@ async fn many_orders_at_once_sell_each_unit_once(store: &SaleStore) {
     let tickets = (0..100).map(|n| ticket("s", &format!("user-{n}"), n));
     let tickets: Vec<_> = tickets.collect();
     // Each twice, as a retry that overtakes the first try.
-    let calls = tickets.iter().chain(&tickets).map(|t| store.place(t, 2));
+    let calls = tickets
+        .iter()
+        .chain(&tickets)
+        .map(|t| store.claims().place(t, 2));
     let placed = join_all(calls).await;
     let new = placed
         .into_iter()
@@ -170,6 +194,6 @@ async fn many_orders_at_once_sell_each_unit_once(store: &SaleStore) {
 async fn one_user_at_once_keeps_to_the_cap(store: &SaleStore) {
     made(store, 100, Payment::AtPayment).await;
     let tickets: Vec<_> = (0..20).map(|n| ticket("s", "alice", n)).collect();
-    join_all(tickets.iter().map(|t| store.place(t, 2))).await;
+    join_all(tickets.iter().map(|t| store.claims().place(t, 2))).await;
     assert_eq!(totals(store).await.orders.unpaid, 3);
 }

@@ -24,7 +24,13 @@ async fn an_order_is_paid_once(store: &SaleStore) {
         (OrderStatus::Unpaid, Some(150))
     );
     assert!(order.deducted);
-    let pay = async |name: &str, now_ms| store.pay(&order.id, &user(name), now_ms).await.unwrap();
+    let pay = async |name: &str, now_ms| {
+        store
+            .payments()
+            .pay(&order.id, &user(name), now_ms)
+            .await
+            .unwrap()
+    };
     assert_eq!(pay("mallory", 110).await, Paid::Unknown);
     let Paid::Now(paid) = pay("alice", 149).await else {
         panic!("not paid");
@@ -32,7 +38,11 @@ async fn an_order_is_paid_once(store: &SaleStore) {
     assert_eq!((paid.status, paid.pay_by_ms), (OrderStatus::Paid, None));
     assert_eq!(pay("alice", 999).await, Paid::Again(paid.clone()));
     assert_eq!(
-        store.expire(HoldRules::default(), 999, 9).await.unwrap(),
+        store
+            .payments()
+            .expire(HoldRules::default(), 999, 9)
+            .await
+            .unwrap(),
         []
     );
     let late = cancel(store, &order, 999).await;
@@ -49,18 +59,36 @@ async fn an_order_is_paid_once(store: &SaleStore) {
 async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
-    let pay = async || store.pay(&order.id, &user("alice"), 150).await.unwrap();
+    let pay = async || {
+        store
+            .payments()
+            .pay(&order.id, &user("alice"), 150)
+            .await
+            .unwrap()
+    };
     assert_eq!(pay().await, Paid::Expired);
     assert_eq!(totals(store).await.stored.remaining, 9);
     assert_eq!(
-        store.expire(HoldRules::default(), 149, 9).await.unwrap(),
+        store
+            .payments()
+            .expire(HoldRules::default(), 149, 9)
+            .await
+            .unwrap(),
         []
     );
-    let expired = store.expire(HoldRules::default(), 150, 9).await.unwrap();
+    let expired = store
+        .payments()
+        .expire(HoldRules::default(), 150, 9)
+        .await
+        .unwrap();
     assert_eq!(expired.len(), 1);
     assert_eq!(expired[0].status, OrderStatus::Expired);
     assert_eq!(
-        store.expire(HoldRules::default(), 150, 9).await.unwrap(),
+        store
+            .payments()
+            .expire(HoldRules::default(), 150, 9)
+            .await
+            .unwrap(),
         []
     );
     assert_eq!(pay().await, Paid::Expired);
@@ -77,10 +105,18 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
     assert!(!first.deducted && first.pay_by_ms.is_none());
     let before = totals(store).await;
     assert_eq!((before.stored.remaining, before.units_deferred), (1, 2));
-    let paid = store.pay(&first.id, &user("alice"), 200).await.unwrap();
+    let paid = store
+        .payments()
+        .pay(&first.id, &user("alice"), 200)
+        .await
+        .unwrap();
     assert!(matches!(&paid, Paid::Now(order) if order.deducted));
     for _ in 0..2 {
-        let none = store.pay(&second.id, &user("bob"), 200).await.unwrap();
+        let none = store
+            .payments()
+            .pay(&second.id, &user("bob"), 200)
+            .await
+            .unwrap();
         assert_eq!(none, Paid::SoldOut);
     }
     let after = totals(store).await;
@@ -100,7 +136,10 @@ async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
     let order = ordered(store, "alice", 1).await;
     let rules = HoldRules::default();
     let mallory = user("mallory");
-    let foreign = store.cancel(&order.id, &mallory, rules, 200).await;
+    let foreign = store
+        .payments()
+        .cancel(&order.id, &mallory, rules, 200)
+        .await;
     assert_eq!(foreign.unwrap(), Cancelled::Unknown);
     assert_eq!(totals(store).await.stored.remaining, 9);
     let Cancelled::Now(cancelled) = cancel(store, &order, 200).await else {
@@ -111,9 +150,17 @@ async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
         Cancelled::Again(cancelled.clone())
     );
     assert_eq!(totals(store).await.stored.remaining, 10);
-    let paid = store.pay(&order.id, &user("alice"), 201).await.unwrap();
+    let paid = store
+        .payments()
+        .pay(&order.id, &user("alice"), 201)
+        .await
+        .unwrap();
     assert_eq!(paid, Paid::Cancelled);
-    let again = store.place(&ticket("s", "alice", 1), 202).await.unwrap();
+    let again = store
+        .claims()
+        .place(&ticket("s", "alice", 1), 202)
+        .await
+        .unwrap();
     assert_eq!(again, Placed::Again(cancelled));
 }
 
@@ -123,7 +170,11 @@ async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
     ordered(store, "bob", 2).await;
     assert_eq!(store.unfollowed(9).await.unwrap(), []);
     cancel(store, &first, 120).await;
-    let expired = store.expire(HoldRules::default(), 150, 9).await.unwrap();
+    let expired = store
+        .payments()
+        .expire(HoldRules::default(), 150, 9)
+        .await
+        .unwrap();
     let unfollowed = store.unfollowed(9).await.unwrap();
     assert_eq!(unfollowed.len(), 2);
     assert_eq!(
@@ -144,8 +195,8 @@ async fn of_payment_and_expiry_one_wins(store: &SaleStore) {
         let order = ordered(store, &format!("user-{generation}"), generation).await;
         let owner = order.user.clone();
         let (paid, expired) = tokio::join!(
-            store.pay(&order.id, &owner, 149),
-            store.expire(HoldRules::default(), 150, 9)
+            store.payments().pay(&order.id, &owner, 149),
+            store.payments().expire(HoldRules::default(), 150, 9)
         );
         let (paid, expired) = (paid.unwrap(), expired.unwrap().len());
         match paid {
@@ -164,7 +215,7 @@ async fn many_cancellations_return_the_units_once(store: &SaleStore) {
     let order = ordered(store, "alice", 1).await;
     let alice = user("alice");
     let rules = HoldRules::default();
-    let calls = (0..20).map(|_| store.cancel(&order.id, &alice, rules, 200));
+    let calls = (0..20).map(|_| store.payments().cancel(&order.id, &alice, rules, 200));
     let answers = join_all(calls).await;
     let now = answers
         .iter()
@@ -181,11 +232,14 @@ async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
     // No other user's.
     for generation in lasts_ms * 1_000.. {
         let ticket = ticket("s", name, generation);
-        match store.place(&ticket, now_ms).await.unwrap() {
+        match store.claims().place(&ticket, now_ms).await.unwrap() {
             Placed::New(order) => {
                 now_ms += lasts_ms;
                 held_ms += lasts_ms;
-                let cancelled = store.cancel(&order.id, &owner, rules, now_ms).await;
+                let cancelled = store
+                    .payments()
+                    .cancel(&order.id, &owner, rules, now_ms)
+                    .await;
                 assert!(matches!(cancelled, Ok(Cancelled::Now(_))), "{cancelled:?}");
             }
             Placed::Short(Shortage::CoolingDown { wait_ms }) => {
@@ -218,18 +272,28 @@ async fn a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired(store:
     let order = ordered(store, "alice", 1).await;
     let cancelled = cancel(store, &order, 9_000).await;
     assert!(matches!(cancelled, Cancelled::Now(_)));
-    let again = store.place(&ticket("s", "alice", 2), 9_001).await.unwrap();
+    let again = store
+        .claims()
+        .place(&ticket("s", "alice", 2), 9_001)
+        .await
+        .unwrap();
     let wait_ms = HoldRules::default().cooldown_ms - 1;
     let cooling_down = Placed::Short(Shortage::CoolingDown { wait_ms });
     assert_eq!(again, cooling_down);
     // Once: the rest of the time counts for nothing.
     let after_ms = 9_000 + HoldRules::default().cooldown_ms;
-    let placed = store.place(&ticket("s", "alice", 3), after_ms).await;
+    let placed = store
+        .claims()
+        .place(&ticket("s", "alice", 3), after_ms)
+        .await;
     let Placed::New(order) = placed.unwrap() else {
         panic!("the cooldown is over");
     };
     cancel(store, &order, after_ms + 49).await;
-    let again = store.place(&ticket("s", "alice", 4), after_ms + 49).await;
+    let again = store
+        .claims()
+        .place(&ticket("s", "alice", 4), after_ms + 49)
+        .await;
     assert!(is_new(again.unwrap()));
 }
 

@@ -51,7 +51,7 @@ async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
 
     assert_eq!(store.catalogue(0, 9).await.unwrap(), []);
     for name in ["a", "b", "c"] {
-        store.mark_warmed(&id(name), 9).await.unwrap();
+        store.warming().mark_warmed(&id(name), 9).await.unwrap();
     }
     let published = |sales: Vec<StoredSale>| -> Vec<String> {
         sales
@@ -68,8 +68,8 @@ async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
 
 async fn a_sale_is_warmed_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 1, 1), 1).await.unwrap();
-    store.mark_warmed(&id("s"), 5).await.unwrap();
-    store.mark_warmed(&id("s"), 6).await.unwrap();
+    store.warming().mark_warmed(&id("s"), 5).await.unwrap();
+    store.warming().mark_warmed(&id("s"), 6).await.unwrap();
     let stored = store.sale(&id("s")).await.unwrap().unwrap();
     assert_eq!(stored.warmed_at_ms, Some(5));
 }
@@ -126,7 +126,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
 async fn what_is_on_redis_does_not_change(store: &SaleStore) {
     let mut new = new_sale("s", 10, 5_000);
     store.create_sale(&new, 1).await.unwrap();
-    store.mark_warmed(&id("s"), 2).await.unwrap();
+    store.warming().mark_warmed(&id("s"), 2).await.unwrap();
     new.fields.user_cap = 2;
     assert_eq!(store.update_sale(&new, 3).await.unwrap(), Updated::Done);
     new.fields.total = 11;
@@ -135,7 +135,11 @@ async fn what_is_on_redis_does_not_change(store: &SaleStore) {
     new.fields.total = 10;
     // A gateway whose clock is ahead has let someone order.
     assert!(is_new(
-        store.place(&ticket("s", "alice", 1), 4).await.unwrap()
+        store
+            .claims()
+            .place(&ticket("s", "alice", 1), 4)
+            .await
+            .unwrap()
     ));
     let refused = store.update_sale(&new, 5).await.unwrap();
     assert_eq!(refused, Updated::Refused(EditRefusal::Started));
@@ -176,9 +180,9 @@ async fn sales_are_due_when_their_time_has_come(store: &SaleStore) {
         };
         store.create_sale(&new, 1).await.unwrap();
     }
-    store.mark_warmed(&id("c"), 5).await.unwrap();
-    assert_eq!(store.due_to_warm(899).await.unwrap(), []);
-    assert_eq!(store.due_to_warm(900).await.unwrap(), [id("a")]);
-    assert_eq!(store.due_to_warm(1_999).await.unwrap(), [id("a")]);
-    assert_eq!(store.due_to_warm(2_000).await.unwrap(), []);
+    store.warming().mark_warmed(&id("c"), 5).await.unwrap();
+    assert_eq!(store.warming().due_to_warm(899).await.unwrap(), []);
+    assert_eq!(store.warming().due_to_warm(900).await.unwrap(), [id("a")]);
+    assert_eq!(store.warming().due_to_warm(1_999).await.unwrap(), [id("a")]);
+    assert_eq!(store.warming().due_to_warm(2_000).await.unwrap(), []);
 }

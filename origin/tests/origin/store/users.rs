@@ -25,7 +25,11 @@ async fn users_reserve_in_time_and_once(store: &SaleStore) {
     };
     store.create_sale(&with, 1).await.unwrap();
     let reserve = async |sale: &str, name: &str, now_ms| {
-        store.reserve(&id(sale), &user(name), now_ms).await.unwrap()
+        store
+            .reservations()
+            .reserve(&id(sale), &user(name), now_ms)
+            .await
+            .unwrap()
     };
     assert_eq!(reserve("ghost", "alice", 15).await, Reserved::Unknown);
     assert_eq!(reserve("s", "alice", 15).await, Reserved::NoReservation);
@@ -37,7 +41,11 @@ async fn users_reserve_in_time_and_once(store: &SaleStore) {
     assert_eq!(reserve("r", "alice", 19).await, Reserved::Again);
     assert_eq!(reserve("r", "Alice", 19).await, Reserved::Now);
     assert_eq!(reserve("r", "bob", 20).await, Reserved::Closed);
-    let pending = store.reservations_to_score(19, 9).await.unwrap();
+    let pending = store
+        .reservations()
+        .reservations_to_score(19, 9)
+        .await
+        .unwrap();
     assert_eq!((pending.len(), pending[0].at_ms), (2, 10));
     assert_eq!(pending[0].user, user("alice"));
     let bad = Score {
@@ -46,18 +54,32 @@ async fn users_reserve_in_time_and_once(store: &SaleStore) {
     };
     assert!(
         store
+            .reservations()
             .set_score(&id("r"), &user("alice"), bad, 21)
             .await
             .unwrap()
     );
     assert!(
         !store
+            .reservations()
             .set_score(&id("r"), &user("bob"), bad, 21)
             .await
             .unwrap()
     );
-    assert_eq!(store.reservations_to_score(19, 9).await.unwrap().len(), 1);
-    let blocked = store.blocked_page(&id("r"), None, 9).await.unwrap();
+    assert_eq!(
+        store
+            .reservations()
+            .reservations_to_score(19, 9)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+    let blocked = store
+        .reservations()
+        .blocked_page(&id("r"), None, 9)
+        .await
+        .unwrap();
     assert_eq!(blocked, [user("alice")]);
 }
 
@@ -75,10 +97,18 @@ async fn a_check_that_fails_goes_behind(store: &SaleStore) {
     };
     store.create_sale(&sale, 1).await.unwrap();
     for (name, now_ms) in [("alice", 1), ("bob", 2)] {
-        store.reserve(&id("r"), &user(name), now_ms).await.unwrap();
+        store
+            .reservations()
+            .reserve(&id("r"), &user(name), now_ms)
+            .await
+            .unwrap();
     }
     let next = async |now_ms| {
-        let next = store.reservations_to_score(now_ms, 9).await.unwrap();
+        let next = store
+            .reservations()
+            .reservations_to_score(now_ms, 9)
+            .await
+            .unwrap();
         let shown = next
             .into_iter()
             .map(|u| (u.user.as_str().to_owned(), u.failed_checks));
@@ -88,6 +118,7 @@ async fn a_check_that_fails_goes_behind(store: &SaleStore) {
     assert_eq!(next(1).await, [(alice.clone(), 0)]);
     assert_eq!(next(2).await, [(alice.clone(), 0), (bob.clone(), 0)]);
     store
+        .reservations()
         .postpone_check(&id("r"), &user("alice"), 10)
         .await
         .unwrap();
@@ -98,24 +129,50 @@ async fn a_check_that_fails_goes_behind(store: &SaleStore) {
 async fn users_are_blocked_and_unblocked(store: &SaleStore) {
     let block = async || {
         store
+            .reservations()
             .block(&id("s"), &user("eve"), "by hand", 1)
             .await
             .unwrap()
     };
-    let unblock = async || store.unblock(&id("s"), &user("eve")).await.unwrap();
+    let unblock = async || {
+        store
+            .reservations()
+            .unblock(&id("s"), &user("eve"))
+            .await
+            .unwrap()
+    };
     assert!(block().await);
     assert!(!block().await);
     assert!(unblock().await);
     assert!(!unblock().await);
-    assert_eq!(store.blocked_page(&id("s"), None, 9).await.unwrap(), []);
+    assert_eq!(
+        store
+            .reservations()
+            .blocked_page(&id("s"), None, 9)
+            .await
+            .unwrap(),
+        []
+    );
 }
 
 async fn users_come_in_pages(store: &SaleStore) {
     for name in ["b", "a", "B", "c"] {
-        store.block(&id("s"), &user(name), "x", 1).await.unwrap();
+        store
+            .reservations()
+            .block(&id("s"), &user(name), "x", 1)
+            .await
+            .unwrap();
     }
-    let page = store.blocked_page(&id("s"), None, 3).await.unwrap();
+    let page = store
+        .reservations()
+        .blocked_page(&id("s"), None, 3)
+        .await
+        .unwrap();
     assert_eq!(page, ["B", "a", "b"].map(user));
-    let rest = store.blocked_page(&id("s"), page.last(), 3).await.unwrap();
+    let rest = store
+        .reservations()
+        .blocked_page(&id("s"), page.last(), 3)
+        .await
+        .unwrap();
     assert_eq!(rest, [user("c")]);
 }
