@@ -149,7 +149,7 @@ impl opentelemetry_http::HttpClient for Client {
 
 /// A request, as its span tells of it.
 #[derive(Debug)]
-pub struct Asked {
+pub struct SpanRequest {
     /// The request's method.
     pub method: Method,
     /// The pattern of its path.
@@ -159,7 +159,7 @@ pub struct Asked {
 /// Does `work` for a request as a span, within the trace that its headers name. `status` reads what was answered.
 pub async fn request<T>(
     headers: &HeaderMap,
-    asked: Asked,
+    asked: SpanRequest,
     work: impl Future<Output = T>,
     status: impl Fn(&T) -> u16,
 ) -> T {

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use weir_event::answer::Answer;
 
 use super::collect::{CollectError, is_taken};
-use super::groups::status::Said;
+use super::groups::status::GroupReport;
 use super::log::{EventLog, Lag, LogError, Position, Source, Target};
 use super::store::{DeadFilter, DeadLetter, NewRetry, RetryCounts, STORE_GROUP};
 use super::{Events, GroupHandle};
@@ -43,7 +43,7 @@ pub enum AdminError {
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// What it says of itself.
-    pub said: Said,
+    pub said: GroupReport,
     /// Where it is in each source.
     pub positions: Vec<(Source, Option<Position>)>,
     /// How far it is behind.

@@ -21,7 +21,7 @@ use super::log::{AppendError, EventLog};
 use super::metrics::EventMetrics;
 use super::registry::Registry;
 use crate::model::record::{LogRecord, Refused, SentEvent};
-use crate::model::seen::{Known, Seen};
+use crate::model::seen::{Known, RecentEvents};
 use crate::model::types::Types;
 
 /// From so many bytes on a body is judged in a thread of its own: it would hold up others.
@@ -34,7 +34,7 @@ pub struct Collector {
     /// Where they go.
     pub log: Arc<dyn EventLog>,
     /// Those that came lately.
-    pub seen: Seen,
+    pub seen: RecentEvents,
     /// What is counted.
     pub metrics: EventMetrics,
     /// Among how many partitions customers are spread.
@@ -229,7 +229,7 @@ impl Collector {
 
 /// Judges the events of one request.
 struct Judge<'a> {
-    seen: &'a Seen,
+    seen: &'a RecentEvents,
     types: &'a Types,
     sender: &'a Sender,
     sent_at_ms: Option<u64>,

@@ -49,7 +49,7 @@ use groups::work::EventWork;
 use groups::{GroupTimes, NewGroup};
 use log::{EmbeddedLog, EventLog, LogError};
 use metrics::EventMetrics;
-use model::seen::Seen;
+use model::seen::RecentEvents;
 use pull::Pull;
 use registry::Registry;
 use store::{EventStore, STORE_GROUP};
@@ -162,7 +162,7 @@ impl Events {
         let collector = Arc::new(Collector {
             registry: registry.clone(),
             log: log.clone(),
-            seen: Seen::new(settings.remembered),
+            seen: RecentEvents::new(settings.remembered),
             metrics: metrics.clone(),
             partitions: settings.partitions,
             clock: clock.clone(),

@@ -86,7 +86,7 @@ impl ListedSale {
 
 /// What SQL has said last.
 #[derive(Debug)]
-struct Seen {
+struct CachedList {
     at: Instant,
     switch: SaleState,
     /// Those that start first first.
@@ -97,7 +97,7 @@ struct Seen {
 #[derive(Clone, Debug)]
 pub struct Listing {
     store: SaleStore,
-    seen: Arc<Mutex<Option<Arc<Seen>>>>,
+    seen: Arc<Mutex<Option<Arc<CachedList>>>>,
 }
 
 impl Listing {
@@ -132,7 +132,7 @@ impl Listing {
         Ok((page, shown.next().is_some()))
     }
 
-    async fn seen(&self) -> Result<Arc<Seen>, SqlError> {
+    async fn seen(&self) -> Result<Arc<CachedList>, SqlError> {
         // Whoever comes while SQL is asked waits for that answer.
         let mut known = self.seen.lock().await;
         let age = known.as_ref().map(|seen| seen.at.elapsed());
@@ -148,9 +148,9 @@ impl Listing {
         }
     }
 
-    async fn ask(&self) -> Result<Seen, SqlError> {
+    async fn ask(&self) -> Result<CachedList, SqlError> {
         let at = Instant::now();
-        Ok(Seen {
+        Ok(CachedList {
             at,
             switch: self.store.global_switch().await?,
             sales: self.store.listed(ended_after_ms(), LISTED_MAX).await?,

@@ -20,8 +20,8 @@ use super::ledger::{Ledger, UserList};
 use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::store::{
-    Asked, Cancelled, Cooldown, HoldRules, OrderStatus, PaymentEvent, PaymentNoted, Placed, Refund,
-    SaleStore, Shortage, StoredOrder,
+    Cancelled, Cooldown, HoldRules, OrderRequest, OrderStatus, PaymentEvent, PaymentNoted, Placed,
+    Refund, SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
 use weir_origin_core::clock::now_ms;
@@ -126,7 +126,7 @@ impl Orders {
     pub fn start<E: Send + 'static>(
         &self,
         ticket: Ticket,
-        asked: impl Future<Output = Result<Asked, E>> + Send + 'static,
+        asked: impl Future<Output = Result<OrderRequest, E>> + Send + 'static,
     ) -> JoinHandle<Result<Result<ClaimOutcome, E>, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
@@ -235,13 +235,21 @@ impl Orders {
         self.tasks.wait().await;
     }
 
-    async fn decide(&self, ticket: &Ticket, asked: &Asked) -> Result<ClaimOutcome, SqlError> {
+    async fn decide(
+        &self,
+        ticket: &Ticket,
+        asked: &OrderRequest,
+    ) -> Result<ClaimOutcome, SqlError> {
         let outcome = self.outcome(ticket, asked).await?;
         self.metrics.order(outcome.word());
         Ok(outcome)
     }
 
-    async fn outcome(&self, ticket: &Ticket, asked: &Asked) -> Result<ClaimOutcome, SqlError> {
+    async fn outcome(
+        &self,
+        ticket: &Ticket,
+        asked: &OrderRequest,
+    ) -> Result<ClaimOutcome, SqlError> {
         let placed = self.sql(self.store.claims().place_asked(ticket, asked, now_ms()));
         let placed = placed.await?;
         if matches!(

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weir_base::headers::IDEMPOTENCY_KEY;
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::Asked;
+use weir_origin::sales::store::OrderRequest;
 use weir_sale::claim::Ticket;
 
 use crate::support::{Answer, World, claim_headers, sale_json};
@@ -216,7 +216,7 @@ async fn no_log_is_told_what_a_buyer_says() {
         .payload(ticket.claim_id().as_str())
         .await
         .unwrap();
-    let asked = Asked {
+    let asked = OrderRequest {
         click: None,
         attempt: None,
         payload,

@@ -151,7 +151,7 @@ async fn check(
         refusal => refusal,
     };
     let noting = rules.noting(request.method());
-    let intent = Asked::of(&request, route).by(&caller);
+    let intent = AuditedRequest::of(&request, route).by(&caller);
     let run = async {
         match refusal {
             Some(problem) => problem.into_response(),
@@ -215,14 +215,14 @@ impl Door {
 }
 
 /// What a request asks for, as the trail keeps it. The query and the body stay out: they may say what only some may read.
-pub(super) struct Asked {
+pub(super) struct AuditedRequest {
     method: String,
     route: String,
     path: String,
     source: String,
 }
 
-impl Asked {
+impl AuditedRequest {
     pub(super) fn of(request: &Request, route: &str) -> Self {
         let source = request.extensions().get::<PeerAddress>();
         Self {

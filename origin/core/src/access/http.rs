@@ -450,7 +450,7 @@ async fn one(
 
 /// Revoke a key: it and its sessions open nothing any more; other origins follow within five seconds
 ///
-/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. Asked again, it changes
+/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. AuditedRequest again, it changes
 /// nothing.
 #[utoipa::path(
     delete,
@@ -572,7 +572,7 @@ async fn sign_in(
     let headers = request.headers().clone();
     let address = request.extensions().get::<PeerAddress>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let asked = guard::Asked::of(&request, route.as_str());
+    let asked = guard::AuditedRequest::of(&request, route.as_str());
     let TypedBody(SignIn { key }) = TypedBody::from_request(request, &()).await?;
     let caller = door.let_in(key.trim(), address).await?;
     let intent = asked.by(&caller);

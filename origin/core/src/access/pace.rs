@@ -97,16 +97,16 @@ impl Pace {
 impl Pass {
     /// The same answer, whose request is under way until its body has been sent, or nobody wants it any more.
     pub(super) fn until_sent(self, response: Response) -> Response {
-        response.map(|body| Body::new(Held { body, _pass: self }))
+        response.map(|body| Body::new(CountedBody { body, _pass: self }))
     }
 }
 
-struct Held {
+struct CountedBody {
     body: Body,
     _pass: Pass,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -12,7 +12,7 @@ use super::TimeLimit;
 use super::refusal::TIMEOUT;
 use super::trace::trace_id;
 use crate::metrics::RequestMetrics;
-use crate::traces::{self, Asked};
+use crate::traces::{self, SpanRequest};
 
 /// Logs and counts each request with its status and its time, and gives a span to what it does.
 ///
@@ -33,7 +33,7 @@ pub(super) async fn log(
         span.record("trace_id", id);
     }
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    let asked = Asked {
+    let asked = SpanRequest {
         method: request.method().clone(),
         route: route.to_owned(),
     };

@@ -42,12 +42,12 @@ pub(super) struct Watch {
     pub(super) marks: Arc<dyn Marks>,
     pub(super) log: Arc<dyn EventLog>,
     pub(super) metrics: EventMetrics,
-    seen: BTreeMap<Source, Seen>,
+    seen: BTreeMap<Source, CheckedMark>,
 }
 
 /// What is known of a mark.
 #[derive(Clone, Copy)]
-struct Seen {
+struct CheckedMark {
     at: Position,
     looked: Instant,
 }
@@ -75,7 +75,7 @@ impl Watch {
 
     fn saw(&mut self, source: &Source, at: Position) {
         let looked = Instant::now();
-        self.seen.insert(source.clone(), Seen { at, looked });
+        self.seen.insert(source.clone(), CheckedMark { at, looked });
     }
 
     /// Where to go on with a source that is at `position`.

@@ -37,11 +37,11 @@ impl GroupState {
 
 /// What a group's runner says of itself.
 #[derive(Debug, Default)]
-pub struct Status(Mutex<Said>);
+pub struct Status(Mutex<GroupReport>);
 
 /// A state, and what went wrong last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct GroupReport {
     /// What it does.
     pub state: GroupState,
     /// What went wrong, while it does.
@@ -50,22 +50,22 @@ pub struct Said {
 
 impl Status {
     /// What it said last.
-    pub fn get(&self) -> Said {
+    pub fn get(&self) -> GroupReport {
         self.said().clone()
     }
 
     pub(super) fn set(&self, state: GroupState) {
-        *self.said() = Said { state, error: None };
+        *self.said() = GroupReport { state, error: None };
     }
 
     pub(super) fn outage(&self, error: impl Into<String>) {
-        *self.said() = Said {
+        *self.said() = GroupReport {
             state: GroupState::Outage,
             error: Some(error.into()),
         };
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, GroupReport> {
         // Each change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -239,7 +239,7 @@ async fn answer(
     match name {
         "last" => {
             let count = window.n.unwrap_or(1).clamp(1, 1_000);
-            let asked = Asked::new(course, Some(event_type), 0, end_ms);
+            let asked = EventQuery::new(course, Some(event_type), 0, end_ms);
             let (found, _) = asked.find(events, count as u32).await?;
             let last = window::last(&found, event_type, count).into_iter();
             Ok(Json(WindowAnswer {
@@ -250,7 +250,7 @@ async fn answer(
         "count" => {
             let within_ms = within(events, &window, event_type)?;
             let from_ms = (end_ms + 1).saturating_sub(within_ms);
-            let asked = Asked::new(course, Some(event_type), from_ms, end_ms);
+            let asked = EventQuery::new(course, Some(event_type), from_ms, end_ms);
             let (found, is_complete) = asked.find(events, WINDOW_EVENTS_MAX).await?;
             let count = window::count_within(&found, event_type, end_ms, within_ms);
             Ok(Json(WindowAnswer {
@@ -262,7 +262,7 @@ async fn answer(
         "sequences" => {
             let then = window.then.as_deref().ok_or_else(|| missing("then"))?;
             let within_ms = within(events, &window, event_type)?;
-            let asked = Asked::new(course, None, 0, end_ms);
+            let asked = EventQuery::new(course, None, 0, end_ms);
             let (found, is_complete) = asked.find(events, WINDOW_EVENTS_MAX).await?;
             let pairs = window::sequences(&found, event_type, then, within_ms);
             let sequence = |(first, then): (&Envelope, &Envelope)| Sequence {
@@ -296,14 +296,14 @@ fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Pro
 }
 
 /// Events that a question is about.
-struct Asked<'a> {
+struct EventQuery<'a> {
     course: Course<'a>,
     event_type: Option<&'a str>,
     from_ms: u64,
     end_ms: u64,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> EventQuery<'a> {
     fn new(course: Course<'a>, event_type: Option<&'a str>, from_ms: u64, end_ms: u64) -> Self {
         Self {
             course,

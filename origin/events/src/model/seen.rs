@@ -24,7 +24,7 @@ pub enum Known {
 
 /// Events that came lately.
 #[derive(Debug)]
-pub struct Seen {
+pub struct RecentEvents {
     /// Two hashes of an id, by keys of this process: nobody can make ids that meet.
     hashers: [RandomState; 2],
     /// The latest, and those before them.
@@ -32,13 +32,13 @@ pub struct Seen {
     count: usize,
 }
 
-impl Default for Seen {
+impl Default for RecentEvents {
     fn default() -> Self {
         Self::new(REMEMBERED)
     }
 }
 
-impl Seen {
+impl RecentEvents {
     /// Remembers at least `count` events.
     pub fn new(count: usize) -> Self {
         Self {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_event_is_known_and_another_of_its_id_is_told() {
-        let seen = Seen::new(10);
+        let seen = RecentEvents::new(10);
         assert_eq!(seen.look("a", print(1)), Known::New);
         seen.note("a", print(1));
         assert_eq!(seen.look("a", print(1)), Known::Same);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_latest_are_known() {
-        let seen = Seen::new(10);
+        let seen = RecentEvents::new(10);
         for n in 0..1_000 {
             seen.note(&format!("e{n}"), print(0));
             for latest in n.max(9) - 9..=n {

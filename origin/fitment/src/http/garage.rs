@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Asked, GARAGE_FULL, read_vehicle, unknown_vehicle};
+use super::{GARAGE_FULL, GarageRequest, read_vehicle, unknown_vehicle};
 use crate::store::{Bound, GARAGE_MAX, Garaged};
 use weir_origin_core::http::{Problem, ReadQuery};
 
@@ -39,7 +39,7 @@ struct Garage {
     responses((status = 200, description = "They are", body = Garage)),
     security(("user" = [], "userSignature" = [])),
 )]
-pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
     let vehicles = asked.fitment.store().garages().garage(&asked.user).await?;
     let mut response = Json(Garage { vehicles }).into_response();
     // A garage is one person's: no cache on the way keeps it.
@@ -62,7 +62,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn bind(
-    asked: Asked,
+    asked: GarageRequest,
     Path(vehicle): Path<String>,
     ReadQuery(wanted): ReadQuery<Wanted>,
 ) -> Result<StatusCode, Problem> {
@@ -89,7 +89,7 @@ pub(super) async fn bind(
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn unbind(
-    asked: Asked,
+    asked: GarageRequest,
     Path(vehicle): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let vehicle = read_vehicle(&vehicle)?;

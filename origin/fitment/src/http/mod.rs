@@ -36,7 +36,7 @@ pub struct Routes {
 }
 
 /// Whose garage a request is about.
-struct Asked {
+struct GarageRequest {
     fitment: Fitment,
     user: UserId,
 }
@@ -278,7 +278,7 @@ impl FromRequestParts<Arc<Routes>> for Fitment {
     }
 }
 
-impl FromRequestParts<Arc<Routes>> for Asked {
+impl FromRequestParts<Arc<Routes>> for GarageRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, routes: &Arc<Routes>) -> Result<Self, Problem> {

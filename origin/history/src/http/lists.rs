@@ -12,7 +12,7 @@ use weir_history::list::Place;
 use weir_history::{Owner, Sku, VIEWS_MAX};
 
 use super::refusals::{HISTORY_UNAVAILABLE, INVALID_SKU, INVALID_VISITOR, TOO_MANY_DELETIONS};
-use super::{Asked, Named, invalid_query, invalid_sku};
+use super::{HistoryRequest, Named, invalid_query, invalid_sku};
 use crate::join::JoinError;
 use crate::read::{Item, Page};
 use crate::remove::{DELETED_MAX, RemoveError, Removed};
@@ -141,7 +141,7 @@ impl From<Page> for PageView {
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "They are", body = PageView)),
 )]
-pub(super) async fn list(asked: Asked, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Problem> {
     let wanted = axum::extract::Query::<Wanted>::try_from_uri(&uri);
     let wanted = wanted.map_err(|error| invalid_query(error.body_text()))?.0;
     let limit = wanted.limit.unwrap_or(LIMIT);
@@ -168,7 +168,7 @@ pub(super) async fn list(asked: Asked, uri: Uri) -> Result<Response, Problem> {
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "So many", body = CountView)),
 )]
-pub(super) async fn count(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn count(asked: HistoryRequest) -> Result<Response, Problem> {
     let count = asked.history.count(&asked.owner).await?;
     Ok(private(Json(CountView {
         count: count.count,
@@ -191,7 +191,7 @@ pub(super) async fn count(asked: Asked) -> Result<Response, Problem> {
     ),
 )]
 pub(super) async fn delete_one(
-    asked: Asked,
+    asked: HistoryRequest,
     Path(sku): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let sku = Sku::new(sku).map_err(invalid_sku)?;
@@ -214,7 +214,7 @@ pub(super) async fn delete_one(
     ),
 )]
 pub(super) async fn delete_many(
-    asked: Asked,
+    asked: HistoryRequest,
     TypedBody(body): TypedBody<DeleteBody>,
 ) -> Result<StatusCode, Problem> {
     if !(1..=DELETED_MAX).contains(&body.skus.len()) {
@@ -240,7 +240,7 @@ pub(super) async fn delete_many(
         (status = 204, description = "It is done"),
     ),
 )]
-pub(super) async fn clear(asked: Asked) -> Result<StatusCode, Problem> {
+pub(super) async fn clear(asked: HistoryRequest) -> Result<StatusCode, Problem> {
     removed(asked.history.clear(&asked.owner).await)
 }
 
@@ -257,7 +257,7 @@ pub(super) async fn clear(asked: Asked) -> Result<StatusCode, Problem> {
     responses((status = 200, description = "They are", body = JoinedView)),
 )]
 pub(super) async fn join(
-    asked: Asked,
+    asked: HistoryRequest,
     TypedBody(body): TypedBody<JoinBody>,
 ) -> Result<Json<JoinedView>, Problem> {
     let guest = Owner::guest(&body.visitor).map_err(|error| {

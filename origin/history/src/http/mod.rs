@@ -36,7 +36,7 @@ pub struct Routes {
 }
 
 /// Whose list a request is about.
-struct Asked {
+struct HistoryRequest {
     history: History,
     owner: Owner,
 }
@@ -151,7 +151,7 @@ impl FromRequestParts<Arc<Routes>> for History {
     }
 }
 
-impl FromRequestParts<Arc<Routes>> for Asked {
+impl FromRequestParts<Arc<Routes>> for HistoryRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, routes: &Arc<Routes>) -> Result<Self, Problem> {

@@ -31,7 +31,7 @@ pub struct CheckDrawCommand {
 
 /// What was told of a draw.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct PublishedDraw {
     algorithm: String,
     commitment: String,
     entries: Option<u64>,
@@ -47,7 +47,7 @@ struct Told {
 pub fn run(command: &CheckDrawCommand) -> Result<String> {
     let told = read(&command.draw)?;
     let entries = read(&command.entries)?;
-    let told: Told = serde_json::from_str(&told)
+    let told: PublishedDraw = serde_json::from_str(&told)
         .with_context(|| format!("{} is no draw", command.draw.display()))?;
     if let Some(noted) = &command.commitment {
         ensure!(
@@ -63,7 +63,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn check(told: &Told, entries: &str, asked: &[String]) -> Result<String> {
+fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String> {
     ensure!(
         told.algorithm == ALGORITHM,
         "this program knows {ALGORITHM}, not {}",
@@ -114,10 +114,10 @@ fn check(told: &Told, entries: &str, asked: &[String]) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn told(entries: &str) -> Told {
+    fn told(entries: &str) -> PublishedDraw {
         let seed = [7; 32];
         let hash = list_hash(entries.lines());
-        Told {
+        PublishedDraw {
             algorithm: ALGORITHM.to_owned(),
             commitment: commitment(&seed),
             entries: Some(entries.lines().count() as u64),
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn whatever_was_changed_is_found() {
         let entries = entries();
-        let fails = |change: fn(&mut Told), expected: &str| {
+        let fails = |change: fn(&mut PublishedDraw), expected: &str| {
             let mut told = told(&entries);
             change(&mut told);
             let error = check(&told, &entries, &[]).unwrap_err().to_string();

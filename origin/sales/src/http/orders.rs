@@ -31,7 +31,7 @@ use crate::click::OrderClick;
 use crate::model::price::OrderPrice;
 use crate::orders::ClaimOutcome;
 use crate::payload::{PAYLOAD_LEN_MAX, Payloads};
-use crate::store::{Asked, Attempt, OrderStatus, Shortage, StoredOrder};
+use crate::store::{Attempt, OrderRequest, OrderStatus, Shortage, StoredOrder};
 use weir_origin_core::http::{Fault, Problem};
 
 /// An order, as its buyer sees it.
@@ -98,7 +98,7 @@ pub(super) async fn post(
     };
     let click = sales.click(&headers);
     let asked = read_asked(sales.payloads.clone(), ticket.sale.clone(), headers, body);
-    let asked = async move { asked.await.map(|asked| Asked { click, ..asked }) };
+    let asked = async move { asked.await.map(|asked| OrderRequest { click, ..asked }) };
     match ended(sales.orders.start(ticket, asked).await)?? {
         ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
         ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
@@ -169,11 +169,11 @@ async fn read_asked(
     sale: SaleId,
     headers: HeaderMap,
     body: Body,
-) -> Result<Asked, Problem> {
+) -> Result<OrderRequest, Problem> {
     let rules = payloads.of(&sale).await?;
     let key = read_key(&headers)?;
     if rules.is_none() && key.is_none() {
-        return Ok(Asked::default());
+        return Ok(OrderRequest::default());
     }
     let len_max = match rules {
         Some(_) => PAYLOAD_LEN_MAX,
@@ -188,7 +188,7 @@ async fn read_asked(
         key,
         body_sha256: hex::encode(digest(&SHA256, &body)),
     });
-    Ok(Asked {
+    Ok(OrderRequest {
         attempt,
         payload: payload.map_err(invalid_payload)?,
         click: None,

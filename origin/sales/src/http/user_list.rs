@@ -10,7 +10,7 @@ use weir_base::id::UserId;
 use weir_sale::sale::SALES_MAX;
 
 use super::refusals::{INVALID_REASON, INVALID_USER};
-use crate::store::{ListedUser, Said, Standing};
+use crate::store::{ListedUser, Remark, Standing};
 use crate::{Sales, UserList};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody, read_typed};
@@ -254,7 +254,7 @@ async fn change(
     sales: &Sales,
     user: &UserId,
     standing: Option<Standing>,
-    said: &Said,
+    said: &Remark,
 ) -> Result<Json<UserStanding>, Problem> {
     let now_ms = now_ms();
     let changed = sales
@@ -305,7 +305,7 @@ async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserStanding>, Prob
 }
 
 impl StandingView {
-    fn new(standing: Option<Standing>, said: Said, at_ms: u64) -> Self {
+    fn new(standing: Option<Standing>, said: Remark, at_ms: u64) -> Self {
         Self {
             standing: standing.into(),
             reason: Some(said.reason),
@@ -328,12 +328,12 @@ fn read_user(user: String) -> Result<UserId, Problem> {
     UserId::new(user).map_err(|error| INVALID_USER.because(error.to_string()))
 }
 
-fn said(reason: String, operator: String) -> Result<Said, Problem> {
+fn said(reason: String, operator: String) -> Result<Remark, Problem> {
     for (name, text) in [("reason", &reason), ("operator", &operator)] {
         if text.chars().count() > TEXT_LEN_MAX {
             let detail = format!("{name}: must have at most {TEXT_LEN_MAX} characters");
             return Err(INVALID_REASON.because(detail));
         }
     }
-    Ok(Said { reason, operator })
+    Ok(Remark { reason, operator })
 }

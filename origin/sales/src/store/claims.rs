@@ -7,7 +7,7 @@ use super::counts::Changes;
 use super::outbox;
 use super::payments::take_stock;
 use super::reservations::is_barred;
-use super::{Asked, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
+use super::{OrderRequest, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
 use super::{attempts, cooldowns, groups, orders, payloads, sales};
 use crate::model::sale::Payment;
 use weir_origin_core::outbox::Sinks;
@@ -53,7 +53,7 @@ impl ClaimStore<'_> {
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
     pub async fn place(self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
-        let asked = Asked::default();
+        let asked = OrderRequest::default();
         self.place_asked(ticket, &asked, now_ms).await
     }
 
@@ -62,7 +62,7 @@ impl ClaimStore<'_> {
     pub async fn place_asked(
         self,
         ticket: &Ticket,
-        asked: &Asked,
+        asked: &OrderRequest,
         now_ms: u64,
     ) -> Result<Placed, SqlError> {
         Ok(retried(|| place_once(self.0, ticket, asked, now_ms)).await?)
@@ -100,7 +100,7 @@ impl ClaimStore<'_> {
 async fn place_once(
     store: &SaleStore,
     ticket: &Ticket,
-    asked: &Asked,
+    asked: &OrderRequest,
     now_ms: u64,
 ) -> Result<Placed, Error> {
     let mut tx = store.db.begin().await?;
@@ -124,7 +124,7 @@ async fn place_in(
     tx: &mut Tx,
     sinks: Sinks,
     ticket: &Ticket,
-    asked: &Asked,
+    asked: &OrderRequest,
     now_ms: u64,
 ) -> Result<Placed, Error> {
     if let Some(attempt) = &asked.attempt

@@ -75,7 +75,7 @@ pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
 pub use tenants::TenantStore;
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS};
 pub use user_list::UserListStore;
-pub use user_list::{ListEntry, ListedUser, Said, Standing};
+pub use user_list::{ListEntry, ListedUser, Remark, Standing};
 use utoipa::ToSchema;
 pub use warming::WarmingStore;
 use weir_base::id::{SaleId, UserId};
@@ -389,7 +389,7 @@ pub struct Attempt {
 
 /// What a request to order says beside its claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct OrderRequest {
     /// The attempt, if its client named it by a key.
     pub attempt: Option<Attempt>,
     /// What its buyer says with the order, if the sale wants that.

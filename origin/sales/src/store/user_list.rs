@@ -59,7 +59,7 @@ impl Standing {
 
 /// Why somebody says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Remark {
     /// Why.
     pub reason: String,
     /// Who, as they name themselves.
@@ -74,7 +74,7 @@ pub struct ListedUser {
     /// How the user stands.
     pub standing: Standing,
     /// Why.
-    pub said: Said,
+    pub said: Remark,
     /// Since when, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
@@ -85,7 +85,7 @@ pub struct ListEntry {
     /// How the user stood from then on; `None`: as anybody.
     pub standing: Option<Standing>,
     /// Why.
-    pub said: Said,
+    pub said: Remark,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
@@ -126,7 +126,7 @@ impl UserListStore<'_> {
         self,
         user: &UserId,
         standing: Option<Standing>,
-        said: &Said,
+        said: &Remark,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let once = || async {
@@ -156,7 +156,7 @@ async fn set(
     tx: &mut Tx,
     user: &UserId,
     standing: Option<Standing>,
-    said: &Said,
+    said: &Remark,
     now_ms: u64,
 ) -> Result<(), Error> {
     tx.execute(sql(DELETE).text(user.as_str())).await?;
@@ -174,7 +174,7 @@ fn row<'a>(
     statement: &'static str,
     user: &'a UserId,
     standing: &'a str,
-    said: &'a Said,
+    said: &'a Remark,
     now_ms: u64,
 ) -> Statement<'a> {
     sql(statement)
@@ -213,8 +213,8 @@ fn entry(row: &Row) -> Result<ListEntry, Error> {
     })
 }
 
-fn said(row: &Row) -> Result<Said, Error> {
-    Ok(Said {
+fn said(row: &Row) -> Result<Remark, Error> {
+    Ok(Remark {
         reason: row.text("reason")?,
         operator: row.text("operator")?,
     })

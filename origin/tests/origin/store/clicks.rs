@@ -2,7 +2,7 @@
 
 use weir_origin::sales::click::OrderClick;
 use weir_origin::sales::model::price::{Currency, Price};
-use weir_origin::sales::store::{Asked, ClickOrders};
+use weir_origin::sales::store::{ClickOrders, OrderRequest};
 
 use super::*;
 
@@ -12,12 +12,12 @@ on_every_database! {
 }
 
 async fn placed(store: &SaleStore, name: &str, generation: u64, click: Option<(&str, &str)>) {
-    let asked = Asked {
+    let asked = OrderRequest {
         click: click.map(|(link, id)| OrderClick {
             link: link.to_owned(),
             id: id.to_owned(),
         }),
-        ..Asked::default()
+        ..OrderRequest::default()
     };
     let ticket = ticket("s", name, generation);
     let placed = store
