@@ -47,16 +47,64 @@ const VERSION: &str = "v1";
 /// What a sale wants of whoever asks for an order token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Challenge))]
 pub enum Challenge {
     /// That their machine has computed for it.
     ProofOfWork {
         /// How many zero bits a solution's hash must begin with. One more is twice the work.
-        #[cfg_attr(feature = "openapi", schema(minimum = 8, maximum = 26))]
         bits: u8,
     },
     /// That the provider whom the gateway knows takes them for a person.
     Captcha {},
+}
+
+/// Its schema. Generators of clients want a name for each form.
+#[cfg(feature = "openapi")]
+mod schema {
+    use alloc::borrow::Cow;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+    use utoipa::openapi::{RefOr, Schema};
+    use utoipa::{PartialSchema, ToSchema};
+
+    /// The client must compute a proof of work.
+    #[derive(ToSchema)]
+    #[expect(dead_code, reason = "describes the variant of the same name")]
+    struct ProofOfWork {
+        /// How many zero bits a solution's hash must begin with. One more is twice the work.
+        #[schema(minimum = 8, maximum = 26)]
+        bits: u8,
+    }
+
+    /// The user must solve a CAPTCHA of the gateway's provider.
+    #[derive(ToSchema)]
+    struct CaptchaChallenge {}
+
+    /// What users must do before they get an order token.
+    #[derive(ToSchema)]
+    #[schema(rename_all = "snake_case")]
+    #[expect(dead_code, reason = "describes the enum of the same name")]
+    enum Challenge {
+        /// A proof of work.
+        ProofOfWork(ProofOfWork),
+        /// A CAPTCHA.
+        Captcha(CaptchaChallenge),
+    }
+
+    impl PartialSchema for super::Challenge {
+        fn schema() -> RefOr<Schema> {
+            Challenge::schema()
+        }
+    }
+
+    impl ToSchema for super::Challenge {
+        fn name() -> Cow<'static, str> {
+            Cow::Borrowed("Challenge")
+        }
+
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            Challenge::schemas(schemas);
+        }
+    }
 }
 
 impl Challenge {

@@ -59,8 +59,10 @@ pub struct Sought {
     /// In which source.
     pub source: String,
     /// Where the group is.
+    #[schema(value_type = u64)]
     pub from: Position,
     /// Where it goes on.
+    #[schema(value_type = u64)]
     pub to: Position,
     /// What was asked for is not in the log, or not any more: the group begins with the oldest event that is, which came at this
     /// time, in milliseconds since the Unix epoch.

@@ -83,6 +83,9 @@ impl Document {
                 parameter["description"] = description;
             }
         }
+        if let Some(body) = described.get_mut("requestBody") {
+            name_optional_body(body);
+        }
         described.remove("tags");
         let own_security = described.remove("security");
         let security = match (port, own_security) {
@@ -165,6 +168,18 @@ impl Document {
             whole["info"]["x-error-codes"][refusal.code] = refusal.meaning.into();
         }
         whole
+    }
+}
+
+/// A body that may be left out is derived as one of null and its type. Generators of clients want the type's name alone.
+fn name_optional_body(body: &mut Value) {
+    let schema = body.pointer_mut("/content/application~1json/schema");
+    let Some(schema) = schema else { return };
+    let choices = schema["oneOf"].as_array().into_iter().flatten();
+    let named = choices.filter(|choice| choice["$ref"].is_string()).cloned();
+    if let [named] = named.collect::<Vec<_>>().as_slice() {
+        *schema = named.clone();
+        body["required"] = false.into();
     }
 }
 
