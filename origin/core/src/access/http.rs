@@ -1,27 +1,24 @@
-//! Keys, sessions and the audit trail as routes.
+//! Keys and the audit trail as routes.
 
-use axum::extract::{Extension, FromRequest, MatchedPath, Path, Request, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{Extension, Path, State};
+use axum::http::{HeaderName, StatusCode, header};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 use utoipa::ToSchema;
 use utoipa::openapi::Object;
 use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use utoipa_axum::routes;
 
 use super::scope::{Area, Role, Scope, Scopes};
-use super::session::{SignInError, is_from_page, set_cookie};
 use super::store::{Added, KEYS_MAX, StoredKey};
 use super::tenancy::of_tenants;
 use super::trail::EntryView;
-use super::{Caller, Door, TENANT_LIMIT, guard, key, over_limit, tenants};
+use super::{Caller, Door, TENANT_LIMIT, guard, key, over_limit, sign_in, tenants};
 use crate::api::{Api, Document, RouteRules, words};
 use crate::clock::now_ms;
-use crate::http::refusal::{BODY_TOO_LARGE, OVERLOADED, SQL_UNAVAILABLE, TIMEOUT, UNAUTHORIZED};
-use crate::http::{PeerAddress, Problem, ReadQuery, Refusal, TypedBody, page_len};
+use crate::http::refusal::BODY_TOO_LARGE;
+use crate::http::{Problem, ReadQuery, Refusal, TypedBody, page_len};
 use crate::tenants::TenantName;
 
 /// The longest name of a key, in characters.
@@ -41,14 +38,8 @@ const PAGE_MAX: usize = 200;
 const INVALID_KEY: Refusal =
     Refusal::invalid("invalid_key", "Invalid key", "A key may not be like that");
 
-const NO_RANDOM: Refusal = Refusal::unavailable("no_random", "The system gives no random numbers");
-
-const TOO_MANY_ATTEMPTS: Refusal = Refusal::new(
-    StatusCode::TOO_MANY_REQUESTS,
-    "too_many_attempts",
-    "Too many attempts",
-    "The address has shown too many wrong keys and has to wait",
-);
+pub(super) const NO_RANDOM: Refusal =
+    Refusal::unavailable("no_random", "The system gives no random numbers");
 
 const TOO_MANY_KEYS: Refusal = Refusal::conflict(
     "too_many_keys",
@@ -58,13 +49,6 @@ const TOO_MANY_KEYS: Refusal = Refusal::conflict(
 
 const UNKNOWN_KEY: Refusal =
     Refusal::not_found("unknown_key", "Unknown key", "There is no such key");
-
-const WRONG_KEY: Refusal = Refusal::new(
-    StatusCode::UNAUTHORIZED,
-    "wrong_key",
-    "Wrong key",
-    "This is no key, or one that has ended",
-);
 
 /// The routes of keys, the audit trail and tenants.
 fn admin() -> Api<Door> {
@@ -87,35 +71,16 @@ fn admin() -> Api<Door> {
     tenants::add(api)
 }
 
-/// The routes of sessions, for everybody: the handlers look who asks.
-fn session() -> Api<Door> {
-    let rules = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED, TIMEOUT]);
-    Api::open_admin()
-        .route(
-            routes!(sign_in),
-            rules.refuses(&[
-                WRONG_KEY,
-                guard::NOT_FROM_CONSOLE,
-                guard::NOT_NOTED,
-                TOO_MANY_ATTEMPTS,
-                NO_RANDOM,
-                BODY_TOO_LARGE,
-            ]),
-        )
-        .route(routes!(whoami), rules.refuses(&[UNAUTHORIZED]))
-        .route(routes!(sign_out), rules.refuses(&[guard::NOT_FROM_CONSOLE]))
-}
-
 /// All routes of access.
 pub fn routes(door: &Door) -> Router {
     let guarded = door.mount(admin(), door.clone());
-    guarded.merge(session().into_router(door.clone()))
+    guarded.merge(sign_in::api().into_router(door.clone()))
 }
 
 /// What they add to the OpenAPI document.
 pub fn document() -> Document {
     let mut document = admin().into_document();
-    document.merge(session().into_document());
+    document.merge(sign_in::api().into_document());
     document
 }
 
@@ -219,7 +184,7 @@ fn roles() -> Object {
     words(description, Role::ALL.map(Role::word))
 }
 
-fn scopes() -> Array {
+pub(super) fn scopes() -> Array {
     let areas = Area::ALL.map(Area::word).join("|");
     let scope = ObjectBuilder::new()
         .schema_type(Type::String)
@@ -474,173 +439,6 @@ async fn revoke(
     Ok(Json(revoked.into()))
 }
 
-/// What a session begins with.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct SignIn {
-    /// A key, or the admin token.
-    key: String,
-}
-
-/// Who is signed in, or shows a key.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Caller)]
-struct CallerView {
-    /// Its id.
-    id: String,
-    /// What people call it.
-    #[schema(min_length = 1, max_length = 80)]
-    name: String,
-    /// What they are; null: what they may do was chosen one by one.
-    #[schema(required, value_type = Option<Role>)]
-    role: Option<&'static str>,
-    /// What it may do, by its role or by itself.
-    #[schema(schema_with = scopes)]
-    scopes: Vec<String>,
-    /// Which links it is about; empty: of all domains.
-    domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
-    tags: Vec<String>,
-    /// Whose key it is; null: the platform's.
-    #[schema(required, value_type = Option<String>)]
-    tenant: Option<TenantName>,
-    /// Whether it is a session of the console.
-    session: bool,
-    /// Milliseconds since the Unix epoch.
-    #[schema(required)]
-    expires_at_ms: Option<u64>,
-}
-
-impl From<Caller> for CallerView {
-    fn from(caller: Caller) -> Self {
-        let who = caller.0.as_ref().clone();
-        Self {
-            id: who.id,
-            name: who.name,
-            role: who.role.map(Role::word),
-            scopes: who.scopes.words(),
-            domains: who.domains,
-            tags: who.tags,
-            tenant: who.tenant.map(|tenant| tenant.name.clone()),
-            session: who.session.is_some(),
-            expires_at_ms: who.expires_at_ms,
-        }
-    }
-}
-
-/// Who asks, by a key or a session, and what they may
-///
-/// Who asks, by a key or by a session, and what they may do. A page asks this before it shows a form.
-#[utoipa::path(
-    get,
-    path = "/access/session",
-    operation_id = "getCaller",
-    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Nobody is signed in")),
-)]
-async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
-    match door.caller(&headers).await {
-        Ok(caller) => Ok(Json(CallerView::from(caller)).into_response()),
-        Err(problem) => {
-            let is_nobody = problem.status == StatusCode::UNAUTHORIZED;
-            match is_nobody && !headers.contains_key(header::AUTHORIZATION) {
-                true => Ok(StatusCode::NO_CONTENT.into_response()),
-                false => Err(problem),
-            }
-        }
-    }
-}
-
-/// Sign in to the console: a key for the cookie weir_session
-///
-/// Begins a session of the console: shows a key, and gets the cookie `weir_session`, which no script can read.
-#[utoipa::path(
-    post,
-    path = "/access/session",
-    operation_id = "signIn",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
-    request_body = SignIn,
-    responses((status = 201, description = "Signed in", body = CallerView)),
-)]
-async fn sign_in(
-    State(door): State<Door>,
-    route: MatchedPath,
-    request: Request,
-) -> Result<Response, Problem> {
-    if !is_from_page(request.headers()) {
-        return Err(guard::not_from_page());
-    }
-    let headers = request.headers().clone();
-    let address = request.extensions().get::<PeerAddress>();
-    let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let asked = guard::AuditedRequest::of(&request, route.as_str());
-    let TypedBody(SignIn { key }) = TypedBody::from_request(request, &()).await?;
-    let caller = door.let_in(key.trim(), address).await?;
-    let intent = asked.by(&caller);
-    let begin = async {
-        match door.begin_session(&caller).await {
-            Ok((cookie, caller)) => begun(&cookie, caller, &headers),
-            Err(failure) => not_begun(failure).into_response(),
-        }
-    };
-    Ok(door.note(intent, begin).await)
-}
-
-impl Door {
-    /// Who shows this key at sign-in. An address that shows too many wrong ones has to wait.
-    async fn let_in(&self, shown: &str, address: IpAddr) -> Result<Caller, Problem> {
-        let attempts = &self.access.0.attempts;
-        if let Some(wait_ms) = attempts.wait_ms(address, now_ms()) {
-            self.access.0.metrics.sign_in("too_many");
-            return Err(too_many(wait_ms));
-        }
-        let Some(caller) = self.opened_by(shown).await? else {
-            attempts.failed(address, now_ms());
-            self.access.0.metrics.sign_in("refused");
-            warn!(%address, "somebody tried to sign in with what is no key");
-            return Err(wrong_key());
-        };
-        self.access.0.metrics.sign_in("done");
-        Ok(caller)
-    }
-}
-
-fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
-    let view: CallerView = caller.into();
-    let mut response = (StatusCode::CREATED, Json(view)).into_response();
-    if let Some(cookie) = set_cookie(Some(cookie), headers) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
-    }
-    response
-}
-
-/// Sign out
-///
-/// Ends the session: its cookie opens nothing any more.
-#[utoipa::path(
-    delete,
-    path = "/access/session",
-    operation_id = "signOut",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
-    responses((status = 204, description = "The cookie opens nothing any more")),
-)]
-async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
-    if !is_from_page(&headers) {
-        return Err(guard::not_from_page());
-    }
-    let caller = door.in_session(&headers).await?;
-    if let Some(id) = caller
-        .as_ref()
-        .and_then(|caller| caller.0.session.as_deref())
-    {
-        door.access.0.store.end_session(id).await?;
-    }
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Some(cookie) = set_cookie(None, &headers) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
-    }
-    Ok(response)
-}
-
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -699,26 +497,7 @@ fn no_tenant() -> Problem {
     invalid("tenant: there is no such tenant")
 }
 
-fn wrong_key() -> Problem {
-    let detail = "that is no key that opens anything";
-    WRONG_KEY.because(detail).challenge("Bearer")
-}
-
-fn too_many(wait_ms: u64) -> Problem {
-    let detail = "too many wrong keys from this address; please wait";
-    TOO_MANY_ATTEMPTS
-        .because(detail)
-        .retry_after(wait_ms.div_ceil(1_000))
-}
-
-fn no_random(failure: key::NoRandom) -> Problem {
+pub(super) fn no_random(failure: key::NoRandom) -> Problem {
     error!(error = %failure, "no key is made");
     NO_RANDOM.because("the system gives no random numbers")
-}
-
-fn not_begun(failure: SignInError) -> Problem {
-    match failure {
-        SignInError::Sql(error) => error.into(),
-        SignInError::NoRandom(failure) => no_random(failure),
-    }
 }

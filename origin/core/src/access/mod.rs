@@ -27,6 +27,7 @@ pub mod metrics;
 mod pace;
 pub mod scope;
 mod session;
+mod sign_in;
 mod store;
 pub mod tenancy;
 pub mod tenants;
