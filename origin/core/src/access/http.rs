@@ -415,8 +415,7 @@ async fn one(
 
 /// Revoke a key: it and its sessions open nothing any more; other origins follow within five seconds
 ///
-/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. AuditedRequest again, it changes
-/// nothing.
+/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. Again, it changes nothing.
 #[utoipa::path(
     delete,
     path = "/access/keys/{id}",

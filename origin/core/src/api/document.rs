@@ -75,6 +75,7 @@ impl Document {
             .get_mut("parameters")
             .and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
+            merge_default(&mut parameter["schema"]);
             // A schema by `schema_with` keeps its description for itself.
             if parameter["description"].is_null()
                 && let Some(schema) = parameter["schema"].as_object_mut()
@@ -173,12 +174,14 @@ impl Document {
 
 /// A body that may be left out is derived as one of null and its type. Generators of clients want the type's name alone.
 fn name_optional_body(body: &mut Value) {
-    let schema = body.pointer_mut("/content/application~1json/schema");
-    let Some(schema) = schema else { return };
-    let choices = schema["oneOf"].as_array().into_iter().flatten();
-    let named = choices.filter(|choice| choice["$ref"].is_string()).cloned();
-    if let [named] = named.collect::<Vec<_>>().as_slice() {
-        *schema = named.clone();
+    let Some(schema) = body.pointer_mut("/content/application~1json/schema") else {
+        return;
+    };
+    let choices = schema.get("oneOf").and_then(Value::as_array);
+    let mut choices = choices.into_iter().flatten();
+    let reference = choices.find_map(|choice| choice["$ref"].as_str());
+    if let Some(reference) = reference {
+        *schema = json!({ "$ref": reference });
         body["required"] = false.into();
     }
 }
@@ -248,6 +251,18 @@ impl Operation {
             *described = response(described.take(), &of_status);
         }
         whole
+    }
+}
+
+/// An inline type with a default is derived as `allOf` of both.
+fn merge_default(schema: &mut Value) {
+    let parts = schema.get("allOf").and_then(Value::as_array);
+    if let Some([inline, default]) = parts.map(Vec::as_slice)
+        && let Some(default) = default.get("default").cloned()
+    {
+        let mut merged = inline.clone();
+        merged["default"] = default;
+        *schema = merged;
     }
 }
 

@@ -118,7 +118,7 @@ struct WindowPath {
     #[param(max_length = 128)]
     id: String,
     /// Which window.
-    #[param(schema_with = windows)]
+    #[param(required, schema_with = windows)]
     window: String,
 }
 

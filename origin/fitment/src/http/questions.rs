@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tracing::error;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use weir_fitment::check::{Browse, Check, CheckError};
 
 use super::{UNAVAILABLE, unknown_vehicle};
@@ -20,11 +21,23 @@ use weir_origin_core::http::Problem;
 #[expect(dead_code, reason = "describes a body")]
 struct FitmentCheck {
     /// The vehicles, by their seven digits.
-    #[schema(min_items = 1, max_items = 5)]
+    #[schema(schema_with = vehicles)]
     vehicles: Vec<String>,
     /// The SKUs, or what is asked of each.
     #[schema(min_items = 1, max_items = 200)]
     skus: Vec<FitmentCheckPart>,
+}
+
+fn vehicles() -> Array {
+    let vehicle = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^[0-9]{7}$"));
+    ArrayBuilder::new()
+        .items(vehicle)
+        .min_items(Some(1))
+        .max_items(Some(5))
+        .description(Some("The vehicles, by their seven digits."))
+        .build()
 }
 
 /// A SKU, or a SKU with its SPU.

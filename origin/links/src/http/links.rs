@@ -501,8 +501,6 @@ fn followed(is_published: bool, status: StatusCode) -> StatusCode {
 }
 
 /// What was done to a link, the last first
-///
-/// Each state that a link has had, the last first.
 #[utoipa::path(
     get,
     path = "/links/{code}/history",

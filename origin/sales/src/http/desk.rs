@@ -103,10 +103,10 @@ pub(super) struct Search {
     #[serde(default)]
     #[param(required = false, inline, default = "newest")]
     sort: SortWord,
-    /// The orders of a page.
+    /// The orders of a page. Not of a table, which has all.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// The `next` of the page before. Not of a table.
     after: Option<String>,
 }
 

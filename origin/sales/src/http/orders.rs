@@ -80,7 +80,7 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(2);
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Which attempt to buy this is: the same key gives the same order."),
     ),
-    request_body(content = OrderPayload, description = "What the sale's payload_schema wants, at most 8 KiB. A sale without one takes anything and keeps nothing of it."),
+    request_body(content = Option<OrderPayload>, description = "What the sale's payload_schema wants, at most 8 KiB. A sale without one takes anything and keeps nothing of it."),
     security(("claim" = [], "claimSignature" = [])),
     responses(
         (status = 200, description = "It was an order before", body = OrderView),

@@ -228,7 +228,7 @@ fn read_callback(
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// Only payments in this state.
-    #[param(schema_with = states)]
+    #[param(required, schema_with = states)]
     state: String,
     /// `next` of an earlier page.
     after: Option<String>,
