@@ -323,3 +323,32 @@ fn check(document: &Value, path: &str, method: &str, status: &str, body: &Value)
     let seen: Vec<&String> = body.as_object().unwrap().keys().collect();
     assert_eq!(seen, documented, "{method} {path} {status}");
 }
+
+/// A route without a description can only be mounted with axum's own routing, which no domain uses.
+#[test]
+fn every_route_is_mounted_with_its_description() {
+    // Static files, and the probes of an origin that waits for its database.
+    let own = [
+        "origin/core/src/http/files.rs",
+        "origin/core/src/http/health.rs",
+    ];
+    let root = weir_stack::workspace::root();
+    let mut folders = vec![root.join("origin")];
+    let mut found = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_source = path.extension().is_some_and(|extension| extension == "rs");
+            if path.is_dir() && !path.ends_with("origin/tests") {
+                folders.push(path);
+            } else if is_source
+                && std::fs::read_to_string(&path)
+                    .unwrap()
+                    .contains("axum::routing::")
+            {
+                found.insert(path.strip_prefix(&root).unwrap().display().to_string());
+            }
+        }
+    }
+    assert_eq!(found, own.map(str::to_owned).into());
+}
