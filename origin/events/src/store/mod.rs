@@ -22,20 +22,14 @@ mod types;
 
 use weir_origin_core::sql::Database;
 
-pub use archives::ArchiveCut;
-pub use archives::ArchiveStore;
-pub use compensations::Compensation;
-pub use compensations::CompensationStore;
-pub use dead::DeadLetterStore;
-pub use dead::{DeadFilter, DeadLetter};
+pub use archives::{ArchiveCut, ArchiveStore};
+pub use compensations::{Compensation, CompensationStore};
+pub use dead::{DeadFilter, DeadLetter, DeadLetterStore};
 pub use events::{Course, CourseFilter, NewEvent, Place, StoreBatch, Stored};
 pub use groups::Control;
-pub use pulls::PullState;
-pub use pulls::PullStore;
-pub use retries::RetryStore;
-pub use retries::{NewRetry, Retry, RetryCounts, Settled, Settlement};
-pub use types::StoredType;
-pub use types::TypeStore;
+pub use pulls::{PullState, PullStore};
+pub use retries::{NewRetry, Retry, RetryCounts, RetryStore, Settled, Settlement};
+pub use types::{StoredType, TypeStore};
 
 /// Which group takes events into this store.
 pub const STORE_GROUP: &str = "store";

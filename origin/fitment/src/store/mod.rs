@@ -26,20 +26,18 @@ use weir_fitment::Offset;
 use crate::config::Clock;
 use weir_origin_core::sql::{Database, SqlError, Tx, damaged, sql};
 
-pub use garages::GarageStore;
-pub use garages::{Bound, GARAGE_MAX, Garaged};
-pub use imports::ImportStore;
+pub use garages::{Bound, GARAGE_MAX, GarageStore, Garaged};
 pub use imports::{
-    ERRORS_MAX, Import, ImportError, NewImport, Progress, Staged, StagedQualifier, State,
+    ERRORS_MAX, Import, ImportError, ImportStore, NewImport, Progress, Staged, StagedQualifier,
+    State,
 };
-pub(crate) use inverse::Inverse;
-pub use inverse::InverseStore;
-pub use inverse::PAGE_LEN;
-pub use outbox::OutboxStore;
-pub use outbox::{Dirty, Left};
-pub(crate) use skus::SkuRow;
+pub use inverse::{InverseStore, PAGE_LEN};
+pub use outbox::{Dirty, Left, OutboxStore};
 pub use skus::{Changed, Product, Qualifiers};
 pub use vehicles::{NewVehicle, Vehicle};
+
+pub(crate) use inverse::Inverse;
+pub(crate) use skus::SkuRow;
 
 const TAKE_VERSION: &str = "UPDATE fitment_head SET version = version + 1 WHERE id = 1";
 

@@ -17,11 +17,9 @@ mod removals;
 use crate::config::Clock;
 use weir_origin_core::sql::Database;
 
-pub use folds::FoldStore;
-pub use folds::{PARTS, Part};
+pub use folds::{FoldStore, PARTS, Part};
 pub use marks::MarkStore;
-pub use removals::RemovalStore;
-pub use removals::{Noted, Op};
+pub use removals::{Noted, Op, RemovalStore};
 
 /// Browse history in SQL. Cloning it is cheap.
 ///

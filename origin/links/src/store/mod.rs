@@ -31,14 +31,14 @@ use weir_link::record::Link;
 
 use weir_origin_core::sql::Database;
 
+use outbox::Telling;
+
 pub use clicks::ClickStore;
-pub use domains::DomainStore;
-pub use domains::StoredDomains;
+pub use domains::{DomainStore, StoredDomains};
 pub use drain::LogStore;
 pub use edits::EditStore;
 pub use ends::EndStore;
 pub use feed::FeedStore;
-use outbox::Telling;
 pub use outbox::Urls;
 pub use segments::SegmentStore;
 

@@ -46,38 +46,8 @@ mod tenants;
 mod user_list;
 mod warming;
 
-pub use archive::ArchiveStore;
-pub use archive::EndedSale;
-pub use attempts::AttemptStore;
-pub use attempts::OrderedAttempt;
-pub use claims::ClaimStore;
-pub use clicks::ClickOrders;
-pub use clicks::ClickStore;
-pub use cooldowns::CooldownStore;
-pub use cooldowns::{Cooldown, FOR_GOOD_MS};
-pub use counts::CountStore;
-pub use counts::OrderCounts;
-pub use desk::OrderAdminStore;
-pub use desk::Refund;
-pub use draws::DrawStore;
-pub use draws::{Entry, Seed, StoredDraw};
-pub use order_change::{ChangeKind, OrderChange};
-pub use payloads::PayloadStore;
-pub use payments::PaymentStore;
-pub use provider::ProviderStore;
-pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
-pub use reservations::ReservationStore;
-pub use search::SearchStore;
-pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
 use serde::Serialize;
-pub use stock_changes::StockChangeStore;
-pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
-pub use tenants::TenantStore;
-pub use tenants::{TENANTS_SALES, TENANTS_UNITS};
-pub use user_list::UserListStore;
-pub use user_list::{ListEntry, ListedUser, Remark, Standing};
 use utoipa::ToSchema;
-pub use warming::WarmingStore;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
@@ -90,6 +60,27 @@ use crate::model::sale::SaleFields;
 use weir_origin_core::outbox::{Queue, Sinks, Source};
 use weir_origin_core::sql::{Database, SqlError};
 use weir_origin_core::tenants::Over;
+
+pub use archive::{ArchiveStore, EndedSale};
+pub use attempts::{AttemptStore, OrderedAttempt};
+pub use claims::ClaimStore;
+pub use clicks::{ClickOrders, ClickStore};
+pub use cooldowns::{Cooldown, CooldownStore, FOR_GOOD_MS};
+pub use counts::{CountStore, OrderCounts};
+pub use desk::{OrderAdminStore, Refund};
+pub use draws::{DrawStore, Entry, Seed, StoredDraw};
+pub use order_change::{ChangeKind, OrderChange};
+pub use payloads::PayloadStore;
+pub use payments::PaymentStore;
+pub use provider::{
+    PaymentEvent, PaymentNoted, PaymentStart, PaymentState, ProviderStore, StoredPayment,
+};
+pub use reservations::ReservationStore;
+pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, SearchStore, Sorting};
+pub use stock_changes::{ChangeBegun, ChangeRefusal, StockChangeStore, StoredChange};
+pub use tenants::{TENANTS_SALES, TENANTS_UNITS, TenantStore};
+pub use user_list::{ListEntry, ListedUser, Remark, Standing, UserListStore};
+pub use warming::WarmingStore;
 
 /// Sales and orders in SQL. Cloning it is cheap.
 ///
