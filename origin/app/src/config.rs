@@ -32,7 +32,7 @@ use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 #[cfg(feature = "sales")]
 use crate::sales::draw::check::CheckDrawCommand;
 #[cfg(feature = "sales")]
-use crate::sales::payment::Payments;
+use crate::sales::model::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
 #[cfg(feature = "shard-proxy")]
 use crate::shard_proxy::ShardProxyCommand;

@@ -10,7 +10,7 @@ use crate::clock::now_ms;
 use crate::config::{Config, Secrets};
 use crate::links::conversions::{Conversions, Found, Orders};
 use crate::origin::Origin;
-use crate::sales::click::{OrderClick, ReadClick};
+use crate::sales::model::click::{OrderClick, ReadClick};
 use crate::sales::store::SaleStore;
 
 /// How far a gateway's clock may be ahead, in milliseconds.

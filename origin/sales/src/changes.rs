@@ -19,10 +19,10 @@ use weir_sale::repair::withdrawal;
 use weir_sale::sale::SALES_MAX;
 use weir_sale::shard::spread_stock;
 
-use super::catalogue::ended_after_ms;
 use super::ledger::Ledger;
 use super::metrics::SaleMetrics;
 use super::store::{ChangeBegun, ChangeRefusal, SaleStore, StoredChange};
+use crate::jobs::catalogue::ended_after_ms;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;

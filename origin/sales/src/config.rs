@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum};
 use weir_base::duration::Duration;
 use weir_base::key::KeyRing;
 
-use super::archive::ArchiveRules;
 use super::orders::SqlLimits;
-use super::payment::{PLACE, Payments};
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
 use super::store::{HoldRules, SaleStore};
+use crate::jobs::archive::ArchiveRules;
+use crate::model::payment::{PLACE, Payments};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::webhook::WebhookSender;
 use weir_origin_core::outbox::{ChangeWebhook, OutboxTimes, Sinks};

@@ -19,10 +19,10 @@ use weir_sale::sale::Sale;
 use weir_sale::shard::{BUCKETS, bucket, home_shard};
 
 pub use super::UserList;
-pub use super::claim_key::ClaimKey;
-use super::list_changes::{ListChange, ListChanges};
 use super::store::OrderedAttempt;
 use super::verdicts::Verdicts;
+use crate::jobs::list_changes::{ListChange, ListChanges};
+pub use crate::model::claim_key::ClaimKey;
 use weir_origin_core::redis::{CallError, Redis};
 
 /// How many commands of one page of users run at once: enough to fill the connection, few beside what orders send.

@@ -6,62 +6,41 @@
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes; decides nothing |
-//! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
-//! | [`desk`] | what operators do with orders: many at once, and as a table |
-//! | [`click`] | the click that an order came of |
-//! | [`payload`] | what buyers say with orders, and what sales want of it |
-//! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
-//! | [`warm`] | puts a sale's stock on Redis, once |
-//! | [`changes`] | changes the stock of a running sale |
-//! | [`jobs`] | expires unpaid orders, has Redis follow, warms sales in time |
-//! | [`archive`] | clears away what an ended sale leaves |
-//! | [`risk`] | scores who has reserved, and blocks |
-//! | [`status`] | what SQL and Redis hold of a sale, and whether it adds up |
-//! | [`books`] | every term of the sum that must hold |
-//! | [`reconcile`] | cleans up after lost replies and crashes |
-//! | [`rebuild`] | rebuilds a shard that lost its data |
-//! | [`verdicts`] | what gateways tell of their decisions |
-//! | [`verify`] | puts users' orders in Redis right where it knows others than SQL |
-//! | [`list_changes`] | writes changes of lists once more, in case Redis has lost them |
-//! | [`listing`] | the sales that a shop shows |
-//! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
-//! | [`catalogue`] | publishes what gateways poll |
-//! | `claim_key` | the name of a claim in Redis |
-//! | [`model`] | plain types: what a sale is made of, prices |
+//! | [`model`] | plain types: what a sale is made of, prices, what buyers say, the payment provider |
 //! | [`store`] | sales and orders in SQL |
 //! | [`ledger`] | the admission ledger in Redis |
-//! | [`by_sale`] | what is shown of each sale |
+//! | [`jobs`] | expires unpaid orders, publishes the catalogue, reconciles and rebuilds Redis, archives ended sales |
+//! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
+//! | [`desk`] | what operators do with orders: many at once, and as a table |
+//! | [`warm`], [`changes`] | puts a sale's stock on Redis, once; changes the stock of a running sale |
+//! | [`verify`] | repairs users' orders in Redis where they differ from SQL |
+//! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
+//! | [`risk`] | scores who has reserved, and blocks |
+//! | [`status`], [`books`] | what SQL and Redis hold of a sale, and whether it adds up |
+//! | [`listing`] | the sales that a shop shows |
+//! | [`verdicts`] | what gateways report of their decisions |
+//! | [`by_sale`] | metrics of each sale |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 //!
 //! What is absent: handlers hold no SQL and no Redis commands; [`store`] knows nothing of Redis and [`ledger`]
-//! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`], [`changes`] and [`reconcile`] alone.
+//! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`], [`changes`] and [`jobs::reconcile`] alone.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)]
 
-pub mod archive;
 pub mod books;
 pub mod by_sale;
-pub mod callback;
-pub mod catalogue;
 pub mod changes;
-mod claim_key;
-pub mod click;
 pub mod config;
 pub mod desk;
 pub mod draw;
 pub mod http;
 pub mod jobs;
 pub mod ledger;
-pub mod list_changes;
 pub mod listing;
 pub mod metrics;
 pub mod model;
 pub mod orders;
-pub mod payload;
-pub mod payment;
-pub mod rebuild;
-pub mod reconcile;
 pub mod risk;
 pub mod status;
 pub mod store;
@@ -75,19 +54,19 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
 
-use archive::{ArchiveRules, Archiver};
-use catalogue::Publisher;
 use changes::Changer;
-use click::{Clicks, ReadClick};
-use jobs::Jobs;
+use jobs::archive::{ArchiveRules, Archiver};
+use jobs::catalogue::Publisher;
+use jobs::rebuild::Rebuilder;
+use jobs::reconcile::Reconciler;
+use jobs::regular::Jobs;
 use ledger::Ledger;
 use listing::Listing;
 use metrics::SaleMetrics;
+use model::click::{Clicks, ReadClick};
+use model::payload::Payloads;
+use model::payment::Payments;
 use orders::{Orders, SqlLimits};
-use payload::Payloads;
-use payment::Payments;
-use rebuild::Rebuilder;
-use reconcile::Reconciler;
 use risk::{RiskScorer, RiskWorker};
 use store::{HoldRules, SaleStore};
 use warm::Warmer;

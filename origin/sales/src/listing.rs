@@ -12,8 +12,8 @@ use weir_base::id::SaleId;
 use weir_sale::sale::{Band, SaleState};
 use weir_sale::status::{SaleStatus, Stage};
 
-use super::catalogue::ended_after_ms;
 use super::store::{SaleStore, StoredSale};
+use crate::jobs::catalogue::ended_after_ms;
 use crate::model::price::Price;
 use crate::model::sale::Window;
 use weir_origin_core::sql::SqlError;

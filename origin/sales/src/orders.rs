@@ -17,13 +17,13 @@ use weir_sale::sale::Sale;
 use weir_sale::shard::home_shard;
 
 use super::ledger::{Ledger, UserList};
-use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::store::{
     Cancelled, Cooldown, HoldRules, OrderRequest, OrderStatus, PaymentEvent, PaymentNoted, Placed,
     Refund, SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
+use crate::jobs::list_changes::ListChange;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::{Shed, SqlError};

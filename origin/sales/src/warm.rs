@@ -13,10 +13,10 @@ use weir_sale::ledger::Audit;
 use weir_sale::sale::SALES_MAX;
 use weir_sale::shard::spread_stock;
 
-use super::catalogue::{PublishError, Publisher};
 use super::ledger::Ledger;
-use super::rebuild::Rebuilder;
 use super::store::{SaleStore, SaleTotals};
+use crate::jobs::catalogue::{PublishError, Publisher};
+use crate::jobs::rebuild::Rebuilder;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;

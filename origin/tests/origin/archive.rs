@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::archive::{ArchiveRules, Progress};
+use weir_origin::sales::jobs::archive::{ArchiveRules, Progress};
 use weir_origin::sales::store::EndedSale;
 
 use crate::support::World;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::archive::ArchiveRules;
+use weir_origin::sales::jobs::archive::ArchiveRules;
 use weir_sale::claim::Ticket;
 
 use crate::support::{Answer, World, claim_headers, sale_json};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::archive::Progress;
+use weir_origin::sales::jobs::archive::Progress;
 use weir_origin::sales::store::{ChangeBegun, StoredChange};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::{StockChange, StockChanged};

@@ -8,7 +8,7 @@ use hyper::body::{Body, Bytes, Frame};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tracing::warn;
 
-use crate::payload::Payload;
+use crate::model::payload::Payload;
 use crate::store::{FoundOrder, OrderFilter, SaleStore};
 use weir_origin_core::http::csv::Csv;
 use weir_origin_core::sql::SqlError;

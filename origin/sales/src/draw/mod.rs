@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use tracing::{error, info, warn};
 use weir_base::id::{SaleId, UserId};
 
-use super::rebuild::Rebuilder;
 use super::store::{SaleStore, StoredDraw};
+use crate::jobs::rebuild::Rebuilder;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;

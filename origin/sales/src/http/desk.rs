@@ -21,7 +21,7 @@ use super::user_orders::{AnyOrder, ended};
 use crate::Sales;
 use crate::desk::export::export;
 use crate::desk::{self, ActError, Action, Verdict};
-use crate::payload::Payload;
+use crate::model::payload::Payload;
 use crate::store::{
     Cancelled, FoundOrder, OrderChange, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund,
     Sorting,

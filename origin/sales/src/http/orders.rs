@@ -27,10 +27,10 @@ use super::refusals::{
 };
 use super::user_orders::ended;
 use crate::Sales;
-use crate::click::OrderClick;
+use crate::model::click::OrderClick;
+use crate::model::payload::{PAYLOAD_LEN_MAX, Payloads};
 use crate::model::price::OrderPrice;
 use crate::orders::ClaimOutcome;
-use crate::payload::{PAYLOAD_LEN_MAX, Payloads};
 use crate::store::{Attempt, OrderRequest, OrderStatus, Shortage, StoredOrder};
 use weir_origin_core::http::{Fault, Problem};
 

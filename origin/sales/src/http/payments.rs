@@ -19,9 +19,9 @@ use super::refusals::{
 };
 use super::user_orders::{SignedUser, ended, unknown_order};
 use crate::Sales;
-use crate::callback::{self, CallbackError};
+use crate::model::callback::{self, CallbackError};
+use crate::model::payment::Payments;
 use crate::model::price::{Currency, Money};
-use crate::payment::Payments;
 use crate::store::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 use weir_origin_core::access::Caller;
 use weir_origin_core::access::tenancy::UNKNOWN_PAYMENT;

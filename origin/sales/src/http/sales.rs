@@ -14,7 +14,7 @@ use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
 use crate::books::{Books, BooksView};
-use crate::catalogue::PublishError;
+use crate::jobs::catalogue::PublishError;
 use crate::model::sale::NewSale;
 use crate::status::{SaleStatus, SaleSummary};
 use crate::store::{CreateError, OrderCounts};

@@ -16,7 +16,7 @@ use super::refusals::{
 };
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
-use crate::catalogue::ended_after_ms;
+use crate::jobs::catalogue::ended_after_ms;
 use crate::ledger::UserList;
 use crate::model::sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::status::SaleSummary;

@@ -17,7 +17,7 @@ use super::orders::{OrderView, only};
 use super::payments::PaymentView;
 use super::refusals::{ORDER_EXPIRED, ORDER_PAID};
 use crate::Sales;
-use crate::payload::Payload;
+use crate::model::payload::Payload;
 use crate::store::Cancelled;
 use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
 use weir_origin_core::clock::now_ms;

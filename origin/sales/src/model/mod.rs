@@ -4,6 +4,14 @@
 //! |---|---|
 //! | [`sale`] | what an operator sets of a sale, and which sales may be made |
 //! | [`price`] | prices and sums of money |
+//! | [`payload`], [`click`] | what a buyer says with an order; the click that the order came of |
+//! | [`payment`], [`callback`] | the payment provider, and the signature of its callbacks |
+//! | `claim_key` | the name of a claim in Redis |
 
+pub mod callback;
+pub(crate) mod claim_key;
+pub mod click;
+pub mod payload;
+pub mod payment;
 pub mod price;
 pub mod sale;

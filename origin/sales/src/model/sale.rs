@@ -13,8 +13,8 @@ use weir_base::id::SaleId;
 use weir_sale::challenge::Challenge;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
+use crate::model::payload::check_schema;
 use crate::model::price::{Price, UNIT_AMOUNT_MAX};
-use crate::payload::check_schema;
 use weir_origin_core::api::words;
 use weir_origin_core::http::shared_members;
 use weir_origin_core::tenants::TenantName;

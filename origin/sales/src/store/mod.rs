@@ -53,8 +53,8 @@ use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
-use super::click::OrderClick;
-use super::payload::Payload;
+use crate::model::click::OrderClick;
+use crate::model::payload::Payload;
 use crate::model::price::{OrderPrice, Price};
 use crate::model::sale::SaleFields;
 use weir_origin_core::outbox::{Queue, Sinks, Source};

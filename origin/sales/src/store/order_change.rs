@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 use utoipa::openapi::Object;
 
 use super::{OrderStatus, PaymentState, StoredOrder, StoredPayment};
+use crate::model::payload::Payload;
 use crate::model::price::OrderPrice;
-use crate::payload::Payload;
 use weir_origin_core::api::words;
 use weir_origin_core::outbox::change_id;
 

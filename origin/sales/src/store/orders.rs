@@ -7,7 +7,7 @@ use weir_sale::ledger::{Deduction, OrderEntry};
 use super::columns::PriceColumns;
 use super::sales::sale_id;
 use super::{OrderStatus, SaleStore, StoredOrder};
-use crate::click::OrderClick;
+use crate::model::click::OrderClick;
 use weir_origin_core::sql::{Codec, Row, SqlError, Tx, damaged, retried, sql};
 
 const SELECT_ORDER: &str = "

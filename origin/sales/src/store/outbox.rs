@@ -4,7 +4,7 @@ use sqlx::Error;
 
 use super::order_change::{ChangeKind, NewChange};
 use super::{StoredOrder, payloads};
-use crate::payload::Payload;
+use crate::model::payload::Payload;
 use weir_origin_core::outbox::{self, Sinks, Source, queue};
 use weir_origin_core::sql::Tx;
 

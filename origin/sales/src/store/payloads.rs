@@ -5,7 +5,7 @@ use sqlx::Error;
 use weir_base::id::SaleId;
 
 use super::{FoundOrder, SaleStore};
-use crate::payload::Payload;
+use crate::model::payload::Payload;
 use weir_origin_core::sql::{MANY, SqlError, Tx, damaged, filled, in_many, sql};
 
 const SELECT_SCHEMA: &str = "SELECT document FROM payload_schemas WHERE sale_id = ?";

@@ -4,7 +4,7 @@ use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
 
 use super::{OrderStatus, SaleStore, StoredOrder, StoredPayment, orders, provider};
-use crate::payload::Payload;
+use crate::model::payload::Payload;
 use weir_origin_core::sql::{MANY, Row, SqlError, filled, in_many, sql};
 use weir_origin_core::tenants::NameRange;
 

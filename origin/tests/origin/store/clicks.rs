@@ -1,6 +1,6 @@
 //! Orders, by the link whose click they came of.
 
-use weir_origin::sales::click::OrderClick;
+use weir_origin::sales::model::click::OrderClick;
 use weir_origin::sales::model::price::{Currency, Price};
 use weir_origin::sales::store::{ClickOrders, OrderRequest};
 

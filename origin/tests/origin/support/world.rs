@@ -22,9 +22,9 @@ use weir_origin::metrics::Metrics;
 use weir_origin::origin::open_database;
 use weir_origin::outbox::Sinks;
 use weir_origin::redis::Redis;
-use weir_origin::sales::archive::{ArchiveRules, Archiver};
+use weir_origin::sales::jobs::archive::{ArchiveRules, Archiver};
+use weir_origin::sales::model::payment::Payments;
 use weir_origin::sales::orders::SqlLimits;
-use weir_origin::sales::payment::Payments;
 use weir_origin::sales::store::{HoldRules, SaleStore};
 use weir_origin::sql::Database;
 

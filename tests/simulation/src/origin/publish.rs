@@ -1,4 +1,4 @@
-//! The catalogue, written from SQL: see `origin/sales/src/catalogue.rs`.
+//! The catalogue, written from SQL: see `origin/sales/src/jobs/catalogue.rs`.
 
 use std::cell::RefCell;
 use std::rc::Rc;

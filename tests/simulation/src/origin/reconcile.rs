@@ -1,4 +1,4 @@
-//! The reconciler: see `origin/sales/src/reconcile.rs`, whose numbers these are.
+//! The reconciler: see `origin/sales/src/jobs/reconcile.rs`, whose numbers these are.
 
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::ledger::Ledger;
-use super::store::{EndedSale, SaleStore};
+use crate::ledger::Ledger;
+use crate::store::{EndedSale, SaleStore};
 use weir_origin_core::background::Rounds;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::unavailable::Unavailable;
@@ -53,9 +53,9 @@ impl Default for ArchiveRules {
 /// Clears away what ended sales leave.
 #[derive(Clone, Debug)]
 pub struct Archiver {
-    pub(super) store: SaleStore,
-    pub(super) ledger: Ledger,
-    pub(super) rules: ArchiveRules,
+    pub(crate) store: SaleStore,
+    pub(crate) ledger: Ledger,
+    pub(crate) rules: ArchiveRules,
 }
 
 /// How far a step has come.

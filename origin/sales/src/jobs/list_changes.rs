@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_base::id::{SaleId, UserId};
 
-use super::ledger::UserList;
+use crate::ledger::UserList;
 
 /// How long after a change it is written again: soon, since most losses are of the last second, and once more.
 const AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];

@@ -13,7 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use weir_base::id::SaleId;
 
-use super::store::SaleStore;
+use crate::store::SaleStore;
 use weir_origin_core::http::Fault;
 use weir_origin_core::json_schema::{compile, faults};
 use weir_origin_core::sql::SqlError;
@@ -111,7 +111,7 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    pub(super) fn new(store: SaleStore) -> Self {
+    pub(crate) fn new(store: SaleStore) -> Self {
         Self {
             store,
             known: Arc::default(),

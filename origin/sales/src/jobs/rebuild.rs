@@ -16,8 +16,8 @@ use weir_base::id::UserId;
 use weir_sale::ledger::{OrderEntry, WipeReply};
 use weir_sale::sale::Sale;
 
-use super::ledger::{Ledger, UserList};
-use super::store::SaleStore;
+use crate::ledger::{Ledger, UserList};
+use crate::store::SaleStore;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 

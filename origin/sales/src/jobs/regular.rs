@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_base::id::SaleId;
 
-use super::changes::Changer;
-use super::draw::Drawer;
 use super::list_changes::ListChange;
-use super::metrics::SaleMetrics;
-use super::orders::Orders;
-use super::store::{HoldRules, SaleStore};
-use super::warm::Warmer;
+use crate::changes::Changer;
+use crate::draw::Drawer;
+use crate::metrics::SaleMetrics;
+use crate::orders::Orders;
+use crate::store::{HoldRules, SaleStore};
+use crate::warm::Warmer;
 use weir_origin_core::background::Rounds;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
@@ -32,15 +32,15 @@ const ORDERS_MAX: usize = 256;
 /// Does the regular work.
 #[derive(Clone, Debug)]
 pub struct Jobs {
-    pub(super) store: SaleStore,
-    pub(super) orders: Orders,
-    pub(super) warmer: Warmer,
-    pub(super) changer: Changer,
-    pub(super) drawer: Drawer,
-    pub(super) holds: HoldRules,
-    pub(super) metrics: SaleMetrics,
+    pub(crate) store: SaleStore,
+    pub(crate) orders: Orders,
+    pub(crate) warmer: Warmer,
+    pub(crate) changer: Changer,
+    pub(crate) drawer: Drawer,
+    pub(crate) holds: HoldRules,
+    pub(crate) metrics: SaleMetrics,
     /// The sales that were told of in the log.
-    pub(super) cold: Arc<Mutex<BTreeSet<SaleId>>>,
+    pub(crate) cold: Arc<Mutex<BTreeSet<SaleId>>>,
 }
 
 impl Jobs {

@@ -24,15 +24,15 @@ use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
 use weir_sale::repair::repairs;
 use weir_sale::sale::Sale;
 
-use super::books::Books;
-use super::by_sale::SaleNumbers;
 use super::catalogue::{PublishError, Publisher};
-use super::ledger::Ledger;
-use super::metrics::{CLAIM_AGES, SaleMetrics};
-use super::orders::Orders;
 use super::rebuild::Rebuilder;
-use super::store::{SaleStore, StoredSale};
-use super::verify::Verifier;
+use crate::books::Books;
+use crate::by_sale::SaleNumbers;
+use crate::ledger::Ledger;
+use crate::metrics::{CLAIM_AGES, SaleMetrics};
+use crate::orders::Orders;
+use crate::store::{SaleStore, StoredSale};
+use crate::verify::Verifier;
 use weir_origin_core::background::{Pulse, Rounds};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
@@ -142,7 +142,7 @@ pub enum ReconcileError {
 }
 
 impl Reconciler {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: SaleStore,
         ledger: Ledger,
         orders: Orders,

@@ -3,15 +3,15 @@
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
 
-use super::store::StoredOrder;
+use crate::store::StoredOrder;
 
 /// Names a claim in Redis: that of a ticket, or the one that an order came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimKey {
-    pub(super) sale: SaleId,
-    pub(super) shard: u32,
-    pub(super) generation: u64,
-    pub(super) user: UserId,
+    pub(crate) sale: SaleId,
+    pub(crate) shard: u32,
+    pub(crate) generation: u64,
+    pub(crate) user: UserId,
 }
 
 impl From<&Ticket> for ClaimKey {

@@ -9,8 +9,8 @@ use weir_base::key::KeyRing;
 use weir_sale::redis::catalogue;
 use weir_sale::sale::{Catalogue, CatalogueError, ClaimKey, SALES_MAX};
 
-use super::ledger::Ledger;
-use super::store::{SaleStore, StoredSale};
+use crate::ledger::Ledger;
+use crate::store::{SaleStore, StoredSale};
 use weir_origin_core::background::{Backoff, Rounds};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
@@ -63,7 +63,7 @@ pub enum PublishError {
 }
 
 impl Publisher {
-    pub(super) fn new(store: SaleStore, ledger: Ledger, keys: &KeyRing) -> Self {
+    pub(crate) fn new(store: SaleStore, ledger: Ledger, keys: &KeyRing) -> Self {
         Self {
             store,
             ledger,
@@ -175,6 +175,6 @@ impl Publisher {
 }
 
 /// Sales that ended by then are not in it, and nobody looks after them in Redis.
-pub(super) fn ended_after_ms() -> u64 {
+pub(crate) fn ended_after_ms() -> u64 {
     now_ms().saturating_sub(KEEP_ENDED_MS)
 }

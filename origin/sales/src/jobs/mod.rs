@@ -1,0 +1,8 @@
+//! Work in the background: each file is one job.
+
+pub mod archive;
+pub mod catalogue;
+pub mod list_changes;
+pub mod rebuild;
+pub mod reconcile;
+pub mod regular;
