@@ -47,11 +47,11 @@ pub const EDGE_REFUSALS: &[Refusal] = &[UNAUTHORIZED, EDGES_OFF, FEED_UNAVAILABL
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct EdgeHeaders {
-    /// The edge's stamp: v1;<at_ms>;<edge>;<client>;<method>;<path and query>.
+    /// The edge's stamp: `v1;<at_ms>;<edge>;<client>;<method>;<path and query>`.
     #[param(rename = "x-weir-edge")]
     #[expect(dead_code, reason = "describes a parameter")]
     stamp: String,
-    /// The stamp's signature: <key id>;<hex>.
+    /// The stamp's signature: `<key id>;<hex>`.
     #[param(rename = "x-weir-edge-signature")]
     #[expect(dead_code, reason = "describes a parameter")]
     signature: String,

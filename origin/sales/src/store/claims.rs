@@ -57,7 +57,7 @@ impl ClaimStore<'_> {
         self.place_asked(ticket, &asked, now_ms).await
     }
 
-    /// As [`SaleStore::place`], with what the request says. An attempt with a key becomes an order once: see
+    /// As `ClaimStore::place`, with what the request says. An attempt with a key becomes an order once: see
     /// [`Placed::Elsewhere`] and [`Placed::KeyReused`]. What was said with an order that is there already stays.
     pub async fn place_asked(
         self,

@@ -147,7 +147,7 @@ impl StockChangeStore<'_> {
     }
 
     /// Notes that a sale's stock is to change by `wanted` units, of which each shard has its share. Units that are added
-    /// can be ordered from now on; what is withdrawn stays until [`SaleStore::end_change`].
+    /// can be ordered from now on; what is withdrawn stays until `StockChangeStore::end_change`.
     pub async fn begin_change(
         self,
         sale: &SaleId,
