@@ -47,13 +47,15 @@ pub fn link_purpose(query: &str) -> Option<Purpose> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::click::ClickId;
 
     #[test]
     fn envoy_rewrites_to_the_route_that_filters_ask_at() {
         let yaml = include_str!("../../../envoy/shortlink.yaml");
-        let rewrites: alloc::vec::Vec<&str> = yaml
+        let rewrites: Vec<&str> = yaml
             .split("prefix_rewrite: ")
             .skip(1)
             .filter_map(|rest| rest.split([',', ' ', '}', '\n']).next())

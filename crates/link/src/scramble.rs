@@ -94,6 +94,8 @@ impl Numbering {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use alloc::vec;
     use proptest::prelude::*;
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn neighbours_do_not_stay_neighbours() {
         let (range, scramble) = (Length::MIN.capacity(), scramble(1));
-        let numbers: vec::Vec<u64> = (0..2_000)
+        let numbers: Vec<u64> = (0..2_000)
             .map(|n| scramble.scramble(range, n).unwrap())
             .collect();
         let steps: alloc::collections::BTreeSet<u64> = numbers
