@@ -355,7 +355,7 @@ mod tests {
         ];
         for is_log in [false, true] {
             let svg = lines(all.clone(), is_log).unwrap();
-            for colour in ["#D9480F", "#1864AB"] {
+            for colour in ["#D9480F", "#2B8A3E"] {
                 let line = |part: &&str| part.contains(colour) && part.contains("points=");
                 assert_eq!(svg.split('<').filter(line).count(), 1, "{colour}");
             }
