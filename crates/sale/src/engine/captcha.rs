@@ -4,19 +4,20 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::admission::Rejection;
 use crate::verdict::Verdict;
 use serde::Deserialize;
-use weir_base::shared_data::SharedData;
+use weir_base::headers::CAPTCHA;
 use weir_engine::event::FetchResponse;
-use weir_engine::{Effects, Fetch, FetchId, StreamId};
+use weir_engine::{Fetch, FetchId, Request, StreamId};
 
 use crate::engine::config::{Captcha, IfUnreachable};
-use crate::engine::gate::{Gate, StreamState};
+use crate::engine::decision::{ChallengeOffer, CheckoutDecision, CheckoutStep};
 use crate::engine::job::Shopper;
 use crate::engine::metrics::ChallengeOutcome;
 
 /// The longest text that a page is given by its captcha, in bytes: more than any provider's.
-pub(crate) const CAPTCHA_LEN_MAX: usize = 4 * 1_024;
+const CAPTCHA_LEN_MAX: usize = 4 * 1_024;
 
 /// The most requests of one worker that wait for a provider.
 const WAITING_MAX: usize = 1_024;
@@ -24,16 +25,93 @@ const WAITING_MAX: usize = 1_024;
 /// The longest answer of a provider that is read, in bytes.
 const ANSWER_LEN_MAX: usize = 16 * 1_024;
 
-/// Who waits for a provider.
-#[derive(Debug, Default)]
+/// The captcha of one worker, and the shoppers who wait for its provider.
+#[derive(Debug)]
 pub(crate) struct Captchas {
+    settings: Captcha,
     waiting: BTreeMap<FetchId, (StreamId, Shopper)>,
 }
 
+/// What the provider's answer means for the shopper who waits for it.
+#[derive(Clone, Debug)]
+pub(crate) struct CaptchaResult {
+    pub(crate) stream: StreamId,
+    pub(crate) shopper: Shopper,
+    /// What is counted.
+    pub(crate) outcome: ChallengeOutcome,
+    /// What the shopper gets instead of a token, if anything.
+    pub(crate) refusal: Option<CheckoutStep>,
+}
+
 impl Captchas {
+    pub(crate) fn new(settings: Captcha) -> Self {
+        Self {
+            settings,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Decides on a request: what its page has from the captcha counts if the provider says so, which it does once for each.
+    ///
+    /// # Errors
+    /// The answer if too many wait for the provider.
+    pub(crate) fn decide(&self, request: &dyn Request) -> Result<CheckoutDecision, Rejection> {
+        let solution = request.header(CAPTCHA);
+        let outcome = match solution.as_deref().map(read_captcha) {
+            Some(Some(_)) if self.waiting.len() >= WAITING_MAX => {
+                return Err(Verdict::Overloaded.into());
+            }
+            Some(Some(solution)) => {
+                let fetch = question(&self.settings, solution, &request.peer_address());
+                return Ok(CheckoutStep::AskProvider(fetch).into());
+            }
+            Some(None) => ChallengeOutcome::CaptchaRefused,
+            None => ChallengeOutcome::Asked,
+        };
+        Ok(CheckoutDecision {
+            step: self.offer(),
+            challenge: Some(outcome),
+        })
+    }
+
+    /// The page is to show the captcha.
+    fn offer(&self) -> CheckoutStep {
+        let site_key = self.settings.site_key.clone();
+        CheckoutStep::Challenge(ChallengeOffer::Captcha { site_key })
+    }
+
+    /// A shopper waits for the answer to `fetch`.
+    pub(crate) fn wait(&mut self, fetch: FetchId, stream: StreamId, shopper: Shopper) {
+        self.waiting.insert(fetch, (stream, shopper));
+    }
+
     /// The stream has ended.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         self.waiting.retain(|_, (waits, _)| *waits != stream);
+    }
+
+    /// The provider has answered, or has not. `None` if nobody waits for that.
+    pub(crate) fn fetched(
+        &mut self,
+        fetch: FetchId,
+        response: Option<&FetchResponse>,
+    ) -> Option<CaptchaResult> {
+        let (stream, shopper) = self.waiting.remove(&fetch)?;
+        let if_unreachable = match self.settings.if_unreachable {
+            IfUnreachable::Pass => None,
+            IfUnreachable::Refuse => Some(CheckoutStep::Refuse(Verdict::Unavailable.into())),
+        };
+        let (outcome, refusal) = match response.and_then(says) {
+            Some(true) => (ChallengeOutcome::Solved, None),
+            Some(false) => (ChallengeOutcome::CaptchaRefused, Some(self.offer())),
+            None => (ChallengeOutcome::CaptchaUnreachable, if_unreachable),
+        };
+        Some(CaptchaResult {
+            stream,
+            shopper,
+            outcome,
+            refusal,
+        })
     }
 }
 
@@ -43,68 +121,11 @@ struct Checked {
     success: bool,
 }
 
-impl<D: SharedData + Clone> Gate<D> {
-    /// Asks whether what a client has from its captcha counts. Each is good for one answer: the provider sees to that.
-    pub(crate) fn check_captcha(
-        &mut self,
-        stream: StreamId,
-        shopper: Shopper,
-        solution: &str,
-        address: &[u8],
-        effects: &mut Effects,
-    ) {
-        let Some(captcha) = &self.config.captcha else {
-            return self.refuse_shopper(stream, &shopper, Verdict::Unavailable.into(), effects);
-        };
-        if self.captchas.waiting.len() >= WAITING_MAX {
-            return self.refuse_shopper(stream, &shopper, Verdict::Overloaded.into(), effects);
-        }
-        let fetch = effects.fetch(question(captcha, solution, address));
-        self.captchas.waiting.insert(fetch, (stream, shopper));
-        self.streams.insert(stream, StreamState::Waiting);
-    }
-
-    /// The provider has answered, or has not.
-    pub(crate) fn captcha_checked(
-        &mut self,
-        fetch: FetchId,
-        response: Option<&FetchResponse>,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let Some((stream, shopper)) = self.captchas.waiting.remove(&fetch) else {
-            return;
-        };
-        self.streams.remove(&stream);
-        match response.and_then(says) {
-            Some(true) => {
-                self.metrics.challenges.increment(ChallengeOutcome::Solved);
-                self.mint_for(stream, &shopper, now_ms, now_ms, effects);
-            }
-            Some(false) => {
-                let outcome = ChallengeOutcome::CaptchaRefused;
-                self.metrics.challenges.increment(outcome);
-                self.ask_for_captcha(stream, &shopper, effects);
-            }
-            None => self.captcha_unreachable(stream, &shopper, now_ms, effects),
-        }
-    }
-
-    fn captcha_unreachable(
-        &mut self,
-        stream: StreamId,
-        shopper: &Shopper,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let outcome = ChallengeOutcome::CaptchaUnreachable;
-        self.metrics.challenges.increment(outcome);
-        let captcha = self.config.captcha.as_ref();
-        match captcha.map(|captcha| captcha.if_unreachable) {
-            Some(IfUnreachable::Pass) => self.mint_for(stream, shopper, now_ms, now_ms, effects),
-            _ => self.refuse_shopper(stream, shopper, Verdict::Unavailable.into(), effects),
-        }
-    }
+/// What a captcha has given a page, if it can be that.
+fn read_captcha(value: &[u8]) -> Option<&str> {
+    let is_good =
+        (1..=CAPTCHA_LEN_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+    core::str::from_utf8(value).ok().filter(|_| is_good)
 }
 
 /// What the provider says, if it says anything that can be understood.

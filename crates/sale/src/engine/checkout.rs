@@ -1,26 +1,32 @@
 //! Order tokens: minted at the checkout, checked when somebody buys.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec;
 
 use crate::admission::{Rejection, admit_to_checkout};
-use crate::redis::challenge_spend::Spend;
+use crate::challenge::Challenge;
 use crate::sale::{Sale, SaleState};
-use crate::token;
+use crate::token::{self, TokenError};
 use crate::verdict::Verdict;
 use serde::Serialize;
-use weir_base::headers;
-use weir_base::id::UserId;
+use weir_base::headers::{self, SOLUTION};
+use weir_base::id::{SaleId, UserId};
 use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
-use weir_engine::{Answer, Effects, Request, StreamId};
+use weir_engine::event::FetchResponse;
+use weir_engine::{Answer, FetchId, Request, StreamId};
 
 use crate::engine::answers::language_of;
-use crate::engine::challenge::Asked;
-use crate::engine::config::TokenSettings;
-use crate::engine::gate::Gate;
-use crate::engine::job::Shopper;
+use crate::engine::captcha::Captchas;
+use crate::engine::challenge::ProofOfWork;
+use crate::engine::claims::ClaimSigner;
+use crate::engine::config::{Checked, TokenSettings};
+use crate::engine::decision::{CheckoutDecision, CheckoutStep};
+use crate::engine::identify::read_user;
+use crate::engine::job::{Shopper, SpendJob};
+use crate::engine::limits::Limits;
+use crate::engine::metrics::ChallengeOutcome;
+use crate::engine::sales::Sales;
 
 /// The checkout's good answer.
 #[derive(Debug, Serialize)]
@@ -34,189 +40,204 @@ struct Minted {
     now_ms: u64,
 }
 
-/// What comes next for whoever asks for a token and may have one.
-pub(crate) enum Next {
-    /// It.
-    Mint,
-    /// A challenge, of which there is no solution yet.
-    Ask(Asked),
-    /// Which token a solution leads to, of a challenge of as many bits as the sale wants.
-    Spend(Spend, u8),
-    /// The word of a captcha's provider.
-    CheckCaptcha(String),
+/// Decides who gets order tokens, and which count.
+#[derive(Debug)]
+pub(crate) struct Checkout {
+    settings: TokenSettings,
+    user_header: String,
+    /// Shoppers who wait for a captcha's provider, if there is one.
+    captchas: Option<Captchas>,
 }
 
-impl Minted {
-    fn new(settings: &TokenSettings, shopper: &Shopper, at_ms: u64, now_ms: u64) -> Self {
-        Self {
-            token: token::mint(&settings.keys, &shopper.sale, &shopper.user, at_ms),
-            usable_at_ms: at_ms.saturating_add(settings.ages.min_ms),
-            expires_at_ms: at_ms.saturating_add(settings.ages.max_ms),
-            now_ms,
-        }
+impl Checkout {
+    /// The checkout of a gateway that has keys for tokens.
+    pub(crate) fn new(config: &Checked) -> Option<Self> {
+        Some(Self {
+            settings: config.token.clone()?,
+            user_header: config.user_header.clone(),
+            captchas: config.captcha.clone().map(Captchas::new),
+        })
     }
-}
 
-impl<D: SharedData + Clone> Gate<D> {
-    /// Gives the stream a token for `sale`, or says why not.
-    pub(crate) fn check_out(
-        &mut self,
-        stream: StreamId,
+    /// Decides on a request for a token of `sale`.
+    ///
+    /// # Errors
+    /// The answer to a request that gets neither a token nor a challenge.
+    pub(crate) fn admit<D: SharedData + Clone>(
+        &self,
+        sales: &Sales,
+        signer: &ClaimSigner,
+        limits: &Limits<D>,
         sale: &[u8],
         request: &dyn Request,
         now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let admitted = self
-            .find(sale)
-            .and_then(|(switch, sale)| self.admit_shopper(switch, sale, request, now_ms));
-        let (shopper, next, in_shadow) = match admitted {
-            Ok(admitted) => admitted,
-            Err(rejection) => {
-                let mark = self.mark(sale).filter(|_| self.find(sale).is_ok());
-                self.count_for(mark, false, rejection.verdict);
-                let answer = self.answers.reject(rejection, language_of(request), None);
-                return effects.respond(stream, answer);
+    ) -> Result<(Shopper, CheckoutDecision), Rejection> {
+        let (switch, sale) = sales.find(sale)?;
+        let user = read_user(request.headers().get(&self.user_header))?;
+        let if_empty = sales.without_units(sale, now_ms);
+        let decided = admit_to_checkout(switch, sale, &user, sales.memory(), if_empty, now_ms)
+            .and_then(|()| signer.check())
+            .and_then(|()| limits.check(&user, request, now_ms));
+        let decision: CheckoutDecision = match switch {
+            SaleState::Shadow => {
+                let verdict = shadow_verdict(sale, decided);
+                self.grant(&sale.id, &user, now_ms, now_ms, Some(verdict))
+                    .into()
             }
-        };
-        if let Some(verdict) = in_shadow {
-            let mark = self.mark(sale);
-            self.count_for(mark, true, verdict);
-            return self.answer_minted(stream, &shopper, now_ms, now_ms, effects);
-        }
-        match next {
-            Next::Mint => self.mint_for(stream, &shopper, now_ms, now_ms, effects),
-            Next::Ask(asked) => {
-                self.ask(stream, &asked, &told_in(shopper, request), effects);
-            }
-            Next::Spend(spend, bits) => {
-                let shopper = told_in(shopper, request);
-                self.spend(stream, shopper, (spend, bits), now_ms, effects);
-            }
-            Next::CheckCaptcha(solution) => {
-                let shopper = told_in(shopper, request);
-                let address = request.peer_address();
-                self.check_captcha(stream, shopper, &solution, &address, effects);
-            }
-        }
-    }
-
-    /// Whether the request gets a token, and what comes before; or what was decided, if the sale is in shadow. Then everybody gets
-    /// one, and that is only counted: nobody but the gate could answer.
-    fn admit_shopper(
-        &self,
-        switch: SaleState,
-        sale: &Sale,
-        request: &dyn Request,
-        now_ms: u64,
-    ) -> Result<(Shopper, Next, Option<Verdict>), Rejection> {
-        let user = self.user(request)?;
-        let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        let if_empty = self.without_units(sale, now_ms);
-        let decided = admit_to_checkout(switch, sale, &user, &self.memory, if_empty, now_ms)
-            .and_then(|()| self.check_signer())
-            .and_then(|()| self.limits.check(&user, request, now_ms));
-        let in_shadow = (switch == SaleState::Shadow).then(|| match decided {
-            Err(rejection) => rejection.verdict,
-            Ok(()) if sale.challenge.is_some() => Verdict::ChallengeRequired,
-            Ok(()) => Verdict::TokenMinted,
-        });
-        let next = match in_shadow {
-            Some(_) => Next::Mint,
-            None => {
+            _ => {
                 decided?;
-                self.challenge(settings, sale, &user, request, now_ms)?
+                self.challenge(sale, &user, request, now_ms)?
             }
         };
+        let language = match decision.step {
+            // An answer with a token is the same in every language.
+            CheckoutStep::Grant { .. } => Language::default(),
+            _ => language_of(request),
+        };
+        let sale = sale.id.clone();
         let shopper = Shopper {
-            sale: sale.id.clone(),
+            sale,
             user,
-            language: Language::default(),
+            language,
         };
-        Ok((shopper, next, in_shadow))
+        Ok((shopper, decision))
     }
 
-    /// The shopper gets a token of `at_ms`.
-    pub(crate) fn mint_for(
-        &mut self,
-        stream: StreamId,
-        shopper: &Shopper,
-        at_ms: u64,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        self.count_shopper(shopper, Verdict::TokenMinted);
-        self.answer_minted(stream, shopper, at_ms, now_ms, effects);
-    }
-
-    fn answer_minted(
-        &mut self,
-        stream: StreamId,
-        shopper: &Shopper,
-        at_ms: u64,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        // Nobody comes here without keys.
-        let Some(settings) = &self.config.token else {
-            return self.refuse_shopper(stream, shopper, Verdict::Unavailable.into(), effects);
-        };
-        let minted = Minted::new(settings, shopper, at_ms, now_ms);
-        let headers = vec![(headers::VERDICT, Verdict::TokenMinted.word())];
-        let answer = Answer::json(200, headers, &minted).because("weir_token_minted");
-        effects.respond(stream, Arc::new(answer));
-    }
-
-    /// The shopper gets none.
-    pub(crate) fn refuse_shopper(
-        &mut self,
-        stream: StreamId,
-        shopper: &Shopper,
-        rejection: Rejection,
-        effects: &mut Effects,
-    ) {
-        self.count_shopper(shopper, rejection.verdict);
-        let answer = self.answers.reject(rejection, shopper.language, None);
-        effects.respond(stream, answer);
-    }
-
-    pub(crate) fn count_shopper(&mut self, shopper: &Shopper, verdict: Verdict) {
-        let mark = self.mark(shopper.sale.as_str().as_bytes());
-        self.count_for(mark, false, verdict);
-    }
-
-    /// Whether `token` is the one that `sale` wants, if it wants one.
-    pub(crate) fn check_token(
+    /// What comes before a token of `sale`, if anything does.
+    fn challenge(
         &self,
         sale: &Sale,
         user: &UserId,
+        request: &dyn Request,
+        now_ms: u64,
+    ) -> Result<CheckoutDecision, Rejection> {
+        match sale.challenge {
+            None => Ok(self.grant(&sale.id, user, now_ms, now_ms, None).into()),
+            Some(Challenge::ProofOfWork { bits }) => {
+                let work = self.proof_of_work(&sale.id, user, bits, now_ms);
+                Ok(work.decide(request.header(SOLUTION).as_deref()))
+            }
+            Some(Challenge::Captcha {}) => {
+                // Without a provider nothing can be known: the log says so with every new catalogue.
+                let captchas = self.captchas.as_ref().ok_or(Verdict::Unavailable)?;
+                captchas.decide(request)
+            }
+        }
+    }
+
+    fn proof_of_work<'a>(
+        &'a self,
+        sale: &'a SaleId,
+        user: &'a UserId,
+        bits: u8,
+        now_ms: u64,
+    ) -> ProofOfWork<'a> {
+        ProofOfWork {
+            keys: &self.settings.keys,
+            sale,
+            user,
+            bits,
+            now_ms,
+        }
+    }
+
+    /// A token of `at_ms`.
+    fn grant(
+        &self,
+        sale: &SaleId,
+        user: &UserId,
+        at_ms: u64,
+        now_ms: u64,
+        in_shadow: Option<Verdict>,
+    ) -> CheckoutStep {
+        let TokenSettings { keys, ages } = &self.settings;
+        let minted = Minted {
+            token: token::mint(keys, sale, user, at_ms),
+            usable_at_ms: at_ms.saturating_add(ages.min_ms),
+            expires_at_ms: at_ms.saturating_add(ages.max_ms),
+            now_ms,
+        };
+        let headers = vec![(headers::VERDICT, Verdict::TokenMinted.word())];
+        let answer = Answer::json(200, headers, &minted).because("weir_token_minted");
+        CheckoutStep::Grant { answer, in_shadow }
+    }
+
+    /// Redis has said when the token of a solution was minted: now, or before.
+    pub(crate) fn spent(&self, job: &SpendJob, minted_at_ms: u64, now_ms: u64) -> CheckoutDecision {
+        let Shopper { sale, user, .. } = &job.shopper;
+        let outcome = match minted_at_ms == job.spend.now_ms {
+            true => ChallengeOutcome::Solved,
+            false => ChallengeOutcome::Again,
+        };
+        // A token may count for less time than a challenge: one that is over is of no use.
+        let is_over = now_ms.saturating_sub(minted_at_ms) > self.settings.ages.max_ms;
+        let step = match is_over {
+            true => {
+                let work = self.proof_of_work(sale, user, job.bits, now_ms);
+                CheckoutStep::Challenge(work.offer())
+            }
+            false => self.grant(sale, user, minted_at_ms, now_ms, None),
+        };
+        CheckoutDecision {
+            step,
+            challenge: Some(outcome),
+        }
+    }
+
+    /// A shopper waits for the provider's answer to `fetch`.
+    pub(crate) fn wait(&mut self, fetch: FetchId, stream: StreamId, shopper: Shopper) {
+        if let Some(captchas) = &mut self.captchas {
+            captchas.wait(fetch, stream, shopper);
+        }
+    }
+
+    /// The stream has ended.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        if let Some(captchas) = &mut self.captchas {
+            captchas.forget(stream);
+        }
+    }
+
+    /// The captcha's provider has answered, or has not. Returns what comes next for the shopper who waits for that.
+    pub(crate) fn fetched(
+        &mut self,
+        fetch: FetchId,
+        response: Option<&FetchResponse>,
+        now_ms: u64,
+    ) -> Option<(StreamId, Shopper, CheckoutDecision)> {
+        let captchas = self.captchas.as_mut()?;
+        let result = captchas.fetched(fetch, response)?;
+        let Shopper { sale, user, .. } = &result.shopper;
+        let grant = || self.grant(sale, user, now_ms, now_ms, None);
+        let decision = CheckoutDecision {
+            step: result.refusal.unwrap_or_else(grant),
+            challenge: Some(result.outcome),
+        };
+        Some((result.stream, result.shopper, decision))
+    }
+
+    /// Whether `token` is the one that `sale` wants of `user`.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub(crate) fn check_token(
+        &self,
+        sale: &SaleId,
+        user: &UserId,
         token: Option<&[u8]>,
         now_ms: u64,
-    ) -> Result<(), Rejection> {
-        if !sale.token {
-            return Ok(());
-        }
-        // Without keys nothing can be known of a token: the log says so with every new catalogue.
-        let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        token::check(
-            &settings.keys,
-            token.unwrap_or_default(),
-            &sale.id,
-            user,
-            now_ms,
-            settings.ages,
-        )
-        .map_err(|reason| {
-            self.metrics.tokens_refused.increment(reason);
-            Verdict::InvalidToken.into()
-        })
+    ) -> Result<(), TokenError> {
+        let TokenSettings { keys, ages } = &self.settings;
+        let token = token.unwrap_or_default();
+        token::check(keys, token, sale, user, now_ms, *ages)
     }
 }
 
-/// Who waits is told in the language of the request.
-fn told_in(shopper: Shopper, request: &dyn Request) -> Shopper {
-    Shopper {
-        language: language_of(request),
-        ..shopper
+/// What would become of a request if `sale` were not in shadow.
+fn shadow_verdict(sale: &Sale, decided: Result<(), Rejection>) -> Verdict {
+    match decided {
+        Err(rejection) => rejection.verdict,
+        Ok(()) if sale.challenge.is_some() => Verdict::ChallengeRequired,
+        Ok(()) => Verdict::TokenMinted,
     }
 }

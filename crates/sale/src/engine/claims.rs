@@ -1,262 +1,75 @@
-//! What becomes of requests when Redis has answered.
+//! Claims: who signs them, and what a shard's reply means for the request that wants one.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::admission::{Conclusion, conclude};
+use crate::admission::{Conclusion, Rejection, conclude};
 use crate::claim::{ClaimId, Ticket};
 use crate::ledger::{ClaimReply, OpenClaim};
-use crate::redis::{claim, deposit, lend, probe};
+use crate::sale::{Catalogue, ClaimKey};
 use crate::verdict::Verdict;
-use weir_base::headers;
-use weir_base::id::SaleId;
-use weir_base::shared_data::SharedData;
-use weir_engine::pump::{Completed, Pending};
-use weir_engine::redis::{Definite, Failure, Unknown};
-use weir_engine::{Effects, Level, StreamId};
+use weir_base::key::KeyRing;
+use weir_engine::Level;
+use weir_engine::redis::{Definite, Failure};
 
-use crate::engine::gate::{Gate, StreamState};
-use crate::engine::job::{ClaimJob, HandBackJob, Job, Step};
-use crate::engine::rebalance::Progress;
+use crate::engine::job::{ClaimJob, HandBackJob};
 
-impl<D: SharedData + Clone> Gate<D> {
-    /// Gives streams what has completed.
-    pub(crate) fn complete(
-        &mut self,
-        completed: Vec<Completed<Job>>,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        for call in completed {
-            // A call's requests are all of one kind.
-            match call.requests.first().map(|pending| &pending.job) {
-                Some(Job::Claim(_)) => self.claims_completed(call, now_ms, effects),
-                Some(Job::Spend(_)) => self.spends_completed(call, now_ms, effects),
-                Some(Job::Probe(_)) => self.probes_completed(call, now_ms, effects),
-                Some(Job::Move(_)) => self.move_completed(call, now_ms, effects),
-                // What a hand-back answers is of no further use; one that failed ends with its claim.
-                Some(Job::HandBack(_)) | None => {
-                    self.noted(call.outcome, call.requests.len(), effects);
-                }
-            }
+/// Signs claims, as long as the origin knows the key.
+#[derive(Debug)]
+pub(crate) struct ClaimSigner {
+    keys: KeyRing,
+    /// The key that signs, as the origin lists it.
+    key: ClaimKey,
+    /// Whether the origin has listed its keys, and this one is not among them.
+    is_unknown: bool,
+}
+
+impl ClaimSigner {
+    pub(crate) fn new(keys: KeyRing) -> Self {
+        Self {
+            key: ClaimKey::of(keys.signer()),
+            keys,
+            is_unknown: false,
         }
     }
 
-    /// The reply, or nothing after the failure has been counted.
-    pub(crate) fn noted<T>(
-        &self,
-        outcome: Result<T, Failure>,
-        count: usize,
-        effects: &mut Effects,
-    ) -> Option<T> {
-        outcome
-            .inspect_err(|failure| {
-                let is_definite = matches!(failure, Failure::Definite(_));
-                self.metrics.failed(is_definite, count);
-                effects.log(Level::Debug, format!("{count} requests failed: {failure}"));
-            })
-            .ok()
-    }
-
-    fn claims_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
-        let count = call.requests.len();
-        let replies = call
-            .outcome
-            .and_then(|value| claim::parse(&value, count).map_err(|_| Unknown::Garbled.into()));
-        match replies {
-            Ok(replies) => {
-                for (pending, reply) in call.requests.into_iter().zip(replies) {
-                    self.claimed(pending, reply, now_ms, effects);
-                }
-            }
-            Err(failure) => {
-                self.noted(Err::<(), _>(failure.clone()), count, effects);
-                for pending in call.requests {
-                    self.failed(pending, &failure, now_ms, effects);
-                }
-            }
+    /// Refuses everybody while the origin would not know this gateway's claims. Each would tie a unit up until its end, and
+    /// the origin would send its buyer away.
+    pub(crate) fn check(&self) -> Result<(), Rejection> {
+        match self.is_unknown {
+            true => Err(Verdict::Misconfigured.into()),
+            false => Ok(()),
         }
     }
 
-    fn probes_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
-        let count = call.requests.len();
-        let seen = self
-            .noted(call.outcome, count, effects)
-            .and_then(|value| probe::parse(&value, count).ok());
-        for (index, pending) in call.requests.iter().enumerate() {
-            if let Job::Probe(job) = &pending.job {
-                let probe = seen.as_ref().and_then(|seen| seen.get(index).copied());
-                let progress = self.rebalances.probed(job, probe);
-                self.rebalance_on(&job.sale, progress, now_ms, effects);
-            }
-        }
-    }
-
-    fn move_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
-        let value = self.noted(call.outcome, call.requests.len(), effects);
-        for pending in call.requests {
-            let Job::Move(job) = pending.job else {
-                continue;
-            };
-            let value = value.as_ref();
-            let progress = match job.step {
-                Step::Lend { .. } => {
-                    let reply = value.and_then(|value| lend::parse(value).ok());
-                    self.rebalances.lent(&job, reply)
-                }
-                Step::Deposit { .. } => {
-                    let reply = value.and_then(|value| deposit::parse(value).ok());
-                    self.rebalances.deposited(&job, reply)
-                }
-                Step::Settle { .. } => continue,
-            };
-            self.rebalance_on(&job.sale, progress, now_ms, effects);
-        }
-    }
-
-    /// A rebalance goes on, or has ended: then those who have waited ask again.
-    fn rebalance_on(
-        &mut self,
-        sale: &SaleId,
-        progress: Progress,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        if let Some(shards) = progress.probe {
-            self.memory.learn_probe(sale, &shards);
-        }
-        for job in progress.jobs {
-            self.pump.enqueue_unowned(job, now_ms, effects);
-        }
-        let Some((end, waiting)) = progress.ended else {
-            return;
-        };
-        self.metrics.rebalances.increment(end);
-        for (stream, mut job) in waiting {
-            job.rebalances += 1;
-            self.pump
-                .enqueue_again(stream, Job::Claim(job), now_ms, effects);
-        }
-    }
-
-    /// A shard has replied to a claim.
-    fn claimed(
-        &mut self,
-        pending: Pending<Job>,
-        reply: ClaimReply,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let Job::Claim(mut job) = pending.job else {
-            return;
-        };
-        self.overload.redis_answered(job.pass.take(), true, now_ms);
-        self.memory.learn(&job.sale, job.shard, &reply);
-        let too_few = job.is_too_many.then_some(Verdict::TooFew);
-        let if_empty = self.if_empty(&job.sale, now_ms).or(too_few);
-        let conclusion = conclude(reply, if_empty, job.rebalances);
-        let Some(stream) = pending.stream else {
-            // Nobody waits any more. What was granted goes back.
-            if let Conclusion::Pass { held, .. } = conclusion {
-                self.hand_back(delivery_of(job, held), now_ms, effects);
-            }
-            return;
-        };
-        if let Some(refusal) = job.refusal
-            && !matches!(conclusion, Conclusion::Pass { .. })
-        {
-            return self.reject_waiting(stream, &job, refusal, None, effects);
-        }
-        match conclusion {
-            Conclusion::Rebalance => self.rebalance(stream, job, now_ms, effects),
-            Conclusion::Pass { verdict, held } => {
-                self.pass(stream, job, held, verdict, now_ms, effects);
-            }
-            Conclusion::Reject { verdict, ordered } => {
-                let order = ordered.map(|n| ClaimId::new(&job.sale, job.shard, n));
-                self.reject_waiting(stream, &job, verdict, order.as_ref(), effects);
-            }
-        }
-    }
-
-    /// What is said of a sale without units, if this is one as far as is known.
-    fn if_empty(&self, sale: &SaleId, now_ms: u64) -> Option<Verdict> {
-        if !self.memory.is_empty(sale) {
+    /// Compares the keys of origin and gateway. Returns a line for the log when that changes, and not with every catalogue.
+    pub(crate) fn compare(&mut self, catalogue: &Catalogue) -> Option<(Level, String)> {
+        let is_unknown = !catalogue.knows(&self.key);
+        if core::mem::replace(&mut self.is_unknown, is_unknown) == is_unknown {
             return None;
         }
-        let found = self.find(sale.as_str().as_bytes());
-        Some(found.map_or(Verdict::Restocking, |(_, sale)| {
-            self.without_units(sale, now_ms)
-        }))
-    }
-
-    /// The shard of the stream is empty: it waits for a rebalance, if it may.
-    fn rebalance(&mut self, stream: StreamId, job: ClaimJob, now_ms: u64, effects: &mut Effects) {
-        if self.rebalances.waiting() >= self.config.redis.waiting_max {
-            return self.reject_waiting(stream, &job, Verdict::Overloaded, None, effects);
+        let ClaimKey { id, fingerprint } = &self.key;
+        if !is_unknown {
+            let text =
+                format!("the origin knows the claim key {id} ({fingerprint}): buying goes on");
+            return Some((Level::Info, text));
         }
-        for job in self.rebalances.wait(stream, job) {
-            self.pump.enqueue_unowned(job, now_ms, effects);
-        }
+        let known = catalogue.claim_keys.iter();
+        let known: Vec<_> = known
+            .map(|key| format!("{} ({})", key.id, key.fingerprint))
+            .collect();
+        let text = format!(
+            "nobody can buy here: claims are signed with the key {id} (fingerprint {fingerprint}), and the origin knows {}; \
+             give gateway and origin the same WEIR_CLAIM_SECRET and key id, and start the one that was changed again",
+            known.join(", ")
+        );
+        Some((Level::Error, text))
     }
 
-    /// There is no reply.
-    fn failed(
-        &mut self,
-        pending: Pending<Job>,
-        failure: &Failure,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let Job::Claim(job) = pending.job else { return };
-        self.overload.redis_answered(job.pass, false, now_ms);
-        let verdict = match failure {
-            Failure::Definite(Definite::Expired) => Verdict::Overloaded,
-            _ => Verdict::Unavailable,
-        };
-        if let Some(stream) = pending.stream {
-            self.reject_waiting(stream, &job, verdict, None, effects);
-        }
-    }
-
-    /// The request goes on to the origin with its claim, if the origin is to be asked at all.
-    fn pass(
-        &mut self,
-        stream: StreamId,
-        job: ClaimJob,
-        claim: OpenClaim,
-        verdict: Verdict,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let pass = match job.buyer.is_shadow {
-            true => None,
-            false => match self.overload.pass_on(now_ms) {
-                Ok(pass) => Some(pass),
-                Err(rejection) => {
-                    self.reject_waiting(stream, &job, rejection, None, effects);
-                    return self.hand_back(delivery_of(job, claim), now_ms, effects);
-                }
-            },
-        };
-        self.send_on(stream, &job, claim, verdict, effects);
-        self.count(job.buyer, verdict);
-        self.unconfirmed.push(stream);
-        let delivery = Some(delivery_of(job, claim));
-        // From here on the origin's answer and the stream's end end what was begun.
-        let passed = StreamState::Passed { pass, delivery };
-        self.streams.insert(stream, passed);
-    }
-
-    fn send_on(
-        &self,
-        stream: StreamId,
-        job: &ClaimJob,
-        claim: OpenClaim,
-        verdict: Verdict,
-        effects: &mut Effects,
-    ) {
-        let claim = Ticket {
+    /// The two headers by which the origin accepts `claim`: the ticket, and its signature.
+    pub(crate) fn ticket(&self, job: &ClaimJob, claim: OpenClaim) -> [String; 2] {
+        let ticket = Ticket {
             sale: job.sale.clone(),
             shard: job.shard,
             generation: claim.generation,
@@ -265,44 +78,51 @@ impl<D: SharedData + Clone> Gate<D> {
             user: job.user.clone(),
         }
         .encode();
-        let signature = self.config.claim_keys.sign(&claim);
-        if job.buyer.poses_as_gateway {
-            effects.remove_gateway_headers(stream);
-        }
-        if let Some(path) = &job.path {
-            effects.set_path(stream, path.clone());
-        }
-        effects.add_header(stream, headers::CLAIM, claim);
-        effects.add_header(stream, headers::CLAIM_SIGNATURE, signature);
-        if !job.buyer.is_shadow {
-            effects.add_header(stream, headers::VERDICT, verdict.word().into());
-        }
-        effects.go_on(stream);
+        let signature = self.keys.sign(&ticket);
+        [ticket, signature]
     }
+}
 
-    /// A claim's delivery never left the gateway, or the origin has refused it: it goes back with the next batch.
-    pub(crate) fn hand_back(&mut self, delivery: HandBackJob, now_ms: u64, effects: &mut Effects) {
-        self.metrics.handed_back.increment();
-        self.pump
-            .enqueue_unowned(Job::HandBack(delivery), now_ms, effects);
+/// What comes next for a request whose shard has replied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimStep {
+    /// It goes on to the origin with this claim.
+    Pass(Verdict, OpenClaim),
+    /// It waits for units to move to its shard.
+    Rebalance,
+    /// It is answered, with the order that the user has already.
+    Reject(Verdict, Option<ClaimId>),
+}
+
+impl ClaimStep {
+    /// What `reply` leads to. `if_empty` is the answer if the sale has no unit left.
+    pub(crate) fn after(job: &ClaimJob, reply: ClaimReply, if_empty: Option<Verdict>) -> Self {
+        let too_few = job.is_too_many.then_some(Verdict::TooFew);
+        match (
+            conclude(reply, if_empty.or(too_few), job.rebalances),
+            job.refusal,
+        ) {
+            (Conclusion::Pass { verdict, held }, _) => Self::Pass(verdict, held),
+            (_, Some(refusal)) => Self::Reject(refusal, None),
+            (Conclusion::Rebalance, None) => Self::Rebalance,
+            (Conclusion::Reject { verdict, ordered }, None) => {
+                let order = ordered.map(|n| ClaimId::new(&job.sale, job.shard, n));
+                Self::Reject(verdict, order)
+            }
+        }
     }
+}
 
-    /// As [`Gate::reject`], of a request that has waited.
-    fn reject_waiting(
-        &mut self,
-        stream: StreamId,
-        job: &ClaimJob,
-        rejection: impl Into<crate::admission::Rejection>,
-        order: Option<&ClaimId>,
-        effects: &mut Effects,
-    ) {
-        self.streams.remove(&stream);
-        self.reject(stream, job.buyer, rejection, order, effects);
+/// The answer to a request without a reply of Redis.
+pub(crate) fn without_reply(failure: &Failure) -> Verdict {
+    match failure {
+        Failure::Definite(Definite::Expired) => Verdict::Overloaded,
+        _ => Verdict::Unavailable,
     }
 }
 
 /// The delivery of `claim` that was granted for `job`.
-fn delivery_of(job: ClaimJob, claim: OpenClaim) -> HandBackJob {
+pub(crate) fn delivery_of(job: ClaimJob, claim: OpenClaim) -> HandBackJob {
     HandBackJob {
         sale: job.sale,
         shard: job.shard,

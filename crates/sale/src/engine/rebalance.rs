@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 
 use crate::ledger::{DepositReply, LendReply, ShardProbe};
 use crate::rebalance::{End, Next, Rebalance, RebalanceCall, RebalanceEvent};
+use crate::redis::{deposit, lend};
 use weir_base::id::SaleId;
+use weir_base::resp::Value;
 use weir_engine::StreamId;
 
 use crate::engine::job::{ClaimJob, Job, MoveJob, ProbeJob, Step};
@@ -95,8 +97,20 @@ impl Rebalances {
         }
     }
 
+    /// A step has come back; `None` without an answer.
+    pub(crate) fn moved(&mut self, job: &MoveJob, value: Option<&Value>) -> Progress {
+        match job.step {
+            Step::Lend { .. } => self.lent(job, value.and_then(|value| lend::parse(value).ok())),
+            Step::Deposit { .. } => {
+                self.deposited(job, value.and_then(|value| deposit::parse(value).ok()))
+            }
+            // The rebalance has ended.
+            Step::Settle { .. } => Progress::default(),
+        }
+    }
+
     /// A lend has come back.
-    pub(crate) fn lent(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
+    fn lent(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
         let event = match (job.step, reply) {
             (Step::Lend { from_shard, .. }, Some(reply)) => RebalanceEvent::Lend(from_shard, reply),
             _ => RebalanceEvent::Nothing,
@@ -105,7 +119,7 @@ impl Rebalances {
     }
 
     /// A deposit has come back.
-    pub(crate) fn deposited(&mut self, job: &MoveJob, reply: Option<DepositReply>) -> Progress {
+    fn deposited(&mut self, job: &MoveJob, reply: Option<DepositReply>) -> Progress {
         let event = match (job.step, reply) {
             (
                 Step::Deposit {
