@@ -97,14 +97,14 @@ async fn patch_of_one_member_changes_no_other() {
         "group": { "id": "g", "user_cap": 3 },
         "reservation": { "from_ms": start_ms - 9_000, "until_ms": start_ms - 5_000 },
         "payment": { "hold": { "pay_within_ms": 60_000 } }, "listed": true, "draw": { "winners": 5 },
-        "payload_schema": { "type": "object" }, "warm_before_ms": 7,
+        "payload_schema": { "type": "object" }, "warm_before_ms": 7, "note": "N",
     });
     let others = json!({
         "title": "T", "total": 9, "shards": 3, "user_cap": 1, "starts_at_ms": start_ms + 1,
         "ends_at_ms": start_ms + 8_000, "token": false, "challenge": null, "sku": null, "price": null,
         "group": null, "reservation": { "from_ms": start_ms - 8_000, "until_ms": start_ms - 5_000 },
         "payment": "at_payment", "listed": false, "draw": { "winners": 6 },
-        "payload_schema": { "type": "object", "maxProperties": 1 }, "warm_before_ms": null,
+        "payload_schema": { "type": "object", "maxProperties": 1 }, "warm_before_ms": null, "note": null,
     });
     let new: NewSale = serde_json::from_value(sale.clone()).unwrap();
     assert_eq!(json!(new), sale, "a member is missing here");

@@ -20,6 +20,7 @@ CREATE TABLE sales (
     pay_within_ms    INTEGER CHECK (pay_within_ms >= 1),
     -- How long before its start it is warmed by itself; NULL: by hand only.
     warm_before_ms   INTEGER CHECK (warm_before_ms >= 0),
+    note             TEXT,
     state            TEXT    NOT NULL CHECK (state IN ('open', 'shadow', 'drain', 'closed')),
     skip_risk        INTEGER NOT NULL CHECK (skip_risk IN (0, 1)),
     skip_reservation INTEGER NOT NULL CHECK (skip_reservation IN (0, 1)),

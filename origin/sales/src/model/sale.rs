@@ -28,6 +28,9 @@ pub const TITLE_LEN_MAX: usize = 200;
 /// The longest name of what is sold, in characters.
 pub const SKU_LEN_MAX: usize = 64;
 
+/// The longest note, in characters.
+pub const NOTE_LEN_MAX: usize = 200;
+
 /// The last instant a window may name: the end of the year 9999. Later ones are mistakes, such as
 /// microseconds taken for milliseconds.
 pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
@@ -125,6 +128,10 @@ pub struct SaleFields {
     #[serde(default = "warm_before_ms")]
     #[schema(default = 300_000)]
     pub warm_before_ms: Option<u64>,
+    /// A remark for operators: 1 to [`NOTE_LEN_MAX`] characters, no control characters; `None`: not given.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 200)]
+    pub note: Option<String>,
 }
 
 /// Sales that belong together, such as the sizes of one shoe: a user may have only so many units of all of them.
@@ -279,6 +286,9 @@ pub enum NewSaleError {
     /// The warm-up would be before the epoch.
     #[error("warm_before_ms: must be at most {INSTANT_MS_MAX}")]
     WarmBefore,
+    /// The note is empty, too long, or has control characters.
+    #[error("note: must be 1 to {NOTE_LEN_MAX} characters, none of them a control character")]
+    Note,
     /// Gateways would refuse it.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
@@ -299,6 +309,7 @@ impl NewSaleError {
             Self::Draw => "draw",
             Self::PayloadSchema(_) => "payload_schema",
             Self::WarmBefore => "warm_before_ms",
+            Self::Note => "note",
             Self::Challenge | Self::Catalogue(CatalogueError::Challenge(_)) => "challenge",
             Self::Catalogue(CatalogueError::Shards(_)) => "shards",
             Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
@@ -327,6 +338,8 @@ impl NewSale {
         let has_title = is_line(&self.fields.title, TITLE_LEN_MAX);
         let sku = self.fields.sku.as_deref();
         let has_sku = sku.is_none_or(|sku| is_line(sku, SKU_LEN_MAX));
+        let note = self.fields.note.as_deref();
+        let has_note = note.is_none_or(|note| is_line(note, NOTE_LEN_MAX));
         let is_priced = self
             .fields
             .price
@@ -360,6 +373,7 @@ impl NewSale {
             ),
             (has_title, NewSaleError::Title),
             (has_sku, NewSaleError::Sku),
+            (has_note, NewSaleError::Note),
             (is_priced, NewSaleError::Price),
             (self.fields.total <= TOTAL_MAX, NewSaleError::Total),
             (
@@ -437,6 +451,7 @@ mod tests {
                 payment: Payment::AtOrder,
                 listed: false,
                 warm_before_ms: None,
+                note: None,
             },
             draw: None,
             payload_schema: None,

@@ -22,6 +22,7 @@ weir_origin_core::columns!(SaleFields {
     payment: PaymentColumns["payment", "pay_within_ms"],
     listed: Plain["listed"],
     warm_before_ms: Plain["warm_before_ms"],
+    note: Plain["note"],
 });
 
 /// An amount and its currency, of a sale or of an order; both NULL: none.
