@@ -87,7 +87,7 @@ impl Common {
 }
 
 impl Origin {
-    /// Without what flags turn on.
+    /// An origin with every domain off that a flag turns on.
     pub(crate) fn of(
         database: Database,
         redis: Redis,

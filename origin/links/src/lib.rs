@@ -12,7 +12,7 @@
 //! | [`edit`] | changes and deletes links |
 //! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
 //! | [`cold`] | answers gateways when Redis does not know a link |
-//! | [`state`] | what becomes of whoever clicks a link now |
+//! | [`state`] | the answer to a click at this moment |
 //! | [`password`] | links that only who knows a password may follow |
 //! | [`domains`] | the domains, shared by all origins |
 //! | [`quota`] | how many links a tenant may have |

@@ -1,8 +1,8 @@
 //! Commands to the objects of an edge.
 //!
 //! An object takes [`ObjectCommands`], as JSON. Engines, gateways and the origin speak to a Redis instead, so the edge and the shard
-//! proxy translate: [`ShardCommand::from_redis`] and [`LinkCommand::from_redis`] refuse whatever no party sends, and keys that
-//! belong to another object.
+//! proxy translate: [`ShardCommand::from_redis`] and [`LinkCommand::from_redis`] refuse commands that no party sends, and keys of
+//! another object.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -29,7 +29,7 @@ use weir_scripts::{Call, Script};
 use crate::knowledge::words;
 use crate::shard::link::{LinkCommand, is_link};
 
-/// KEYS of one group of a claim. Those of the sets to look at follow behind all groups.
+/// KEYS of one group of a claim. The keys of the sets to check follow after all groups.
 pub const KEYS_PER_CLAIM_GROUP: usize = 7;
 
 /// KEYS of one shard of a probe.
@@ -104,7 +104,7 @@ pub struct Group {
 pub enum ShardCommand {
     /// `claim.lua`
     Claim(Vec<Group>),
-    /// `probe.lua`, with this shard so many times among the keys.
+    /// `probe.lua`, with the keys of this shard repeated this many times.
     Probe(u16),
     /// `release.lua`
     Release(Vec<(UserId, u64, ReleaseKind)>),

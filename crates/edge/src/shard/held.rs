@@ -1,4 +1,4 @@
-//! The content of an object: a shard of a sale, or a short link. Its key tells which.
+//! The content of an object: a shard of a sale or a short link, by its key.
 
 use crate::shard::command::{ObjectCommands, Refused, prefix_of};
 use crate::shard::link::{Link, is_link};

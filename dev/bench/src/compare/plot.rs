@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn every_system_has_a_bar_with_its_number_and_redis_a_part_of_it() {
+    fn bars_have_a_number_and_a_part_for_redis() {
         let groups = vec![
             (
                 "One".to_owned(),

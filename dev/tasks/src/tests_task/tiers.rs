@@ -63,7 +63,7 @@ const SECOND: [(&str, &[&str]); 11] = [
     ("weir_tests", &["browser::"]),
 ];
 
-/// Executables whose tests wait for real servers, most of the time: those of the first tier run beside the rest of it.
+/// Executables whose tests mostly wait for real servers. Their first-tier tests run in parallel with all other tests of that tier.
 pub(super) const WAITING: [&str; 1] = ["e2e"];
 
 /// Tests that wait for servers on Java and for processes that are killed, most of the time: they run beside the rest of the second

@@ -51,7 +51,7 @@ impl Origin {
     }
 }
 
-/// The origin with events as the flags say. To be called after history, whose group reads events.
+/// Adds events as configured by the flags. Call it after history, whose consumer group reads events.
 pub(crate) async fn open(origin: Origin, config: &Config, secrets: &mut Secrets) -> Result<Origin> {
     let secret = secrets.webhook.take().map(|secret| secret.0);
     #[cfg_attr(not(feature = "history"), allow(unused_mut))]
@@ -93,7 +93,7 @@ impl Domain for EventDomain {
         events::http::page().into_router(())
     }
 
-    /// A log of events that is full makes nobody turn sales away.
+    /// A full event log does not make the origin unready.
     fn parts(&self) -> Vec<Part> {
         let part = |events: Events| Part {
             name: "events",

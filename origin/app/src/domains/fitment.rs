@@ -44,7 +44,7 @@ impl Origin {
     }
 }
 
-/// The origin with fitment as the flags say.
+/// Adds vehicle fitment as configured by the flags.
 pub(crate) fn open(origin: Origin, config: &Config) -> Result<Origin> {
     Ok(match config.fitment.settings(&config.key_prefix)? {
         Some(settings) => origin.with_fitment(settings),
@@ -52,7 +52,7 @@ pub(crate) fn open(origin: Origin, config: &Config) -> Result<Origin> {
     })
 }
 
-/// What `weir-origin import` does. It needs the database and the folder of imports, and no secrets.
+/// Runs `weir-origin import`. It needs the database and the folder of imports, and no secrets.
 pub(crate) async fn import(config: &Config, command: &ImportCommand) -> Result<()> {
     let settings = config.fitment.settings(&config.key_prefix)?;
     let settings = settings.context("--fitment names the folder of imports")?;

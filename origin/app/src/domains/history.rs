@@ -37,7 +37,7 @@ impl Origin {
     }
 }
 
-/// The origin with history as the flags say.
+/// Adds browse history as configured by the flags.
 pub(crate) fn open(origin: Origin, config: &Config) -> Result<Origin> {
     Ok(match config.history.settings()? {
         Some(settings) => origin.with_history(settings),

@@ -71,7 +71,7 @@ impl Origin {
     }
 }
 
-/// The origin with links as the flags say.
+/// Adds links as configured by the flags.
 pub(crate) async fn open(
     origin: Origin,
     config: &Config,

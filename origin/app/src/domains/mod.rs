@@ -109,7 +109,7 @@ pub(crate) fn documents() -> Vec<Document> {
     ]
 }
 
-/// What flags name that is read before the database is waited for: a wrong file is an error at once.
+/// Files that flags name. They are read before the origin waits for its database, so that a wrong file fails at once.
 pub(crate) struct Files {
     #[cfg(feature = "links")]
     geo: crate::links::geo::Geo,
@@ -129,7 +129,7 @@ impl Files {
     }
 }
 
-/// An origin as the flags say.
+/// Builds the origin from the flags.
 #[allow(
     unused_variables,
     reason = "some builds have no domain that reads them"

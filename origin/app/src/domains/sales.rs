@@ -28,14 +28,14 @@ use crate::sales::store::{HoldRules, SaleStore};
 use crate::sales::{self, Sales};
 use crate::sql::Database;
 
-/// For how long the reconciler may be silent. It works once a second, and what a slow SQL or Redis costs it shows as theirs.
+/// The heartbeat timeout of the reconciler, which runs once a second. A slow SQL or Redis shows in its own metrics.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Sales, and how this origin has them.
+/// Sales and their settings in this origin.
 #[derive(Debug)]
 pub(crate) struct SaleDomain {
     sales: Sales,
-    /// Whether anybody may make a sale or buy.
+    /// Whether sales can be created and bought.
     is_on: bool,
     is_stock_in_objects: bool,
     silence_max: Duration,
@@ -94,7 +94,7 @@ impl Origin {
         self.map_sales(|sales| sales.with_receiver(name, sink, times))
     }
 
-    /// The same, but the reconciler may be silent for so long before the origin counts as not ready.
+    /// The same, with this heartbeat timeout of the reconciler: after it `/readyz` fails.
     #[must_use]
     pub fn with_silence_max(mut self, silence_max: Duration) -> Self {
         self.sales.silence_max = silence_max;
@@ -112,7 +112,7 @@ impl Origin {
     }
 }
 
-/// An origin with sales as the flags say.
+/// Builds an origin with sales from the flags.
 pub(crate) fn open(
     config: &Config,
     secrets: &mut Secrets,
@@ -145,7 +145,7 @@ pub(crate) fn open(
     Ok(origin)
 }
 
-/// A key that no gateway has: whatever is signed is refused.
+/// A random key that no gateway has, so every signature is refused.
 fn unknown_key() -> Result<KeyRing> {
     let mut secret = [0; KEY_LEN_MIN];
     let filled = SystemRandom::new().fill(&mut secret);
@@ -154,7 +154,7 @@ fn unknown_key() -> Result<KeyRing> {
 }
 
 impl SaleDomain {
-    /// What must go on for the origin to be ready.
+    /// The heartbeat that readiness depends on.
     fn reconciler(&self) -> Loop {
         Loop {
             name: "reconciler",
@@ -163,12 +163,12 @@ impl SaleDomain {
         }
     }
 
-    /// Shows how long jobs have been silent.
+    /// Registers the gauge of the time since the last heartbeat.
     pub(crate) fn register(&self, metrics: &Metrics) {
         metrics.group(|group| group.add_collector(Silences(vec![self.reconciler()])));
     }
 
-    /// The sales, if anybody may make one or buy.
+    /// The sales, if they are on.
     fn enabled(&self) -> Option<Sales> {
         self.is_on.then(|| self.sales.clone())
     }

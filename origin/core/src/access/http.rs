@@ -353,7 +353,7 @@ struct KeysQuery {
 
 /// The keys of the platform or of a tenant, the newest first
 ///
-/// Keys without themselves, of the platform or of a tenant, those that have ended among them, the newest first.
+/// Metadata of keys, newest first, including expired ones. The secrets are never shown.
 #[utoipa::path(
     get,
     path = "/access/keys",

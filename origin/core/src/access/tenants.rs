@@ -41,13 +41,13 @@ const TENANT_DOMAIN_TAKEN: Refusal = Refusal::conflict(
 const TENANT_NAMES_TAKEN: Refusal = Refusal::conflict(
     "tenant_names_taken",
     "Names taken",
-    "Sales or waiting rooms bear such a name already, and are not to be taken over",
+    "Sales or waiting rooms already have names that begin with this one, and `takes_over` is not set",
 );
 
 const TOO_MANY_TENANTS: Refusal = Refusal::conflict(
     "too_many_tenants",
     "Too many tenants",
-    "There are as many tenants as there may be",
+    "The limit of tenants is reached",
 );
 
 const UNKNOWN_TENANT: Refusal = Refusal::not_found(
@@ -88,7 +88,7 @@ fn domains() -> Array {
         .build()
 }
 
-/// A tenant that is to be. All of it is replaced: what is left out is as in one that nobody has set anything of.
+/// A tenant. A request replaces all of it: a field that is left out gets its default.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewTenant {
@@ -101,7 +101,7 @@ struct NewTenant {
     domains: Vec<String>,
     #[serde(default)]
     limits: Limits,
-    /// Whether a new tenant gets what bears its name already.
+    /// Whether a new tenant takes over sales and waiting rooms whose names begin with its name.
     #[serde(default)]
     #[schema(default = false)]
     takes_over: bool,

@@ -276,7 +276,7 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
     }
 }
 
-/// All reasons for which a request may be refused: those of the handler, of its extractors and of the layers around it.
+/// All refusals of a request: by the handler, its extractors and the layers around it.
 fn refusals(
     port: Port,
     method: &Method,

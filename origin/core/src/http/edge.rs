@@ -40,7 +40,7 @@ const EDGES_OFF: Refusal = Refusal::not_found(
 const FEED_UNAVAILABLE: Refusal =
     Refusal::unavailable("feed_unavailable", "The feed cannot be written");
 
-/// Why a feed is refused, whatever is in it.
+/// Refusals that every feed may give.
 pub const EDGE_REFUSALS: &[Refusal] = &[UNAUTHORIZED, EDGES_OFF, FEED_UNAVAILABLE];
 
 /// What an edge sends with each request.

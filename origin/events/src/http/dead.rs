@@ -236,7 +236,7 @@ pub(super) struct LetterView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Envelope>)]
     event: Option<Option<Envelope>>,
-    /// What nobody can read, in hexadecimal digits.
+    /// A payload that could not be parsed, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     record: Option<String>,

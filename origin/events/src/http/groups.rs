@@ -15,6 +15,16 @@ use crate::store::{Compensation, Retry};
 use crate::{Events, GroupHandle};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
+/// Which consumer group.
+#[derive(utoipa::IntoParams)]
+#[into_params(names("group"), parameter_in = Path)]
+struct GroupParam(
+    /// The name of the group.
+    #[param(max_length = 64)]
+    #[expect(dead_code, reason = "describes a parameter")]
+    String,
+);
+
 /// All groups that handle events
 ///
 /// All groups that handle events, and how far they are.
@@ -39,7 +49,7 @@ pub(super) async fn list(events: Events) -> Result<Json<EventGroups>, Problem> {
     get,
     path = "/groups/{group}",
     operation_id = "getGroup",
-    params(("group" = String, Path, description = "The name of the group.", max_length = 64)),
+    params(GroupParam),
     responses((status = 200, description = "As it is", body = GroupView)),
 )]
 pub(super) async fn get(
@@ -85,7 +95,7 @@ enum Edge {
     post,
     path = "/groups/{group}/seek",
     operation_id = "seekGroup",
-    params(("group" = String, Path, description = "The name of the group.", max_length = 64)),
+    params(GroupParam),
     request_body = Seek,
     responses((status = 200, description = "Done, or not if it is a dry run", body = SeekAnswer)),
 )]
@@ -120,7 +130,7 @@ pub(super) async fn seek(
     post,
     path = "/groups/{group}/pause",
     operation_id = "pauseGroup",
-    params(("group" = String, Path, description = "The name of the group.", max_length = 64)),
+    params(GroupParam),
     responses((status = 200, description = "Noted; groups follow within a second", body = GroupPaused)),
 )]
 pub(super) async fn pause(
@@ -137,7 +147,7 @@ pub(super) async fn pause(
     post,
     path = "/groups/{group}/resume",
     operation_id = "resumeGroup",
-    params(("group" = String, Path, description = "The name of the group.", max_length = 64)),
+    params(GroupParam),
     responses((status = 200, description = "Noted; groups follow within a second", body = GroupPaused)),
 )]
 pub(super) async fn resume(
@@ -179,7 +189,7 @@ pub(super) struct RetryPage {
     get,
     path = "/groups/{group}/retries",
     operation_id = "listGroupRetries",
-    params(("group" = String, Path, description = "The name of the group.", max_length = 64), RetryPage),
+    params(GroupParam, RetryPage),
     responses((status = 200, description = "A page", body = GroupRetries)),
 )]
 pub(super) async fn retries(
@@ -208,7 +218,7 @@ pub(super) async fn retries(
     post,
     path = "/groups/{group}/retries/now",
     operation_id = "retryGroupNow",
-    params(("group" = String, Path, description = "The name of the group.", max_length = 64)),
+    params(GroupParam),
     responses((status = 200, description = "How many", body = GroupDue)),
 )]
 pub(super) async fn retry_now(
@@ -239,7 +249,7 @@ pub(super) struct UnitPage {
     get,
     path = "/groups/{group}/compensations",
     operation_id = "listGroupCompensations",
-    params(("group" = String, Path, description = "The name of the group.", max_length = 64), UnitPage),
+    params(GroupParam, UnitPage),
     responses((status = 200, description = "A page", body = Compensations)),
 )]
 pub(super) async fn compensations(

@@ -70,9 +70,9 @@ pub(super) async fn customer(
     course(&events, Course::Customer(&id), page).await
 }
 
-/// What a visitor, as far as nobody was signed in, did
+/// Events of a visitor while no user was signed in
 ///
-/// What a visitor did while nobody was signed in, page by page.
+/// Pages of a visitor's events while no user was signed in.
 #[utoipa::path(
     get,
     path = "/visitors/{id}/events",

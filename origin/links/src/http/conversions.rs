@@ -4,6 +4,7 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::CodeParam;
 use super::links::{NamedLink, found};
 use super::refusals::CONVERSIONS_OFF;
 use super::stats::StatsQuery;
@@ -32,7 +33,7 @@ pub(super) struct ConversionsView {
     get,
     path = "/links/{code}/conversions",
     operation_id = "getLinkConversions",
-    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), StatsQuery),
+    params(CodeParam, StatsQuery),
     responses((status = 200, description = "As they stand", body = ConversionsView)),
 )]
 pub(super) async fn get(

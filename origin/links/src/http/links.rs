@@ -376,9 +376,9 @@ impl PageQuery {
     }
 }
 
-/// Links by what they say, those that were made last or clicked most first
+/// Search links, newest or most clicked first
 ///
-/// Links page by page, those that were made last first; with `tag` only those that have it.
+/// Pages of links, newest first; with `tag`, only links that have it.
 #[utoipa::path(
     get,
     path = "/links",

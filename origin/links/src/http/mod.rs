@@ -46,6 +46,16 @@ pub use page::page;
 #[cfg(feature = "imports")]
 pub const IMPORTS: &str = "/link-imports";
 
+/// Which link.
+#[derive(utoipa::IntoParams)]
+#[into_params(names("code"), parameter_in = Path)]
+struct CodeParam(
+    /// The code of the link.
+    #[param(pattern = "^[0-9A-Za-z_-]{3,32}$")]
+    #[expect(dead_code, reason = "describes a parameter")]
+    String,
+);
+
 /// The links of an origin, if it has any. Without them the routes answer `links_off`.
 #[derive(Clone, Debug)]
 pub struct Enabled(pub Option<Links>);

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use utoipa::openapi::Object;
 use weir_link::click::SCAN_MARKER;
 
+use super::CodeParam;
 use super::links::{DomainQuery, NamedLink, found};
 use super::refusals::INVALID_PICTURE;
 use crate::Links;
@@ -80,7 +81,7 @@ impl QrQuery {
     path = "/links/{code}/qr.svg",
     operation_id = "getLinkQrSvg",
     params(
-        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        CodeParam,
         DomainQuery, QrQuery,
     ),
     responses((status = 200, description = "The picture", body = String, content_type = "image/svg+xml")),
@@ -102,7 +103,7 @@ pub(super) async fn svg(
     path = "/links/{code}/qr.svg",
     operation_id = "drawLinkQrSvg",
     params(
-        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        CodeParam,
         DomainQuery, QrQuery,
     ),
     request_body(content = String, content_type = "image/png"),
@@ -139,7 +140,7 @@ async fn svg_with(
     path = "/links/{code}/qr.png",
     operation_id = "getLinkQrPng",
     params(
-        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        CodeParam,
         DomainQuery, QrQuery,
     ),
     responses((status = 200, description = "The picture", body = String, content_type = "image/png")),
@@ -161,7 +162,7 @@ pub(super) async fn png(
     path = "/links/{code}/qr.png",
     operation_id = "drawLinkQrPng",
     params(
-        ("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"),
+        CodeParam,
         DomainQuery, QrQuery,
     ),
     request_body(content = String, content_type = "image/png"),

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use weir_link::code::LinkId;
 
+use super::CodeParam;
 use super::links::{NamedLink, found};
 use crate::Links;
 use crate::cross::{Cross, Filter};
@@ -79,7 +80,7 @@ enum By {
     get,
     path = "/links/{code}/stats",
     operation_id = "getLinkStats",
-    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), StatsQuery),
+    params(CodeParam, StatsQuery),
     responses((status = 200, description = "Its clicks", body = ReportView<'static>)),
 )]
 pub(super) async fn stats(
@@ -98,7 +99,7 @@ pub(super) async fn stats(
     get,
     path = "/links/{code}/stats.csv",
     operation_id = "getLinkStatsCsv",
-    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), StatsQuery),
+    params(CodeParam, StatsQuery),
     responses((status = 200, description = "RFC 4180; no cell is a formula", body = String, content_type = "text/csv")),
 )]
 pub(super) async fn csv(
@@ -160,7 +161,7 @@ fn range(
     get,
     path = "/links/{code}/cross",
     operation_id = "getLinkCross",
-    params(("code" = String, Path, description = "The code of the link.", pattern = "^[0-9A-Za-z_-]{3,32}$"), CrossQuery),
+    params(CodeParam, CrossQuery),
     responses((status = 200, description = "Clicks", body = Cross)),
 )]
 pub(super) async fn cross(

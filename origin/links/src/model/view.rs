@@ -35,7 +35,7 @@ pub struct LinkView {
     /// When it ends if nobody clicks, as far as the cold store knows; null: never.
     #[schema(required)]
     pub expires_at_ms: Option<u64>,
-    /// What becomes of whoever clicks it now.
+    /// The answer to a click at this moment.
     pub state: State,
     /// How many clicks it has left; null: as many as come.
     #[schema(required)]

@@ -216,9 +216,9 @@ fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
     cursor.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an answer"))
 }
 
-/// Orders of a sale or a user, those of archived sales, too
+/// Orders of a sale or a user, including archived sales
 ///
-/// A page of a sale's or a user's orders, those of archived sales among them.
+/// A page of a sale's or a user's orders, including archived sales.
 #[utoipa::path(
     get,
     path = "/orders",

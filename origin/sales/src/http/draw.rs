@@ -32,7 +32,7 @@ pub(super) struct DrawView {
     commitment: String,
     /// How many win.
     winners: u64,
-    /// Since when nobody enters or leaves, in milliseconds since the Unix epoch; null: the list is open.
+    /// When the list was closed, in milliseconds since the Unix epoch; null: it is open.
     #[schema(required)]
     closed_at_ms: Option<u64>,
     /// How many have entered; null: the list is open.

@@ -40,7 +40,7 @@ pub(super) struct Page {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SaleList)]
 pub(super) struct PageView {
-    /// The sales of this page, those that start first first.
+    /// The sales of this page, earliest start first.
     sales: Vec<ListedSale>,
     /// `after` of the next page; null: this is the last one.
     #[schema(required)]

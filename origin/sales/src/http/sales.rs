@@ -86,9 +86,9 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, location, made))
 }
 
-/// Sales, those that end last first
+/// Sales, latest end first
 ///
-/// Sales page by page, those that end last first, without what Redis holds of them.
+/// Pages of sales, latest end first, without their state in Redis.
 #[utoipa::path(
     get,
     path = "/sales",

@@ -106,7 +106,7 @@ pub(super) struct StockView {
     changes: Vec<ChangeView>,
 }
 
-/// Add units to a running sale, or withdraw some that nobody holds
+/// Add units to a running sale, or withdraw free ones
 ///
 /// Adds units to a running sale, or withdraws some that nobody holds. It happens once for each Idempotency-Key, whoever dies in the
 /// middle.

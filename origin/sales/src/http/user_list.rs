@@ -40,7 +40,7 @@ pub(super) struct ListQuery {
     limit: Option<usize>,
 }
 
-/// Blocked: may not buy; allowed: may, whatever a risk check says.
+/// Blocked: may not buy. Allowed: may buy, and the risk check does not apply.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Standing)]
 #[serde(rename_all = "snake_case")]
@@ -49,7 +49,7 @@ enum StandingWord {
     Allowed,
 }
 
-/// Blocked: may not buy; allowed: may, whatever a risk check says; none: as anybody.
+/// Blocked: may not buy. Allowed: may buy, and the risk check does not apply. None: like any other user.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = AnyStanding)]
 #[serde(rename_all = "snake_case")]
@@ -78,7 +78,7 @@ struct StandingView {
     /// Why; null: as anybody.
     #[schema(required)]
     reason: Option<String>,
-    /// Who said so, as they name themselves; null: nobody.
+    /// The operator who set it, as given; null: not given.
     #[schema(required)]
     operator: Option<String>,
     /// Since when, in milliseconds since the Unix epoch; null: always.
@@ -125,7 +125,7 @@ impl From<StandingWord> for Standing {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewStanding {
-    /// Blocked: may not buy; allowed: whatever a risk check says.
+    /// Blocked: may not buy. Allowed: the risk check does not apply.
     standing: StandingWord,
     /// Why.
     #[schema(min_length = 1, max_length = 200)]
@@ -197,7 +197,7 @@ pub(super) async fn get(
     stands(&sales, &user).await
 }
 
-/// Block a user in every sale, or let the user buy whatever a risk check says
+/// Block a user in every sale, or exempt the user from the risk check
 ///
 /// Blocks a user in every sale, or lets the user buy whatever a risk check says. SQL decides at once; gateways follow before this
 /// answers.

@@ -109,7 +109,7 @@ pub struct SaleFields {
     #[serde(default)]
     #[schema(default = json!(null))]
     pub group: Option<SaleGroup>,
-    /// When users may reserve, and then only who has reserved may buy; null: nobody needs to.
+    /// When users may reserve. Only users with a reservation may then buy; null: no reservation is needed.
     #[serde(default)]
     #[schema(default = json!(null))]
     pub reservation: Option<Window>,
