@@ -13,7 +13,7 @@ pub(crate) struct Request<'a> {
     pub(crate) path: &'a str,
 }
 
-/// What becomes of it.
+/// The outcome of it.
 #[derive(Debug)]
 pub(crate) enum Landing<'a> {
     /// It goes to one of these clusters. Empty: to one that only the request names.

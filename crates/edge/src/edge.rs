@@ -32,7 +32,7 @@ use crate::store::Store;
 /// Memory that local limits count in.
 pub type Data = Rc<dyn SharedData>;
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The edge answers.
@@ -70,7 +70,7 @@ pub struct Edge<S> {
     maxima: Option<Maxima>,
 }
 
-/// What becomes of a request, as far as that is known.
+/// The outcome of a request, as far as that is known.
 pub enum Begun {
     /// It is decided.
     Decided(Decision),
@@ -78,7 +78,7 @@ pub enum Begun {
     Asks(Asking),
 }
 
-/// What becomes of a request that objects have been asked about.
+/// The outcome of a request that objects have been asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sold {
     /// The edge answers.
@@ -187,7 +187,7 @@ impl<S: Store> Edge<S> {
         })
     }
 
-    /// What becomes of a request. It knows what feeds have told: see [`Edge::due`].
+    /// The outcome of a request. It knows what feeds have told: see [`Edge::due`].
     pub fn decide(&mut self, request: &PlainRequest) -> Decision {
         let said = self.ask_limits(request);
         self.decided(said, request)
@@ -284,7 +284,7 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// What becomes of the request, when nothing is left to be asked.
+    /// The outcome of the request, when nothing is left to be asked.
     pub fn sold(&self, asking: &Asking, request: &PlainRequest) -> Sold {
         let said = match asking {
             Asking::Buys(run) => run.said(),

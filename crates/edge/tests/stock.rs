@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// What becomes of a user's request to buy, and how it goes on if the origin answers so.
+    /// The outcome of a user's request to buy, and how it goes on if the origin answers so.
     fn buy(&mut self, user: &str, is_lost: bool, origin_says: Option<u16>) -> Sold {
         let request = PlainRequest {
             headers: Headers::new(&[

@@ -15,7 +15,7 @@ use crate::config::{Environment, SecretSource};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
-    /// The key's id, as whoever checks knows it: `k1` unless set.
+    /// The key's id, as the checking side lists it: `k1` unless set.
     #[serde(default = "default_key_id")]
     pub id: String,
     /// The secret that is shared, at least 32 bytes.

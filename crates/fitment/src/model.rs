@@ -324,7 +324,7 @@ pub struct Map {
     blocks: BTreeMap<(u64, u32), Vec<Option<VehicleId>>>,
 }
 
-/// What becomes of a piece of the map, as `fit_vehicles_put.lua` says it.
+/// The outcome of a piece of the map, as `fit_vehicles_put.lua` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
     /// It is written.

@@ -129,7 +129,7 @@ pub struct Domain {
     /// Hosts that no target may have, nor any host under them; IPv6 addresses without brackets.
     #[serde(default)]
     pub denied_hosts: Vec<String>,
-    /// What becomes of targets whose host looks like another one's.
+    /// How targets whose host imitates another one are handled.
     #[serde(default)]
     pub homographs: Homographs,
     /// Served at `/.well-known/apple-app-site-association`.
@@ -154,7 +154,7 @@ pub enum Scheme {
     Https,
 }
 
-/// What becomes of targets whose host looks like another one's.
+/// How targets whose host imitates another one are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkHomographs))]

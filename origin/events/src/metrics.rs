@@ -43,7 +43,7 @@ struct GroupStateLabel {
     state: &'static str,
 }
 
-/// What becomes of events in a group.
+/// The outcome of events in a group.
 const HANDLED: &str = "handled";
 const FAILED: &str = "failed";
 const AGAIN: &str = "handled_again";

@@ -83,7 +83,7 @@ pub struct Request {
     pub from: String,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {

@@ -170,7 +170,7 @@ pub(crate) enum Caller {
     Origin,
 }
 
-/// What becomes of a call to Redis.
+/// The outcome of a call to Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedisFate {
     /// It never arrives.
@@ -191,7 +191,7 @@ pub(crate) enum RedisFate {
     Defer,
 }
 
-/// What becomes of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SqlFate {
     /// It is not done.
@@ -202,7 +202,7 @@ pub(crate) enum SqlFate {
     Slow { by_ms: u64 },
 }
 
-/// What becomes of a request to an origin.
+/// The outcome of a request to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OriginFate {
     LoseRequest,

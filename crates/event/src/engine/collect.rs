@@ -1,4 +1,4 @@
-//! What becomes of a request with events: all that can be decided without its body.
+//! The outcome of a request with events: all that can be decided without its body.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};

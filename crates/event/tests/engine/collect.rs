@@ -1,4 +1,4 @@
-//! What becomes of requests with events.
+//! The outcome of requests with events.
 
 use weir_event::address::Network;
 use weir_event::consent::Consent;

@@ -93,7 +93,7 @@ pub struct Load {
     pub must_not: Removals,
 }
 
-/// What becomes of a list that was read.
+/// The outcome of a list that was read.
 pub enum Then {
     Show,
     Delete(Sku),

@@ -32,7 +32,7 @@ pub struct Decider<D> {
     pub report: Option<Report>,
 }
 
-/// What becomes of a request that is not refused.
+/// The outcome of a request that is not refused.
 #[derive(Debug)]
 pub enum Next<D> {
     /// It goes on.

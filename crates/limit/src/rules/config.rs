@@ -38,7 +38,7 @@ pub struct RuleConfig {
     /// Where it is counted: `local` unless set.
     #[serde(default)]
     pub store: Store,
-    /// What becomes of requests beyond the limit: `enforce` unless set.
+    /// How requests beyond the limit are handled: `enforce` unless set.
     #[serde(default)]
     pub mode: Mode,
     /// What counts while Redis does not answer: `local` unless set. For rules in Redis only.
@@ -191,7 +191,7 @@ pub enum Store {
     Redis,
 }
 
-/// What becomes of requests beyond the limit.
+/// How requests beyond the limit are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -219,7 +219,7 @@ pub enum OnStoreError {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostHeaderConfig {
-    /// The header's name. Without it, or if it is no whole number, a request counts as 1.
+    /// The header's name. Without it, or if it is not a whole number, a request counts as 1.
     pub name: String,
     /// The most that counts: 1 to the burst.
     pub max: u32,

@@ -39,7 +39,7 @@ pub struct Rule {
     pub name: String,
     /// Where it counts.
     pub store: Store,
-    /// What becomes of requests beyond it.
+    /// How requests beyond it are handled.
     pub mode: Mode,
     /// What counts while Redis does not answer.
     pub on_store_error: OnStoreError,

@@ -103,7 +103,7 @@ pub struct RoomConfig {
     /// How often visitors ask for their position.
     #[serde(default)]
     pub poll: PollConfig,
-    /// What becomes of visitors while Redis does not answer.
+    /// How visitors are handled while Redis does not answer.
     #[serde(default)]
     pub without_redis: WithoutRedisConfig,
     /// The status of a page or of JSON that tells a visitor to wait: 503 unless set, or 200 or 429.
@@ -137,7 +137,7 @@ pub struct PollConfig {
     pub max_ms: u64,
 }
 
-/// What becomes of visitors while Redis does not answer.
+/// How visitors are handled while Redis does not answer.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WithoutRedisConfig {

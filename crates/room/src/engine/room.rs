@@ -48,7 +48,7 @@ pub(crate) struct Room<D> {
     local: Local<D>,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It passes, and there is nothing to remember.
@@ -224,7 +224,7 @@ impl<D: SharedData> Room<D> {
         self.draw.as_ref().map_or(place, |draw| draw.order(place))
     }
 
-    /// What becomes of a request with this pass.
+    /// The outcome of a request with this pass.
     pub(crate) fn decide(&mut self, pass: &Pass, now_ms: u64) -> Decision {
         let mode = self.setting().mode;
         if mode == crate::Mode::Bypass {

@@ -1,4 +1,4 @@
-//! What becomes of visitors when Redis or a gateway is away.
+//! The outcome of visitors when Redis or a gateway is away.
 
 use crate::world::{Link, Visitor, World, config};
 

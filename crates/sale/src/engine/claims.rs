@@ -1,4 +1,4 @@
-//! What becomes of requests when Redis has answered.
+//! The outcome of requests when Redis has answered.
 
 use alloc::format;
 use alloc::vec::Vec;

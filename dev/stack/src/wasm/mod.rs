@@ -48,7 +48,7 @@ pub struct BuiltFilter {
     pub size_final: u64,
 }
 
-/// What becomes of cargo's messages.
+/// The outcome of cargo's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Messages {
     /// On to standard error, as they come.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 pub(super) trait Act: Send + Sync + 'static {
     /// Who does it.
     type Who: Send + 'static;
-    /// What becomes of them.
+    /// The outcome of them.
     type Outcome: Send + 'static;
 
     fn play(&self, line: &mut Line, who: Self::Who) -> impl Future<Output = Self::Outcome> + Send;

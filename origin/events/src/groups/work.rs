@@ -216,7 +216,7 @@ impl EventWork {
         }
     }
 
-    /// What becomes of an event that was tried again.
+    /// The outcome of an event that was tried again.
     fn settlement(&self, source: &str, retry: &Retry, outcome: Outcome, now_ms: u64) -> Settlement {
         match outcome {
             Outcome::Done => Settlement::Done,

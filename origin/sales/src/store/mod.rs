@@ -171,7 +171,7 @@ impl SaleStore {
         PayloadStore(self)
     }
 
-    /// What becomes of an order: paid, cancelled or expired, each decided in one transaction by the
+    /// The outcome of an order: paid, cancelled or expired, each decided in one transaction by the
     pub fn payments(&self) -> PaymentStore<'_> {
         PaymentStore(self)
     }

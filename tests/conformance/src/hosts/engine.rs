@@ -51,7 +51,7 @@ impl EngineHost {
         Ok(Self { store })
     }
 
-    /// What becomes of one vector.
+    /// The outcome of one vector.
     ///
     /// # Errors
     /// When it cannot be replayed.

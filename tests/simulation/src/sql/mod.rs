@@ -189,7 +189,7 @@ impl Sql {
         placed
     }
 
-    /// What becomes of an attempt that was bound before, unless it was to this very claim.
+    /// The outcome of an attempt that was bound before, unless it was to this very claim.
     fn bound(&self, ticket: &Ticket, attempt: Attempt) -> Option<Placed> {
         if self.mutation == Some(Mutation::KeyNotBound) {
             return None;

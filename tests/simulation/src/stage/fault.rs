@@ -45,7 +45,7 @@ pub(crate) enum Fault {
     SqlAway { for_ms: u64 },
 }
 
-/// What becomes of a look-up.
+/// The outcome of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchFate {
     LoseRequest,

@@ -114,7 +114,7 @@ pub(crate) enum Happening<H> {
     Own(H),
 }
 
-/// What becomes of a request in a gateway.
+/// The outcome of a request in a gateway.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
     /// It is answered there.

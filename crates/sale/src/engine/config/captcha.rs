@@ -15,7 +15,7 @@ use super::within;
 /// The longest text of a setting, in bytes.
 const TEXT_LEN_MAX: usize = 1_024;
 
-/// How whoever asks for an order token is taken for a person.
+/// How clients prove to be human before they get an order token.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaptchaConfig {
@@ -35,12 +35,12 @@ pub struct CaptchaConfig {
     /// Whether the provider is told the client's address: not unless set.
     #[serde(default)]
     pub tells_address: bool,
-    /// What becomes of a request when the provider does not answer.
+    /// How a request is handled when the provider does not answer.
     #[serde(default)]
     pub if_unreachable: IfUnreachable,
 }
 
-/// What becomes of a request when a captcha's provider does not answer.
+/// How a request is handled when a captcha provider does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfUnreachable {
@@ -51,7 +51,7 @@ pub enum IfUnreachable {
     Pass,
 }
 
-/// How whoever asks for an order token is taken for a person, checked.
+/// How clients prove to be human before they get an order token, checked.
 #[derive(Clone, Debug)]
 pub struct Captcha {
     /// See [`CaptchaConfig::cluster`].

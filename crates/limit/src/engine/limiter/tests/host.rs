@@ -51,7 +51,7 @@ pub enum Way {
     Down,
 }
 
-/// What becomes of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
     Answered,
