@@ -218,7 +218,7 @@ async fn buy_patiently(connection: &mut Connection, path: &str, user: &str) -> R
 /// How long to wait before asking again; `None` after a final answer. Whoever asks too often waits as
 /// long as it is told. After a fault, people press the button sooner than that: after `pause`.
 fn wait_after(answer: &Response, pause: Duration) -> Result<Option<Duration>> {
-    if !matches!(answer.status, 429 | 503) {
+    if !matches!(answer.status, 429 | 503) && verdict(answer) != "all_reserved" {
         return Ok(None);
     }
     let seconds = answer.header("retry-after").and_then(|s| s.parse().ok());

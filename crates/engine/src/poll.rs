@@ -56,6 +56,17 @@ impl Schedule {
         self.due_ms = 0;
     }
 
+    /// Polls are `interval_ms` apart from now on, the next one counted from the last.
+    pub fn set_interval(&mut self, interval_ms: u64) {
+        if self.has_reached && interval_ms != self.interval_ms {
+            let earlier_ms = self.interval_ms.saturating_sub(interval_ms);
+            self.due_ms = self.due_ms.saturating_sub(earlier_ms);
+            self.backoff_ms = interval_ms;
+            self.backoff_max_ms = interval_ms;
+        }
+        self.interval_ms = interval_ms;
+    }
+
     /// How far apart ticks should be, in milliseconds.
     pub fn tick_ms(&self) -> u64 {
         let is_idle = self.backoff_max_ms > self.interval_ms;
@@ -210,6 +221,20 @@ mod tests {
         assert!(schedule.is_due(1_100));
         assert!(!schedule.is_due(1_329));
         assert!(schedule.is_due(1_330), "a tick may be early");
+    }
+
+    #[test]
+    fn a_shorter_interval_counts_from_the_last_poll() {
+        let mut schedule = Schedule::new(250);
+        assert!(schedule.is_due(1_000));
+        schedule.succeeded();
+        assert!(schedule.is_due(2_000));
+        schedule.set_interval(50);
+        assert_eq!(schedule.tick_ms(), 50);
+        assert!(!schedule.is_due(2_020));
+        assert_eq!(polls(&mut schedule, 2_050..2_200), [2_050, 2_100, 2_150]);
+        schedule.set_interval(250);
+        assert_eq!(polls(&mut schedule, 2_200..2_600), [2_200, 2_450]);
     }
 
     #[test]

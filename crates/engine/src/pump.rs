@@ -14,7 +14,12 @@
 //! - Every request completes exactly once, with a reply or a [`Failure`], at most two deadlines and 10 ms after it was
 //!   enqueued: waiting ends with the first tick after the deadline, and a batch's call with the first tick after its
 //!   oldest request's.
+//! - The pump measures how fast Redis answers. A request that would be answered too late is turned away at once, and Redis
+//!   never has more than it can answer soon: otherwise all would wait in a long queue, and Redis would work on requests that
+//!   have been given up.
 //! - A request whose stream has gone is forgotten; if it was sent, it still completes, without a stream.
+
+mod pace;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -24,6 +29,7 @@ use alloc::vec::Vec;
 use weir_base::resp::Value;
 use weir_scripts::Call;
 
+use self::pace::Pace;
 use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
 use crate::metrics::{Counter, Metrics};
@@ -97,7 +103,13 @@ pub trait Plan {
     fn plan(&self, requests: Vec<Pending<Self::Job>>, now_ms: u64) -> Vec<Planned<Self::Job>>;
 }
 
-/// The pump was full: the request was not taken.
+/// So many may wait however slow Redis is: their calls show when it is faster again.
+const WAITING_MIN: usize = 16;
+
+/// Redis gets no more when it has so many, until it is known how fast it is.
+const UNDER_WAY_UNKNOWN: usize = 2 * BATCH_MAX;
+
+/// The pump was full, or the request would have been answered too late: it was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests wait for Redis")]
 pub struct Full;
@@ -149,6 +161,8 @@ struct Batch<J> {
     calls: Vec<Planned<J>>,
     spelling: Spelling,
     sent_at_ms: u64,
+    /// Whether no more could have gone with it.
+    is_full: bool,
 }
 
 impl<J> Batch<J> {
@@ -176,6 +190,7 @@ pub struct Pump<P: Plan> {
     has_sent: bool,
     /// How many requests the batch had that ended last: how many a turn may gather.
     last_len: usize,
+    pace: Pace,
     counts: Counts,
 }
 
@@ -193,6 +208,7 @@ impl<P: Plan> Pump<P> {
             is_woken: false,
             has_sent: false,
             last_len: 0,
+            pace: Pace::default(),
             counts,
         }
     }
@@ -222,9 +238,35 @@ impl<P: Plan> Pump<P> {
         self.waiting.len()
     }
 
-    /// Whether no more requests can wait.
+    /// Whether no more requests can wait, or would be answered too late.
     pub fn is_full(&self) -> bool {
-        self.waiting.len() >= self.settings.waiting_max
+        let waiting = self.waiting.len();
+        waiting >= self.settings.waiting_max || waiting >= WAITING_MIN && self.is_late()
+    }
+
+    /// Whether one more request would be answered after three quarters of its deadline: the rest is for what cannot be foreseen.
+    fn is_late(&self) -> bool {
+        let wait_ms = self.pace.time_ms(self.waiting.len() + self.under_way());
+        wait_ms.is_some_and(|wait_ms| wait_ms > self.settings.deadline_ms * 3 / 4)
+    }
+
+    /// Whether Redis has as many requests as it should: what waits here can still be given up.
+    fn is_busy(&self) -> bool {
+        match self.pace.time_ms(self.under_way()) {
+            None => self.under_way() >= UNDER_WAY_UNKNOWN,
+            Some(time_ms) => time_ms > self.settings.deadline_ms / 4,
+        }
+    }
+
+    /// How many requests may go together: a batch is answered as a whole, and the oldest has waited for the one before it.
+    fn batch_max(&self) -> usize {
+        let fits = self.pace.in_ms(self.settings.deadline_ms / 8, BATCH_MAX);
+        fits.max(1)
+    }
+
+    /// How many requests Redis has.
+    fn under_way(&self) -> usize {
+        self.batches.values().map(Batch::len).sum()
     }
 
     /// Lets `stream` wait for `job`.
@@ -319,21 +361,22 @@ impl<P: Plan> Pump<P> {
     fn may_send(&self, now_ms: u64) -> bool {
         let is_on_time = |batch: &&Batch<P::Job>| now_ms.abs_diff(batch.sent_at_ms) < LATE_MS;
         let under_way = self.batches.values().filter(is_on_time).count();
-        let enough = BATCH_MIN.get(under_way).unwrap_or(&BATCH_MAX);
-        self.waiting.len() >= *enough && self.batches.len() < self.settings.batches_max
+        let batch_max = self.batch_max();
+        let enough = BATCH_MIN.get(under_way).map_or(batch_max, |min| batch_max.min(*min));
+        let has_room = self.batches.len() < self.settings.batches_max && !self.is_busy();
+        self.waiting.len() >= enough && (has_room || self.batches.is_empty())
     }
 
     /// Whether what waits goes in a turn. A turn costs time, and where few are under way it gathers nobody else; but whoever
     /// was answered together asks again together. The first batch of all takes its turn, with which ticks begin that watch
     /// over calls.
     fn needs_turn(&self) -> bool {
-        let under_way: usize = self.batches.values().map(Batch::len).sum();
-        self.is_woken || !self.has_sent || under_way.max(self.last_len) > FEW
+        self.is_woken || !self.has_sent || self.under_way().max(self.last_len) > FEW
     }
 
     /// The calls of the next batch, off what waits.
     fn take_calls(&mut self, now_ms: u64) -> Vec<Planned<P::Job>> {
-        let count = self.waiting.len().min(BATCH_MAX);
+        let count = self.waiting.len().min(self.batch_max());
         let requests = self.waiting.drain(..count).collect();
         self.plan.plan(requests, now_ms)
     }
@@ -376,6 +419,9 @@ impl<P: Plan> Pump<P> {
     ) -> Option<Vec<Completed<P::Job>>> {
         let batch = self.batches.remove(&id)?;
         self.last_len = batch.len();
+        let answered = if reply.is_ok() { self.last_len } else { 0 };
+        self.pace
+            .ended(answered, batch.is_full, batch.sent_at_ms, now_ms);
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
             Err(failure) => self.fail(batch.calls, &failure),
@@ -468,6 +514,8 @@ impl<P: Plan> Pump<P> {
         effects: &mut Effects,
     ) {
         let timeout_ms = self.time_left_ms(&calls, now_ms);
+        let len: usize = calls.iter().map(|planned| planned.requests.len()).sum();
+        let is_full = len >= self.batch_max();
         let digests = &mut self.digests;
         let write = |body: &mut Vec<u8>| {
             for planned in &calls {
@@ -479,6 +527,7 @@ impl<P: Plan> Pump<P> {
             calls,
             spelling,
             sent_at_ms: now_ms,
+            is_full,
         };
         self.counts.add(&batch);
         self.batches.insert(id, batch);

@@ -101,7 +101,7 @@ pub fn admit_to_checkout(
     }
 }
 
-/// Switches and window.
+/// Switches, window, and whether the stock is there.
 fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejection> {
     if switch == SaleState::Closed {
         return Err(Verdict::Closed.into());
@@ -115,6 +115,7 @@ fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejecti
             retry_after_ms: Some(wait_ms),
         }),
         Phase::Ended => Err(Verdict::Ended.into()),
+        Phase::Running if sale.cold => Err(Verdict::Unavailable.into()),
         Phase::Running => Ok(()),
     }
 }
@@ -124,7 +125,7 @@ fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejecti
 pub fn without_units(sale: &Sale) -> Verdict {
     match sale.band {
         Band::None => Verdict::SoldOut,
-        _ => Verdict::Restocking,
+        _ => Verdict::AllReserved,
     }
 }
 
@@ -198,7 +199,7 @@ pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) ->
         ClaimReply::Empty { .. } => match if_empty {
             Some(verdict) => reject(verdict),
             None if rebalances < REBALANCES_MAX => Conclusion::Rebalance,
-            None => reject(Verdict::Restocking),
+            None => reject(Verdict::AllReserved),
         },
         // Not warmed yet, or lost: it is not known that nothing is left.
         ClaimReply::Cold => reject(Verdict::Unavailable),
@@ -217,7 +218,7 @@ mod tests {
     fn rejected(admission: Admission) -> Verdict {
         match admission {
             Admission::Reject(rejection) => rejection.verdict,
-            Admission::Empty => Verdict::Restocking,
+            Admission::Empty => Verdict::AllReserved,
             Admission::Claim { .. } => Verdict::Granted,
         }
     }
@@ -244,9 +245,15 @@ mod tests {
         assert_eq!(shard, home_shard(&user, 4));
         memory.learn_probe(&sale.id, &[EMPTY; 4]);
         assert_eq!(at(&sale, &memory, 1_500), Admission::Empty);
-        assert_eq!(without_units(&sale), Verdict::Restocking);
+        for band in [Band::High, Band::Reserved] {
+            sale.band = band;
+            assert_eq!(without_units(&sale), Verdict::AllReserved);
+        }
         sale.band = Band::None;
         assert_eq!(without_units(&sale), Verdict::SoldOut);
+        sale.cold = true;
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Unavailable);
+        assert_eq!(rejected(at(&sale, &memory, 400)), Verdict::NotStarted);
         sale.degrade.static_page = true;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::StaticPage);
         sale.state = SaleState::Closed;
@@ -263,13 +270,13 @@ mod tests {
             epoch: 1,
             open_claims: 0,
         };
-        for told in [Verdict::SoldOut, Verdict::Restocking] {
+        for told in [Verdict::SoldOut, Verdict::AllReserved] {
             assert_eq!(verdict(empty, Some(told), 0), Some(told));
         }
         assert_eq!(verdict(empty, None, 0), None);
         assert_eq!(
             verdict(empty, None, REBALANCES_MAX),
-            Some(Verdict::Restocking)
+            Some(Verdict::AllReserved)
         );
         let cold = verdict(ClaimReply::Cold, Some(Verdict::SoldOut), 0);
         assert_eq!(cold, Some(Verdict::Unavailable), "nothing is known of it");

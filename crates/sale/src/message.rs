@@ -70,6 +70,11 @@ impl Verdict {
                 "下单令牌缺失或无效，请重新进入结算页",
                 "Die Bestellmarke fehlt oder gilt nicht. Bitte gehen Sie noch einmal zur Kasse.",
             ],
+            Self::TokenTooYoung => [
+                "the order token does not count yet; please send it again in a moment",
+                "下单令牌尚未生效，请稍后用同一令牌重试",
+                "Die Bestellmarke gilt noch nicht. Bitte senden Sie sie gleich noch einmal.",
+            ],
             Self::ChallengeRequired => [
                 "solve the challenge first, then go to the checkout again",
                 "请先完成验证，再进入结算页",
@@ -115,10 +120,10 @@ impl Verdict {
                 "剩余数量不足，请减少购买数量",
                 "Es sind weniger Stücke übrig, als Sie möchten. Bitte wählen Sie weniger.",
             ],
-            Self::Restocking => [
-                "units are on their way; please try again",
-                "正在补货，请重试",
-                "Nachschub ist unterwegs. Bitte versuchen Sie es noch einmal.",
+            Self::AllReserved => [
+                "all units are reserved right now; one may come back, so please try again",
+                "商品已全部被预留，若有释放即可购买，请稍后重试",
+                "Gerade sind alle Stücke reserviert. Vielleicht wird eines frei: Bitte versuchen Sie es noch einmal.",
             ],
             Self::Overloaded => [
                 "too busy right now; please try again",

@@ -95,8 +95,11 @@ pub struct Sale {
     /// What is left out for now.
     #[serde(default)]
     pub degrade: Degrade,
-    /// How much SQL had left, roughly, when the catalogue was published. For people, but for one thing: gateways say
-    /// `sold_out` only if nothing was left.
+    /// Whether its stock is not in Redis yet: nobody gets a claim. Left out if it is there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cold: bool,
+    /// How much SQL had left, roughly, when the catalogue was published. Gateways answer `sold_out` only if it is
+    /// [`Band::None`]; apart from that it is for people.
     #[serde(default)]
     pub band: Band,
 }
@@ -150,8 +153,15 @@ pub enum Band {
     Medium,
     /// A tenth or less.
     Low,
+    /// No unit is free, but one may be again: somebody may not pay for theirs in time.
+    Reserved,
     /// Nothing.
     None,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl SaleState {
@@ -170,7 +180,7 @@ impl SaleState {
 }
 
 impl Band {
-    /// The band of `remaining` units out of `total`.
+    /// The band of `remaining` units out of `total`; never [`Band::Reserved`].
     pub const fn of(remaining: u64, total: u64) -> Self {
         let (remaining, total) = (remaining as u128, total as u128);
         if remaining == 0 {
@@ -191,6 +201,7 @@ impl Band {
             Self::High => "high",
             Self::Medium => "medium",
             Self::Low => "low",
+            Self::Reserved => "reserved",
             Self::None => "none",
         }
     }
@@ -323,6 +334,7 @@ pub(crate) mod tests {
             token: false,
             challenge: None,
             degrade: Degrade::default(),
+            cold: false,
             band: Band::High,
         }
     }

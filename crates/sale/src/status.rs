@@ -31,7 +31,7 @@ pub struct SaleStatus<'a> {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SaleStage))]
 pub enum Stage {
-    /// It has not started.
+    /// It has not started, or its stock is not there yet.
     Scheduled,
     /// Claims are taken.
     Running,
@@ -68,6 +68,7 @@ fn stage(switch: SaleState, sale: &Sale, is_sold_out: bool, now_ms: u64) -> Stag
     }
     match sale.phase(now_ms) {
         Phase::NotStarted { .. } => Stage::Scheduled,
+        Phase::Running if sale.cold => Stage::Scheduled,
         Phase::Ended => Stage::Ended,
         Phase::Running if switch == SaleState::Drain => Stage::Draining,
         Phase::Running if is_sold_out => Stage::SoldOut,
@@ -97,6 +98,17 @@ mod tests {
         assert_eq!(stage(SaleState::Drain, 1_000), Stage::Draining);
         assert_eq!(stage(SaleState::Closed, 1_000), Stage::Closed);
         assert_eq!(stage(OPEN, 2_000), Stage::Ended);
+        let cold = Sale {
+            cold: true,
+            ..sale.clone()
+        };
+        assert_eq!(of(OPEN, &cold, 1_000).0, Stage::Scheduled);
+        assert_eq!(of(OPEN, &cold, 2_000).0, Stage::Ended);
+        let reserved = Sale {
+            band: Band::Reserved,
+            ..sale.clone()
+        };
+        assert_eq!(of(OPEN, &reserved, 1_000).0, Stage::Running);
         let sold = Sale {
             band: Band::None,
             ..sale

@@ -25,6 +25,8 @@ pub enum Verdict {
     SoldOut,
     /// There is no order token in the request, or one that does not count.
     InvalidToken,
+    /// The order token is good, and too young: a person takes longer from the checkout to the order.
+    TokenTooYoung,
     /// Whoever asks for an order token must solve the sale's challenge first.
     ChallengeRequired,
     /// The request's idempotency key is not well formed.
@@ -43,8 +45,9 @@ pub enum Verdict {
     CapReached,
     /// Units are left, but fewer than the request wants.
     TooFew,
-    /// Units are moving between shards. Safe to retry.
-    Restocking,
+    /// No unit is free, but one may be again: others hold them, they are moving between shards, or data that Redis lost is
+    /// being rebuilt. Safe to retry.
+    AllReserved,
     /// The gateway has too much to do and gave up on this request before it touched the stock.
     Overloaded,
     /// The gateway could not find out: nothing is known, or the outcome is unknown. Safe to retry.
@@ -58,7 +61,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -70,6 +73,7 @@ impl Verdict {
         Self::StaticPage,
         Self::SoldOut,
         Self::InvalidToken,
+        Self::TokenTooYoung,
         Self::InvalidIdempotencyKey,
         Self::InvalidQuantity,
         Self::RateLimited,
@@ -79,7 +83,7 @@ impl Verdict {
         Self::CapReached,
         Self::InProgress,
         Self::TooFew,
-        Self::Restocking,
+        Self::AllReserved,
         Self::Overloaded,
         Self::Unavailable,
         Self::Misconfigured,
@@ -100,6 +104,7 @@ impl Verdict {
             Self::StaticPage => "static_page",
             Self::SoldOut => "sold_out",
             Self::InvalidToken => "invalid_token",
+            Self::TokenTooYoung => "token_too_young",
             Self::ChallengeRequired => "challenge_required",
             Self::InvalidIdempotencyKey => "invalid_idempotency_key",
             Self::InvalidQuantity => "invalid_quantity",
@@ -109,7 +114,7 @@ impl Verdict {
             Self::NotReserved => "not_reserved",
             Self::CapReached => "cap_reached",
             Self::TooFew => "too_few",
-            Self::Restocking => "restocking",
+            Self::AllReserved => "all_reserved",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
             Self::Misconfigured => "misconfigured",
@@ -129,14 +134,18 @@ impl Verdict {
             | Self::Closed
             | Self::Draining
             | Self::InvalidToken
+            | Self::TokenTooYoung
             | Self::ChallengeRequired
             | Self::Blocked
             | Self::NotReserved => Some(403),
             Self::Ended => Some(410),
-            Self::SoldOut | Self::CapReached | Self::InProgress | Self::TooFew => Some(409),
+            Self::SoldOut
+            | Self::CapReached
+            | Self::InProgress
+            | Self::TooFew
+            | Self::AllReserved => Some(409),
             Self::RateLimited => Some(429),
             Self::StaticPage
-            | Self::Restocking
             | Self::Overloaded
             | Self::Unavailable
             | Self::Misconfigured => Some(503),
@@ -150,7 +159,7 @@ impl Verdict {
             self,
             Self::StaticPage
                 | Self::InProgress
-                | Self::Restocking
+                | Self::AllReserved
                 | Self::Overloaded
                 | Self::Unavailable
                 | Self::Misconfigured
@@ -177,7 +186,8 @@ mod tests {
     #[test]
     fn who_waits_for_weir_or_for_an_attempt_of_ones_own_may_retry() {
         for verdict in Verdict::ALL {
-            let waits = verdict.status() == Some(503) || verdict == Verdict::InProgress;
+            let waits = verdict.status() == Some(503)
+                || matches!(verdict, Verdict::InProgress | Verdict::AllReserved);
             assert_eq!(verdict.may_be_retried(), waits, "{verdict:?}");
         }
     }

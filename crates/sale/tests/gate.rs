@@ -195,14 +195,32 @@ fn a_gateway_that_has_heard_nothing_for_a_while_calls_nothing_sold_out() {
     bench.advance(60_000);
     bench.buy(2, "bob");
     let (_, body) = bench.answer(2);
-    assert!(body.contains("restocking"), "{body}");
+    assert!(body.contains("all_reserved"), "{body}");
+}
+
+#[test]
+fn polls_are_frequent_until_an_empty_sale_is_sold_out() {
+    const UNDECIDED_MS: u64 = 50;
+    let mut bench = Bench::open();
+    assert!(bench.tick_ms() > UNDECIDED_MS);
+    bench.empty("reserved");
+    assert_eq!(bench.tick_ms(), UNDECIDED_MS);
+    bench.buy(1, "alice");
+    assert_eq!(bench.answer(1).0, 409);
+    assert!(bench.answer(1).1.contains("all_reserved"));
+    bench.publish_band("none");
+    bench.advance(UNDECIDED_MS);
+    bench.run(Reply::Empty);
+    bench.buy(2, "bob");
+    assert!(bench.answer(2).1.contains("sold_out"));
+    assert!(bench.tick_ms() > UNDECIDED_MS);
 }
 
 /// Two seconds, or four polls where these take longer.
 #[test]
 fn what_a_poll_has_found_counts_for_a_few_polls() {
     for (more, current_ms) in [("", 2_000), (r#", "poll_interval_ms": 700"#, 2_800)] {
-        for (age_ms, word) in [(current_ms, "sold_out"), (current_ms + 1, "restocking")] {
+        for (age_ms, word) in [(current_ms, "sold_out"), (current_ms + 1, "all_reserved")] {
             let mut bench = Bench::with(more);
             bench.sell_out();
             bench.advance(700);
@@ -325,7 +343,11 @@ fn a_checkout_gives_a_token_and_says_from_when_and_until_when_it_counts() {
     };
     let refused_for = |bench: &mut Bench, stream, user, reason: &str| {
         assert_eq!(order(bench, stream, user), Outcome::Answered(403));
-        assert!(bench.answer(stream).1.contains("invalid_token"));
+        let word = match reason {
+            "too_young" => "token_too_young",
+            _ => "invalid_token",
+        };
+        assert!(bench.answer(stream).1.contains(word));
         let counter = format!("tokens_refused_total.reason.{reason}");
         assert_eq!(bench.counted(&counter), 1, "{reason}");
     };
@@ -757,8 +779,8 @@ fn who_finds_an_empty_shard_again_and_again_is_answered() {
         bench.answer_oldest(Reply::Empty);
     }
     let (status, body) = bench.answer(1);
-    assert_eq!(status, 503);
-    assert!(body.contains("restocking"), "{body}");
+    assert_eq!(status, 409);
+    assert!(body.contains("all_reserved"), "{body}");
     assert_eq!(
         bench.deposits,
         usize::from(weir_sale::admission::REBALANCES_MAX)

@@ -123,7 +123,13 @@ impl Sales {
         let publisher = Publisher::new(store.clone(), ledger.clone(), &keys);
         let rebuilder = Rebuilder::new(store.clone(), ledger.clone());
         Self {
-            orders: Orders::new(store.clone(), ledger.clone(), metrics.clone(), limits),
+            orders: Orders::new(
+                store.clone(),
+                ledger.clone(),
+                publisher.changed_sales(),
+                metrics.clone(),
+                limits,
+            ),
             warmer: Warmer::new(
                 store.clone(),
                 ledger.clone(),

@@ -216,6 +216,9 @@ impl Witness {
         if left > 0 && !is_new {
             self.violate(now_us, format!("sold_out, and SQL has {left} units"));
         }
+        if sql.has_unpaid_hold() && !is_new {
+            self.violate(now_us, "sold_out, and a hold is not paid");
+        }
     }
 
     /// A user has heard that there is no reservation.

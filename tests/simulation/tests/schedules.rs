@@ -53,7 +53,7 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
     assert!(stats.done["orders refunded"] > 300, "{stats:?}");
     let answers = [
         "sold_out",
-        "restocking",
+        "all_reserved",
         "unavailable",
         "overloaded",
         "cap_reached",

@@ -613,3 +613,71 @@ proptest! {
         }
     }
 }
+
+/// Until then the pump does not know how fast Redis is.
+const WARM_UP_MS: u64 = 500;
+
+/// What becomes of requests that come `per_ms` at a time from [`WARM_UP_MS`] to `until_ms`, with a Redis that takes `per_request_us` for each, one
+/// after the other, and also for those that were given up: how many are answered, turned away at once, and given up late.
+fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
+    let mut bench = Bench::new(Settings {
+        batches_max: 8,
+        waiting_max: 10_000,
+        ..SETTINGS
+    });
+    // The calls that Redis has, each with the end that the host tells, and whether that is its reply.
+    let mut calls: Vec<(BatchId, u64, bool)> = vec![];
+    let [mut answered, mut refused, mut late] = [0; 3];
+    let (mut stream, mut free_at_us) = (0, 0);
+    for now_ms in 0..until_ms {
+        for _ in 0..per_ms {
+            stream += 1;
+            refused += usize::from(bench.enqueue(stream, 0, now_ms).is_err());
+        }
+        let mut completed = bench.turn(now_ms);
+        for (id, _, timeout_ms) in core::mem::take(&mut bench.sent) {
+            let len = bench.pump.batches[&id].len() as u64;
+            free_at_us = free_at_us.max(now_ms * 1_000) + len * per_request_us;
+            let deadline_us = (now_ms + timeout_ms) * 1_000;
+            let is_reply = free_at_us <= deadline_us;
+            calls.push((id, free_at_us.min(deadline_us), is_reply));
+        }
+        let ended = calls.extract_if(.., |(_, at_us, _)| *at_us <= now_ms * 1_000);
+        for (id, _, is_reply) in ended.collect::<Vec<_>>() {
+            let reply = |count| match is_reply {
+                true => ok(count),
+                false => Err(Unknown::Lost.into()),
+            };
+            completed.extend(bench.reply_with(id, reply, now_ms).unwrap());
+        }
+        if now_ms < WARM_UP_MS {
+            [answered, refused, late] = [0; 3];
+            continue;
+        }
+        for one in completed {
+            match one.outcome {
+                Ok(_) => answered += one.requests.len(),
+                Err(_) => late += one.requests.len(),
+            }
+        }
+    }
+    [answered, refused, late]
+}
+
+#[test]
+fn twice_what_redis_can_do_still_gets_all_that_it_can_do() {
+    const UNTIL_MS: u64 = 4_000;
+    let capacity = (UNTIL_MS - WARM_UP_MS) as usize;
+    let [answered, refused, late] = outcomes(2, UNTIL_MS, 1_000);
+    assert!(answered * 10 >= capacity * 9, "{answered} of {capacity}");
+    assert_eq!(late, 0, "were given up late");
+    assert!(refused * 10 >= capacity * 9, "{refused} were told at once");
+}
+
+#[test]
+fn what_redis_can_do_is_never_turned_away() {
+    for (per_ms, per_request_us) in [(1, 900), (9, 100), (60, 15)] {
+        let [_, refused, late] = outcomes(per_ms, 4_000, per_request_us);
+        assert_eq!((refused, late), (0, 0), "{per_ms} a ms");
+    }
+}

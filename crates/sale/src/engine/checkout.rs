@@ -7,7 +7,7 @@ use alloc::vec;
 use crate::admission::{Rejection, admit_to_checkout};
 use crate::redis::challenge_spend::Spend;
 use crate::sale::{Sale, SaleState};
-use crate::token;
+use crate::token::{self, TokenError};
 use crate::verdict::Verdict;
 use serde::Serialize;
 use weir_base::headers;
@@ -198,17 +198,16 @@ impl<D: SharedData + Clone> Gate<D> {
         }
         // Without keys nothing can be known of a token: the log says so with every new catalogue.
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        token::check(
-            &settings.keys,
-            token.unwrap_or_default(),
-            &sale.id,
-            user,
-            now_ms,
-            settings.ages,
-        )
-        .map_err(|reason| {
+        let (token, ages) = (token.unwrap_or_default(), settings.ages);
+        token::check(&settings.keys, token, &sale.id, user, now_ms, ages).map_err(|reason| {
             self.metrics.tokens_refused.increment(reason);
-            Verdict::InvalidToken.into()
+            match reason {
+                TokenError::TooYoung => Rejection {
+                    verdict: Verdict::TokenTooYoung,
+                    retry_after_ms: token::usable_in_ms(token, ages, now_ms),
+                },
+                _ => Verdict::InvalidToken.into(),
+            }
         })
     }
 }

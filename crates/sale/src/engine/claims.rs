@@ -124,6 +124,7 @@ impl<D: SharedData + Clone> Gate<D> {
     ) {
         if let Some(shards) = progress.probe {
             self.memory.learn_probe(sale, &shards);
+            self.pace_polls();
         }
         for job in progress.jobs {
             self.pump.enqueue_unowned(job, now_ms, effects);
@@ -185,7 +186,7 @@ impl<D: SharedData + Clone> Gate<D> {
             return None;
         }
         let found = self.find(sale.as_str().as_bytes());
-        Some(found.map_or(Verdict::Restocking, |(_, sale)| {
+        Some(found.map_or(Verdict::AllReserved, |(_, sale)| {
             self.without_units(sale, now_ms)
         }))
     }

@@ -16,7 +16,7 @@ use crate::sold_out::SoldOutMemory;
 use crate::status::SaleStatus;
 use crate::verdict::Verdict;
 use weir_base::breaker::Pass;
-use weir_base::id::UserId;
+use weir_base::id::{SaleId, UserId};
 use weir_base::shared_data::SharedData;
 use weir_engine::event::PlainRequest;
 use weir_engine::held::Held;
@@ -276,7 +276,7 @@ impl<D: SharedData + Clone> Gate<D> {
             .and_then(|polled_at_ms| now_ms.checked_sub(polled_at_ms));
         match age_ms {
             Some(age_ms) if age_ms <= current_ms => without_units(sale),
-            _ => Verdict::Restocking,
+            _ => Verdict::AllReserved,
         }
     }
 
@@ -418,6 +418,18 @@ impl<D: SharedData + Clone> Gate<D> {
             self.note_claim_keys(&catalogue, effects);
             self.catalogue = Some(catalogue);
         }
+        self.pace_polls();
+    }
+
+    /// See [`Poller::set_undecided`].
+    pub(crate) fn pace_polls(&mut self) {
+        let is_sold_out = |id: &SaleId| {
+            let found = self.catalogue.as_ref()?.find(id.as_str().as_bytes())?;
+            Some(found.band == Band::None)
+        };
+        let mut empty = self.memory.sales();
+        let is_undecided = empty.any(|id| is_sold_out(id) == Some(false));
+        self.poller.set_undecided(is_undecided);
     }
 
     /// The log says with every new catalogue which sales cannot be sold as this gateway is configured.

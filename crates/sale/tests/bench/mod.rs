@@ -236,15 +236,29 @@ impl Bench {
 
     /// Lets the gate find that nothing is left, of its sale of one shard.
     pub fn sell_out(&mut self) {
+        self.empty("none");
+        assert!(self.answer(u32::MAX).1.contains("sold_out"));
+    }
+
+    /// Lets a buyer find that no unit is in Redis, of its sale of one shard, while the catalogue says `band`.
+    pub fn empty(&mut self, band: &str) {
         self.stocks = vec![0];
-        self.catalogue = self
-            .catalogue
-            .replace("\"state\"", "\"band\":\"none\",\"state\"");
+        self.publish_band(band);
         self.advance(700);
         self.run(Reply::Empty);
         self.buy(u32::MAX, "latecomer");
         self.run(Reply::Empty);
-        assert!(self.answer(u32::MAX).1.contains("sold_out"));
+    }
+
+    /// From the next poll on the catalogue says `band`.
+    pub fn publish_band(&mut self, band: &str) {
+        let band = format!("\"band\":\"{band}\",\"state\"");
+        self.catalogue = match self.catalogue.find("\"band\"") {
+            None => self.catalogue.replace("\"state\"", &band),
+            Some(_) => self
+                .catalogue
+                .replace("\"band\":\"reserved\",\"state\"", &band),
+        };
     }
 
     pub fn close(&mut self, stream: StreamId) {

@@ -73,7 +73,7 @@ fn nobody_is_told_sold_out_while_sql_has_units() {
         gate.answer_claims(|_user| "4 5 0".into());
         let answer = buyer.reply().unwrap();
         assert_eq!(answer.status, 503);
-        assert_eq!(answer.header("x-weir-verdict").unwrap(), "restocking");
+        assert_eq!(answer.header("x-weir-verdict").unwrap(), "all_reserved");
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
     gate.host.run_until_idle();

@@ -178,7 +178,7 @@ fn whoever_asks_where_nothing_is_gets_what_is_elsewhere() {
         assert_eq!((granted, granted + moving + sold_out), (10, 40));
         assert_eq!(shop.stock(), 0);
         assert_eq!(transfers(&shop), 0, "each transfer was settled");
-        assert!(shop.gate.requests("restocking") == moving as u64);
+        assert!(shop.gate.requests("all_reserved") == moving as u64);
     }
 }
 

@@ -333,9 +333,14 @@ pub(super) const VERDICTS: &[Refusal] = &[
         "The order token is missing or not valid",
     ),
     verdict(
+        "token_too_young",
+        StatusCode::FORBIDDEN,
+        "The order token is good, and does not count yet",
+    ),
+    verdict(
         "challenge_required",
         StatusCode::FORBIDDEN,
-        "TODO challenge_required",
+        "The sale wants a challenge solved first",
     ),
     verdict(
         "invalid_idempotency_key",
@@ -345,7 +350,7 @@ pub(super) const VERDICTS: &[Refusal] = &[
     verdict(
         "invalid_quantity",
         StatusCode::BAD_REQUEST,
-        "TODO invalid_quantity",
+        "The header x-weir-quantity is not a whole number of at least 1",
     ),
     verdict(
         "in_progress",
@@ -372,11 +377,11 @@ pub(super) const VERDICTS: &[Refusal] = &[
         StatusCode::CONFLICT,
         "The user has all units that one user may have",
     ),
-    verdict("too_few", StatusCode::CONFLICT, "TODO too_few"),
+    verdict("too_few", StatusCode::CONFLICT, "Fewer units are left than the request wants"),
     verdict(
-        "restocking",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Units may come back; try again",
+        "all_reserved",
+        StatusCode::CONFLICT,
+        "No unit is free now; one may come back",
     ),
     verdict(
         "overloaded",
@@ -391,7 +396,7 @@ pub(super) const VERDICTS: &[Refusal] = &[
     verdict(
         "misconfigured",
         StatusCode::SERVICE_UNAVAILABLE,
-        "TODO misconfigured",
+        "The gateway signs claims with a key that the origin does not know",
     ),
 ];
 

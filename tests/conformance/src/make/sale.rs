@@ -232,8 +232,8 @@ fn stocks() -> Vec<Draft> {
             .ask(buy("bob"), "409 sold_out")
             .ask(buy("carol"), "409 sold_out"),
         of("nothing-left-but-sql-has-some", json!({ "band": "low" }), 0)
-            .ask(buy("alice"), "503 restocking")
-            .ask(buy("alice"), "503 restocking"),
+            .ask(buy("alice"), "409 all_reserved")
+            .ask(buy("alice"), "409 all_reserved"),
         of("nothing-left", json!({ "band": "none" }), 0)
             .ask(buy("alice"), "409 sold_out")
             .ask(buy("alice"), "409 sold_out"),
@@ -421,7 +421,7 @@ fn origins() -> Vec<Draft> {
     };
     back.map(|status| next(of(status), "goes on: granted"))
         .into_iter()
-        .chain(stays.map(|status| next(of(status), "503 restocking")))
+        .chain(stays.map(|status| next(of(status), "409 all_reserved")))
         .collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Deduction, OrderEntry, checksum_of};
-use weir_sale::sale::Sale;
+use weir_sale::sale::{Band, Sale};
 use weir_sale::shard::home_shard;
 
 use crate::attempt::Attempt;
@@ -168,6 +168,21 @@ impl Sql {
             changed: Vec::new(),
             attempted: Vec::new(),
         }
+    }
+
+    /// How much is left, as the catalogue says it.
+    pub(crate) fn band(&self) -> Band {
+        let left = u64::try_from(self.remaining).unwrap_or(0);
+        match Band::of(left, self.total) {
+            Band::None if self.has_unpaid_hold() => Band::Reserved,
+            band => band,
+        }
+    }
+
+    /// Whether units may come back because nobody pays for them in time.
+    pub(crate) fn has_unpaid_hold(&self) -> bool {
+        let mut orders = self.orders.values();
+        orders.any(|order| order.status == Status::Unpaid && order.pay_by_ms.is_some())
     }
 
     // --- claims

@@ -490,6 +490,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
         token: false,
         challenge: None,
         degrade: Degrade::default(),
+        cold: false,
         band: Band::High,
     };
     let mut sql = Sql::new(sale, setting.total, setting.payment, mutation);
