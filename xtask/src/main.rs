@@ -13,10 +13,10 @@ use program::Program;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-/// What does most tasks. It runs the origin, so both are compiled together.
+/// What does most tasks. It compiles the origin itself, beside the filters: together they keep both cores busy.
 const DEV: Program = Program {
     binary: "weir-tasks",
-    beside: &["weir-origin"],
+    beside: &[],
     takes_task: true,
 };
 
@@ -74,7 +74,7 @@ const TASKS: &[Task] = &[
         name: "build-wasm",
         about: "Build all filters into target/weir/*.wasm and print their sizes",
         program: &DEV,
-        steps: &[BUILD_WASM],
+        steps: &[Step("compile the filters to WebAssembly")],
     },
     Task {
         name: "build-edge",

@@ -3,7 +3,8 @@
 /// One step of a task.
 pub(crate) struct Step(pub(crate) &'static str);
 
-pub(crate) const BUILD_WASM: Step = Step("compile the filters to WebAssembly");
+pub(crate) const BUILD_WASM: Step =
+    Step("compile the filters to WebAssembly, and the origin");
 
 pub(crate) const GET_TOOLS: Step =
     Step("find Envoy and Redis, or unpack them into target/weir/tools");
@@ -12,8 +13,7 @@ pub(crate) const BUILD_WORKER: Step =
     Step("compile the edge for Cloudflare, and get workerd by npm");
 
 pub(crate) fn text(task: &str, program: &str, steps: &[Step]) -> String {
-    let mut text =
-        format!("cargo xtask {task}, the first time:\n  1. compile {program} and the origin\n");
+    let mut text = format!("cargo xtask {task}, the first time:\n  1. compile {program}\n");
     for (number, Step(what)) in (2..).zip(steps) {
         text += &format!("  {number}. {what}\n");
     }

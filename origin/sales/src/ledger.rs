@@ -18,7 +18,7 @@ use weir_sale::redis::{
 use weir_sale::sale::Sale;
 use weir_sale::shard::{BUCKETS, bucket, home_shard};
 
-pub use super::UserList;
+pub use crate::model::user_list::UserList;
 use super::store::OrderedAttempt;
 use super::verdicts::Verdicts;
 use crate::jobs::list_changes::{ListChange, ListChanges};

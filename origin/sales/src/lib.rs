@@ -78,15 +78,6 @@ use weir_origin_core::redis::Redis;
 pub const MIGRATIONS: weir_origin_core::sql::Migrations =
     weir_origin_core::migrations!("sales", (1, "baseline", "0001_baseline"));
 
-/// The lists of users of a sale: SQL has them, and Redis follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserList {
-    /// Who has reserved.
-    Reserved,
-    /// Who may not buy.
-    Blocked,
-}
-
 /// Everything about sales, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Sales {

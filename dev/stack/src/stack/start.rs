@@ -268,6 +268,9 @@ impl Builder {
 
 impl Programs {
     fn get(builder: &Builder, reporter: &mut (dyn Reporter + Send)) -> Result<Self> {
+        // Beside the filters, whose last steps leave cores idle.
+        let (has_kafka, is_release) = (builder.kafka.is_some(), builder.origin_is_release);
+        let origin = std::thread::spawn(move || build_origin(has_kafka, is_release));
         let envoy = tools::Envoy::find_or_get(&builder.tools, reporter)?;
         match builder.chosen_host() {
             Host::Wasm => {
@@ -277,14 +280,19 @@ impl Programs {
             }
             host => reporter.line("native module", &host.library()?.display().to_string()),
         }
-        let origin = match (builder.kafka.is_some(), builder.origin_is_release) {
-            (true, true) => origin::ensure_built_with_kafka(&origin::RELEASE)?,
-            (true, false) => origin::ensure_built_with_kafka(&[])?,
-            (false, true) => origin::ensure_built_release()?,
-            (false, false) => origin::ensure_built()?,
-        };
+        let origin = origin.join();
+        let origin = origin.map_err(|_| anyhow!("building the origin panicked"))??;
         reporter.line("origin", &origin.display().to_string());
         Ok(Self { envoy, origin })
+    }
+}
+
+fn build_origin(has_kafka: bool, is_release: bool) -> Result<PathBuf> {
+    match (has_kafka, is_release) {
+        (true, true) => origin::ensure_built_with_kafka(&origin::RELEASE),
+        (true, false) => origin::ensure_built_with_kafka(&[]),
+        (false, true) => origin::ensure_built_release(),
+        (false, false) => origin::ensure_built(),
     }
 }
 

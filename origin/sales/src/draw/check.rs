@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Deserialize;
 
-use super::order::{ALGORITHM, commitment, is_ticket, list_hash, places};
+use crate::model::draw_order::{ALGORITHM, commitment, is_ticket, list_hash, places};
 
 /// What is checked.
 #[derive(Clone, Debug, Args)]

@@ -5,7 +5,6 @@
 //! whoever does it again: an origin that dies leaves what another goes on with, and two that draw at once draw the same.
 
 pub mod check;
-pub mod order;
 
 use std::collections::HashMap;
 
@@ -14,6 +13,7 @@ use weir_base::id::{SaleId, UserId};
 
 use super::store::{SaleStore, StoredDraw};
 use crate::jobs::rebuild::Rebuilder;
+use crate::model::draw_order;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
@@ -73,7 +73,7 @@ impl Drawer {
             .collect();
         let mut tickets: Vec<&str> = users.keys().copied().collect();
         tickets.sort_unstable();
-        let hash = order::list_hash(tickets.iter().copied());
+        let hash = draw_order::list_hash(tickets.iter().copied());
         let count = tickets.len() as u64;
         let noted = self.store.draws().set_draw_list(sale, count, &hash).await?;
         let noted = noted.and_then(|draw| draw.list);
@@ -81,7 +81,7 @@ impl Drawer {
             error!(%sale, ?noted, count, hash, "the list of a draw is not the one that was told: nobody is drawn");
             return Ok(false);
         }
-        let places = order::places(draw.seed.bytes(), &hash, &tickets);
+        let places = draw_order::places(draw.seed.bytes(), &hash, &tickets);
         let most = usize::try_from(draw.winners).unwrap_or(usize::MAX);
         let winners = places.into_iter().take(most);
         let winners: Vec<UserId> = winners

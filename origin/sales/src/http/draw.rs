@@ -11,7 +11,7 @@ use weir_base::id::SaleId;
 use super::SalePath;
 use super::refusals::{DRAW_OPEN, NO_DRAW};
 use crate::Sales;
-use crate::draw::order::{ALGORITHM, is_ticket};
+use crate::model::draw_order::{ALGORITHM, is_ticket};
 use crate::store::StoredDraw;
 use weir_origin_core::http::{Problem, ReadQuery, page_len};
 

@@ -12,7 +12,7 @@ use weir_base::id::{SaleId, UserId};
 use super::orders::user_id;
 use super::sales::sale_id;
 use super::{SaleStore, reservations};
-use crate::draw::order::{SEED_LEN, TICKET_LEN, commitment};
+use crate::model::draw_order::{SEED_LEN, TICKET_LEN, commitment};
 use crate::model::sale::DrawRules;
 use weir_origin_core::sql::{Row, SqlError, Tx, damaged, retried, sql};
 

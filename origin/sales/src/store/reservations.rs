@@ -10,7 +10,7 @@ use super::{
     Reserved, SaleStore, Score, Standing, StoredReservation, TakenBack, Unscored, Visitor, draws,
     user_list,
 };
-use crate::UserList;
+use crate::model::user_list::UserList;
 use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
 const INSERT_RESERVATION: &str = "
