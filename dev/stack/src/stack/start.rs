@@ -16,7 +16,7 @@ use crate::report::{Reporter, Silent};
 use crate::secrets::{CLAIM, EVENTS, ROOM, Secrets, TOKEN, random_hex};
 use crate::tools::{self, WasmToolchain};
 use crate::wasm::{self, Messages};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
