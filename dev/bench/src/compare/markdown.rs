@@ -424,6 +424,9 @@ fn not_measured(page: &mut String, report: &Report) {
     if report.room.is_none() {
         missing.push("A million people in the queue");
     }
+    if report.overload.is_none() {
+        missing.push("Twice as many requests as can be answered");
+    }
     if report.memory.is_none() {
         missing.push("Memory");
     }
