@@ -34,6 +34,7 @@ fn sale(name: &str) -> Sale {
         token: true,
         challenge: None,
         degrade: Degrade::default(),
+        sku: None,
         cold: false,
         band: Band::High,
     }

@@ -115,6 +115,11 @@ impl Verdict {
                 "您已达到每人限购数量",
                 "Sie haben schon so viele Stücke, wie eine Person haben darf.",
             ],
+            Self::SkuInSale => [
+                "this article is part of a sale; please order it there",
+                "该商品正在参加活动，请在活动中下单",
+                "Dieser Artikel gehört zu einem Verkauf. Bitte bestellen Sie ihn dort.",
+            ],
             Self::TooFew => [
                 "fewer units are left than you want; please ask for fewer",
                 "剩余数量不足，请减少购买数量",

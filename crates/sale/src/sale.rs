@@ -95,6 +95,9 @@ pub struct Sale {
     /// What is left out for now.
     #[serde(default)]
     pub degrade: Degrade,
+    /// What it sells, by the shop's name for it. Left out if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sku: Option<String>,
     /// Whether its stock is not in Redis yet: nobody gets a claim. Left out if it is there.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cold: bool,
@@ -334,6 +337,7 @@ pub(crate) mod tests {
             token: false,
             challenge: None,
             degrade: Degrade::default(),
+            sku: None,
             cold: false,
             band: Band::High,
         }

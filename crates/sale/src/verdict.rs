@@ -43,6 +43,8 @@ pub enum Verdict {
     NotReserved,
     /// The user has as many units as one user may have.
     CapReached,
+    /// A normal order of what a sale sells: it belongs there.
+    SkuInSale,
     /// Units are left, but fewer than the request wants.
     TooFew,
     /// No unit is free, but one may be again: others hold them, they are moving between shards, or data that Redis lost is
@@ -61,7 +63,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -82,6 +84,7 @@ impl Verdict {
         Self::NotReserved,
         Self::CapReached,
         Self::InProgress,
+        Self::SkuInSale,
         Self::TooFew,
         Self::AllReserved,
         Self::Overloaded,
@@ -113,6 +116,7 @@ impl Verdict {
             Self::Blocked => "blocked",
             Self::NotReserved => "not_reserved",
             Self::CapReached => "cap_reached",
+            Self::SkuInSale => "sku_in_sale",
             Self::TooFew => "too_few",
             Self::AllReserved => "all_reserved",
             Self::Overloaded => "overloaded",
@@ -142,6 +146,7 @@ impl Verdict {
             Self::SoldOut
             | Self::CapReached
             | Self::InProgress
+            | Self::SkuInSale
             | Self::TooFew
             | Self::AllReserved => Some(409),
             Self::RateLimited => Some(429),

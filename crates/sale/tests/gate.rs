@@ -216,6 +216,30 @@ fn polls_are_frequent_until_an_empty_sale_is_sold_out() {
     assert!(bench.tick_ms() > UNDECIDED_MS);
 }
 
+#[test]
+fn normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
+    let routes = r#", "sku_routes": [{ "path": "/orders", "sku": { "query": "sku" } }]"#;
+    let mut bench = Bench::with(routes);
+    bench.catalogue = bench
+        .catalogue
+        .replace("\"state\"", "\"sku\":\"hat\",\"state\"");
+    bench.advance(700);
+    let user = [("x-user-id", "alice")];
+    bench.request(1, "POST", "/orders?sku=shoes", &user);
+    assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
+    bench.request(2, "POST", "/orders?sku=hat", &user);
+    let (status, body) = bench.answer(2);
+    assert_eq!(status, 409);
+    assert!(
+        body.contains(r#""error":"sku_in_sale""#)
+            && body.ends_with(r#""sale":"s","orders":"/sales/s/orders"}"#),
+        "{body}"
+    );
+    assert_eq!(bench.counted("requests_total.verdict.sku_in_sale"), 1);
+    bench.request(3, "GET", "/orders?sku=hat", &user);
+    assert_eq!(bench.outcome(3), Some(Outcome::WentOn));
+}
+
 /// Two seconds, or four polls where these take longer.
 #[test]
 fn what_a_poll_has_found_counts_for_a_few_polls() {

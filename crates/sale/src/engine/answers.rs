@@ -11,6 +11,7 @@ use crate::claim::ClaimId;
 use crate::verdict::Verdict;
 use serde::Serialize;
 use weir_base::headers;
+use weir_base::id::SaleId;
 use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::answer::{Refusal, retry_after_seconds};
 use weir_engine::{Answer, Request};
@@ -80,6 +81,20 @@ impl Answers {
         Answer::refusal_with(headers, &refusal, &body)
     }
 
+    /// The answer to a normal order of what this sale sells. `orders` is where the sale takes orders.
+    pub(crate) fn in_sale(&self, sale: &SaleId, orders: &str, language: Language) -> Answer {
+        let verdict = Verdict::SkuInSale;
+        let mut headers = vec![(headers::VERDICT, verdict.word())];
+        headers.extend(content_language(language));
+        let refusal = refusal_of(verdict, language);
+        let body = InSaleBody {
+            refusal: &refusal,
+            sale,
+            orders,
+        };
+        Answer::refusal_with(headers, &refusal, &body)
+    }
+
     fn prepare(
         &self,
         (verdict, language): (Verdict, Language),
@@ -141,6 +156,15 @@ struct ChallengeBody<'a> {
     #[serde(flatten)]
     refusal: &'a Refusal<'a>,
     challenge: &'a ChallengeOffer,
+}
+
+/// A refusal, and the sale to order from.
+#[derive(Serialize)]
+struct InSaleBody<'a> {
+    #[serde(flatten)]
+    refusal: &'a Refusal<'a>,
+    sale: &'a SaleId,
+    orders: &'a str,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::admission::Rejection;
+use crate::sale::SaleState;
 use crate::status::SaleStatus;
 use crate::verdict::Verdict;
 use weir_base::breaker::Pass;
@@ -191,7 +192,32 @@ impl<D: SharedData + Clone> Gate<D> {
                 self.check_out(stream, sale, request, request.now_ms(), effects);
             }
             RouteKind::Status(sale) => effects.respond(stream, self.status(sale, request)),
+            RouteKind::NormalOrder => self.order_normally(stream, path, request, effects),
         }
+    }
+
+    /// A normal order of what a sale sells would go past the sale's rules: it is sent there. While no catalogue is known, normal
+    /// orders go on.
+    fn order_normally(
+        &mut self,
+        stream: StreamId,
+        path: &[u8],
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        let Some((switch, sale)) = self.sales.by_sku(path, request) else {
+            return self.identify(stream, path, request, effects);
+        };
+        let is_shadow = switch == SaleState::Shadow;
+        let mark = self.responder.mark(sale.id.as_str().as_bytes());
+        self.responder.count(mark, is_shadow, Verdict::SkuInSale);
+        if is_shadow {
+            return self.identify(stream, path, request, effects);
+        }
+        let orders = self.config.orders_of(&sale.id);
+        let answers = &self.responder.answers;
+        let answer = answers.in_sale(&sale.id, &orders, language_of(request));
+        effects.respond(stream, Arc::new(answer));
     }
 
     /// By which other route the host sends a request to buy than by that of orders, if it does.

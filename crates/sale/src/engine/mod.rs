@@ -53,6 +53,7 @@ mod report;
 mod responder;
 pub mod route;
 mod sales;
+mod sku;
 
 pub use config::Config;
 pub use gate::Gate;

@@ -24,6 +24,8 @@ pub enum RouteKind<'p> {
     Checkout(&'p [u8]),
     /// To see how the sale stands.
     Status(&'p [u8]),
+    /// To order something outside of sales.
+    NormalOrder,
 }
 
 /// Why a route was refused.
@@ -86,6 +88,11 @@ impl Route {
         self.via.as_deref()
     }
 
+    /// The path of such a request for this sale.
+    pub fn path_of(&self, sale: &str) -> String {
+        [&self.before, sale, &self.after].concat()
+    }
+
     /// The sale that a request for `path` names, if it is of this route. What follows a `?` in
     /// the path does not count.
     pub fn sale<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
@@ -136,6 +143,7 @@ mod tests {
         let route = Route::new("PUT", "/buy/{sale}").unwrap();
         assert_eq!(route.sale(b"PUT", b"/buy/x"), Some(b"x".as_slice()));
         assert_eq!(route.sale(b"PUT", b"/buy/x/y"), None);
+        assert_eq!(route.path_of("x"), "/buy/x");
     }
 
     #[test]

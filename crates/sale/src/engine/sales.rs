@@ -14,11 +14,12 @@ use crate::verdict::Verdict;
 use weir_base::id::SaleId;
 use weir_engine::metrics::Counter;
 use weir_engine::redis::{Reply, read};
-use weir_engine::{Effects, Level};
+use weir_engine::{Effects, Level, Request};
 
 use crate::engine::config::Checked;
 use crate::engine::metrics::Metrics;
 use crate::engine::poll::{Poll, Poller};
+use crate::engine::sku::sale_of;
 
 /// How long the result of a poll counts as current: longer than a few polls, which may be lost.
 const CURRENT_MS: u64 = 2_000;
@@ -60,6 +61,13 @@ impl Sales {
         let catalogue = self.catalogue.as_ref().ok_or(Verdict::Unavailable)?;
         let sale = catalogue.find(sale).ok_or(Verdict::UnknownSale)?;
         Ok((catalogue.switch_of(sale), sale))
+    }
+
+    /// The sale that sells what a normal order names, with the switch that counts for it.
+    pub(crate) fn by_sku(&self, path: &[u8], request: &dyn Request) -> Option<(SaleState, &Sale)> {
+        let catalogue = self.catalogue.as_ref()?;
+        let sale = sale_of(&self.config.sku_routes, catalogue, path, request)?;
+        Some((catalogue.switch_of(sale), sale))
     }
 
     /// Whether the switch for all sales is at shadow.

@@ -2,6 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use percent_encoding::percent_decode;
 use weir_engine::Request;
@@ -101,25 +102,48 @@ impl SkuRoute {
         })
     }
 
-    /// The SKU that a request of this route names, if it is one and names one.
-    fn sku<'r>(&self, method: &[u8], path: &'r [u8], request: &'r dyn Request) -> Option<Cow<'r, [u8]>> {
-        if method != self.method.as_bytes() {
-            return None;
-        }
-        let mut parts = path.splitn(2, |&byte| byte == b'?');
-        let (path, query) = (parts.next()?, parts.next().unwrap_or_default());
+    /// Whether a request for `path` is one of this route.
+    pub(crate) fn matches(&self, method: &[u8], path: &[u8]) -> bool {
+        method == self.method.as_bytes() && self.segment(split(path).0).is_some()
+    }
+
+    /// What stands in the place of the SKU in a path of this route; nothing if it has no such place.
+    fn segment<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         let behind = path.strip_prefix(self.before.as_bytes())?;
-        match (&self.after, &self.source) {
-            (Some(after), _) => {
-                let sku = behind.strip_suffix(after.as_bytes())?;
-                (!sku.contains(&b'/')).then(|| percent_decode(sku).into())
+        match &self.after {
+            None => behind.is_empty().then_some(behind),
+            Some(after) => {
+                let segment = behind.strip_suffix(after.as_bytes())?;
+                let is_one = !segment.is_empty() && !segment.contains(&b'/');
+                is_one.then_some(segment)
             }
-            (None, _) if !behind.is_empty() => None,
-            (None, SkuSource::Header(name)) => request.headers().get(name),
-            (None, SkuSource::Query(name)) => parameter(query, name.as_bytes()),
-            (None, SkuSource::Path) => None,
         }
     }
+
+    /// The SKU that a request of this route names, if it is one and names one.
+    fn sku<'r>(
+        &self,
+        method: &[u8],
+        path: &'r [u8],
+        request: &'r dyn Request,
+    ) -> Option<Cow<'r, [u8]>> {
+        if !self.matches(method, path) {
+            return None;
+        }
+        let (path, query) = split(path);
+        match &self.source {
+            SkuSource::Path => self.segment(path).map(|sku| percent_decode(sku).into()),
+            SkuSource::Header(name) => request.headers().get(name),
+            SkuSource::Query(name) => parameter(query, name.as_bytes()),
+        }
+    }
+}
+
+/// A path and its query.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let mut parts = path.splitn(2, |&byte| byte == b'?');
+    let path = parts.next().unwrap_or_default();
+    (path, parts.next().unwrap_or_default())
 }
 
 /// The first parameter of this name in a query, decoded.
@@ -130,8 +154,11 @@ fn parameter<'q>(query: &'q [u8], name: &[u8]) -> Option<Cow<'q, [u8]>> {
     if !is_encoded {
         return Some(Cow::Borrowed(value));
     }
-    let spaced = value.iter().map(|&byte| if byte == b'+' { b' ' } else { byte });
-    let spaced: alloc::vec::Vec<u8> = spaced.collect();
+    let spaced = value.iter().map(|&byte| match byte {
+        b'+' => b' ',
+        byte => byte,
+    });
+    let spaced: Vec<u8> = spaced.collect();
     Some(Cow::Owned(percent_decode(&spaced).collect()))
 }
 
@@ -139,12 +166,12 @@ fn parameter<'q>(query: &'q [u8], name: &[u8]) -> Option<Cow<'q, [u8]>> {
 pub(crate) fn sale_of<'c>(
     routes: &[SkuRoute],
     catalogue: &'c Catalogue,
-    method: &[u8],
     path: &[u8],
     request: &dyn Request,
 ) -> Option<&'c Sale> {
+    let method = request.headers().get(":method")?;
     let mut routes = routes.iter();
-    let sku = routes.find_map(|route| route.sku(method, path, request))?;
+    let sku = routes.find_map(|route| route.sku(&method, path, request))?;
     let now_ms = request.now_ms();
     let is_on = |sale: &Sale| {
         catalogue.switch_of(sale) < SaleState::Drain && sale.phase(now_ms) != Phase::Ended
@@ -166,7 +193,7 @@ mod tests {
     fn request(headers: &[(&str, &str)], now_ms: u64) -> PlainRequest {
         PlainRequest {
             headers: Headers::new(headers),
-            peer_address: None,
+            peer_address: Vec::new(),
             now_ms,
         }
     }
@@ -184,10 +211,11 @@ mod tests {
     }
 
     fn found(route: &SkuRoute, path: &str, headers: &[(&str, &str)], now_ms: u64) -> Option<String> {
-        let request = request(headers, now_ms);
+        let headers = [headers, &[(":method", "POST")]].concat();
+        let request = request(&headers, now_ms);
         let routes = core::slice::from_ref(route);
         let catalogue = catalogue();
-        let found = sale_of(routes, &catalogue, b"POST", path.as_bytes(), &request);
+        let found = sale_of(routes, &catalogue, path.as_bytes(), &request);
         found.map(|sale| sale.id.as_str().into())
     }
 

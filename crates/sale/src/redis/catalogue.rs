@@ -50,6 +50,7 @@ mod tests {
             token: true,
             challenge: None,
             degrade: Degrade::default(),
+            sku: None,
             cold: false,
             band: Band::default(),
         };

@@ -247,6 +247,7 @@ fn sale(name: &str) -> Result<Sale> {
         token: name == "tokened",
         challenge: None,
         degrade: Degrade::default(),
+        sku: None,
         cold: false,
         band: if name == "gone" {
             Band::None

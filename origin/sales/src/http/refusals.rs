@@ -377,6 +377,11 @@ pub(super) const VERDICTS: &[Refusal] = &[
         StatusCode::CONFLICT,
         "The user has all units that one user may have",
     ),
+    verdict(
+        "sku_in_sale",
+        StatusCode::CONFLICT,
+        "A sale sells what the normal order asks for",
+    ),
     verdict("too_few", StatusCode::CONFLICT, "Fewer units are left than the request wants"),
     verdict(
         "all_reserved",

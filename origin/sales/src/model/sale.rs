@@ -391,6 +391,7 @@ impl NewSale {
             token: false,
             challenge: self.fields.challenge,
             degrade: Degrade::default(),
+            sku: None,
             cold: false,
             band: Band::default(),
         }

@@ -537,6 +537,7 @@ fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
             skip_reservation: row.flag("skip_reservation")?,
             static_page: row.flag("static_page")?,
         },
+        sku: fields.sku.clone(),
         cold: row.maybe("warmed_at_ms")?.is_none(),
         band,
     })

@@ -490,6 +490,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
         token: false,
         challenge: None,
         degrade: Degrade::default(),
+        sku: None,
         cold: false,
         band: Band::High,
     };
