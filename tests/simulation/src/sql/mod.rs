@@ -179,12 +179,6 @@ impl Sql {
         }
     }
 
-    /// Whether units may come back because nobody pays for them in time.
-    pub(crate) fn has_unpaid_hold(&self) -> bool {
-        let mut orders = self.orders.values();
-        orders.any(|order| order.status == Status::Unpaid && order.pay_by_ms.is_some())
-    }
-
     // --- claims
 
     /// A claim asks to be an order, and its attempt, if it has a key, to be bound to that.
