@@ -24,16 +24,21 @@ local function sweep(bucket, is_over)
   if #over > 0 then redis.call('HDEL', bucket, unpack(over)) end
 end
 
--- Whether a place may still be called or taken up.
-local function is_open(place)
-  if place > state.base and place <= state.drawn then return state.floor < state.drawn end
-  return place > state.floor
+-- Whether a place may still be called or taken up, if all up to `last` have passed on.
+local function is_open(place, last)
+  if place > state.base and place <= state.drawn then return last < state.drawn end
+  return place > last
 end
 
 local function is_place_over(text)
   local place = tonumber(text)
   if place < 0 then return -place <= state.floor end
-  return not is_open(place)
+  return not is_open(place, state.floor)
+end
+
+-- The place at which a visitor waits for room, in the order after a draw.
+local function held_order(visitor)
+  return has_holds and tonumber(redis.call('ZSCORE', KEYS[5], visitor))
 end
 
 local function keep(bucket, visitor, place)
@@ -56,7 +61,7 @@ local function charge(bucket, address)
 end
 
 local function give(ask, known)
-  if known > 0 and is_open(known) then return 0, known end
+  if known > 0 and (is_open(known, state.lapsed) or held_order(ask.visitor)) then return 0, known end
   if is_settling then return 3, 0 end
   if not takes_newcomers then return 6, 0 end
   if queue_max > 0 and state.seq - state.head >= queue_max then return 4, 0 end
@@ -74,12 +79,10 @@ local function enter(ask, order)
   redis.call('ZADD', KEYS[3], until_ms, ask.visitor)
   alive = alive + 1
   keep(ask.bucket, ask.visitor, -order)
-  for _, window in ipairs(windows) do
+  release(ask.visitor)
+  for _, window in ipairs(order > state.lapsed and windows or {}) do
     if window.to >= order then
-      if window.left > 0 then
-        window.left = window.left - 1
-        called = called - 1
-      end
+      window.left = max(window.left - 1, 0)
       break
     end
   end
@@ -91,6 +94,38 @@ local function enter(ask, order)
   redis.call('HINCRBY', KEYS[4], class, 1)
 end
 
+-- Whether there is room for a called place: for those who were called earlier there must be room, too. Who was called in the
+-- same window and has not asked yet does not count.
+local function has_room(order)
+  if active_max == 0 then return true end
+  local ahead, last = holding(1, min(state.lapsed, order - 1)), state.lapsed
+  for _, window in ipairs(windows) do
+    if window.to >= order then
+      ahead = ahead + holding(last + 1, order - 1)
+      break
+    end
+    ahead = ahead + max(window.left, holding(last + 1, window.to))
+    last = window.to
+  end
+  return active_max - inside() > ahead
+end
+
+-- Keeps the place of a called visitor for whom there is no room, for another claim.
+local function hold(ask)
+  local ends_ms = string.format('-%.0f', state.clock_ms + claim_ms + window_ms)
+  redis.call('ZADD', KEYS[5], string.format('%.0f', ask.order), ask.visitor, ends_ms, ask.visitor .. '!')
+  has_holds = true
+  local last = state.lapsed
+  for _, window in ipairs(ask.order > state.lapsed and windows or {}) do
+    if window.to >= ask.order then
+      -- After a loss nobody knows how many were called.
+      window.left = max(window.left, holding(last + 1, window.to))
+      break
+    end
+    last = window.to
+  end
+end
+
 local function answer(ask)
   if redis.call('ZSCORE', KEYS[3], ask.visitor) then
     redis.call('ZADD', KEYS[3], until_ms, ask.visitor)
@@ -100,15 +135,20 @@ local function answer(ask)
   if ask.place == 0 then return give(ask, known) end
   if ask.order > state.head or is_lobby then return 0, ask.place end
   local is_used = known < 0 and -known > state.floor
-  if ask.order <= state.floor or is_used then return give(ask, 0) end
-  if is_settling or (active_max > 0 and inside() >= active_max) then return 2, ask.place end
+  local is_over = ask.order <= state.lapsed and held_order(ask.visitor) ~= ask.order
+  if is_over or is_used then return give(ask, 0) end
+  if is_settling then return 2, ask.place end
+  if not has_room(ask.order) then
+    hold(ask)
+    return 2, ask.place
+  end
   enter(ask, ask.order)
   return 1, ask.place
 end
 
 local asks, replies, before = {}, {}, state.seq
 for i = 5, #ARGV, 5 do
-  local at = (i - 5) / 5 * 2 + 5
+  local at = (i - 5) / 5 * 2 + 6
   local ask = {
     bucket = KEYS[at], address_bucket = KEYS[at + 1], visitor = ARGV[i], place = tonumber(ARGV[i + 1]),
     order = tonumber(ARGV[i + 2]), joined_ms = tonumber(ARGV[i + 3]), address = ARGV[i + 4],

@@ -69,6 +69,8 @@ pub struct RoomState {
     pub seed_of: u64,
     /// The seed.
     pub seed: Option<Seed>,
+    /// How many called places have not been taken up yet.
+    pub called: u64,
 }
 
 /// What Redis tells of a room.
@@ -76,8 +78,6 @@ pub struct RoomState {
 pub struct Snapshot {
     /// What everybody should know.
     pub seen: RoomState,
-    /// How many called places have not been taken up yet.
-    pub called: u64,
     /// Whether Redis had lost the room and waits to hear of it.
     pub is_settling: bool,
     /// Whether nobody is called before the opening.
@@ -120,12 +120,12 @@ impl RoomState {
         }
     }
 
-    /// Takes over what somebody else has heard. Numbers never fall, but for `inside`, of which the other one's counts.
+    /// Takes over what somebody else has heard. Numbers never fall, except `inside` and `called`: the other one's count.
     pub fn merge(&mut self, other: &Self) {
         self.seq = self.seq.max(other.seq);
         self.head = self.head.max(other.head);
         self.floor = self.floor.max(other.floor);
-        self.inside = other.inside;
+        (self.inside, self.called) = (other.inside, other.called);
         if other.drew > self.drew {
             (self.drew, self.base, self.drawn) = (other.drew, other.base, other.drawn);
         }
@@ -225,6 +225,7 @@ mod tests {
             drawn: 4,
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),
+            called: 1,
         });
         assert_eq!(
             (seen.seq, seen.head, seen.floor, seen.inside),

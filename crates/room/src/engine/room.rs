@@ -153,6 +153,7 @@ impl<D: SharedData> Room<D> {
         {
             self.seen.merge(&RoomState {
                 inside: self.seen.inside,
+                called: self.seen.called,
                 ..snapshot.seen
             });
             return;

@@ -75,7 +75,7 @@ pub fn parse(value: &Value) -> Result<Option<Look>, ReplyError> {
 }
 
 fn read(value: &Value) -> Option<Option<Look>> {
-    let [state, now_ms, inside, waits @ ..] = array(value)? else {
+    let [state, now_ms, inside, holding, waits @ ..] = array(value)? else {
         return None;
     };
     let waits: &[Value; WAITS] = waits.try_into().ok()?;
@@ -120,7 +120,7 @@ fn read(value: &Value) -> Option<Option<Look>> {
         seq,
         head,
         inside: number(inside)? + ghosts,
-        called: called.fold(0, u64::saturating_add),
+        called: called.fold(number(holding)?, u64::saturating_add),
         drew,
         base,
         drawn,

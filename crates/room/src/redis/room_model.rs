@@ -110,7 +110,7 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
         address_ms,
         life_ms,
     ] = numbers(terms)?;
-    let [seq, head, floor, inside, drew, base, drawn, seed_of] = numbers(seen)?;
+    let [seq, head, floor, inside, drew, base, drawn, seed_of, called] = numbers(seen)?;
     Some(Brought {
         terms: Terms {
             session_ms,
@@ -131,6 +131,7 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
             drawn,
             seed_of,
             seed: Seed::from_hex(seed),
+            called,
         },
     })
 }
@@ -156,7 +157,7 @@ fn header(snapshot: &Snapshot) -> Value {
         seen.head,
         seen.floor,
         seen.inside,
-        snapshot.called,
+        seen.called,
         snapshot.is_settling.into(),
         snapshot.is_lobby.into(),
     ];
