@@ -6,7 +6,8 @@
 --               called, its last place, and how many of it were not taken up, and at the end `lapsed` and `clock_ms`
 --   2  setting  string: version, mode, per_minute, active_max, opens_at_ms, see room_set.lua
 --   3  inside   sorted set: visitors by when their session ends
---   4  waits    hash: class of a wait to how many entered after one
+--   4  waits    hash: class of a wait to how many entered after one; `m0` to `m11`: a number of SLOT_MS since the epoch and how
+--               many entered in it, in turn
 --   5  holds    sorted set: called visitors who asked and found no room, by their places; and each of them again, with `!`
 --               appended, by minus the time at which it loses its place unless it asks again
 -- ARGV:
@@ -32,6 +33,8 @@
 local SETTLE_MS = 2000
 local GRACE_MS = 5000
 local ENTRY_COST = 60000
+local SLOT_MS = 5000
+local SLOTS = 12
 
 local min, max, floor = math.min, math.max, math.floor
 
@@ -91,6 +94,7 @@ do
     state.lapsed, state.clock_ms = 0, now_ms
   end
 end
+local entered_before = state.entered
 local elapsed_ms = max(now_ms - state.credit_ms, 0)
 state.clock_ms = state.clock_ms + min(elapsed_ms, floor(claim_ms / 4))
 
@@ -201,8 +205,19 @@ local function call()
   end
 end
 
+-- Counts those who entered in this call.
+local function note_entries()
+  local count, slot = state.entered - entered_before, floor(now_ms / SLOT_MS)
+  if count == 0 then return end
+  local field = 'm' .. slot % SLOTS
+  local of, before = string.match(redis.call('HGET', KEYS[4], field) or '', '^(%d+):(%d+)$')
+  if tonumber(of) == slot then count = count + tonumber(before) end
+  redis.call('HSET', KEYS[4], field, string.format('%.0f:%.0f', slot, count))
+end
+
 -- Writes the state. Returns the header.
 local function finish()
+  note_entries()
   raise_floor()
   local list = {}
   for i, name in ipairs(FIELDS) do list[i] = string.format('%.0f', state[name]) end

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use crate::setting::Setting;
 use crate::state::{
-    ENTRY_COST, GRACE_MS, RoomState, SETTLE_MS, Snapshot, Status, Terms, WAITS, wait_class,
+    ENTRY_COST, GRACE_MS, RoomState, SETTLE_MS, SLOT_MS, SLOTS, Snapshot, Status, Terms, WAITS,
+    wait_class,
 };
 use crate::visitor::Visitor;
 
@@ -54,6 +55,8 @@ pub struct Model {
     addresses: BTreeMap<[u8; 8], (u64, u64)>,
     /// How many entered, by how long they waited.
     pub waits: [u64; WAITS],
+    /// How many entered in each slot.
+    entries: BTreeMap<u64, u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -170,6 +173,13 @@ impl Model {
             }
         }
         (turn.end(), told)
+    }
+
+    /// How many entered in the last minute, as `room_look.lua` tells.
+    pub fn entered_last_minute(&self, now_ms: u64) -> u64 {
+        let slot = now_ms / SLOT_MS;
+        let recent = self.entries.range((slot + 1).saturating_sub(SLOTS)..=slot);
+        recent.map(|(_, count)| count).sum()
     }
 
     /// How many are inside, as far as Redis knows.
@@ -506,6 +516,7 @@ impl<'a> Turn<'a> {
             window.left = window.left.saturating_sub(1);
         }
         self.state.entered += 1;
+        *self.model.entries.entry(self.now_ms / SLOT_MS).or_default() += 1;
         let from_ms = ask.joined_ms.max(self.state.seen.drew);
         let class = wait_class(self.now_ms.saturating_sub(from_ms));
         if let Some(count) = self.model.waits.get_mut(class) {

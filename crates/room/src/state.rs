@@ -48,6 +48,12 @@ pub const GRACE_MS: u64 = 5_000;
 /// What one entry costs of the pace, which grows by entries a minute in each millisecond.
 pub const ENTRY_COST: u64 = 60_000;
 
+/// Entries are counted by the time in steps of so many milliseconds,
+pub const SLOT_MS: u64 = 5_000;
+
+/// so many of them in turn, a minute in all.
+pub const SLOTS: u64 = 12;
+
 /// What somebody has heard of a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomState {

@@ -346,6 +346,8 @@ fn every_history_is_as_in_the_model() {
         // The model does not forget how long people waited.
         if !steps.iter().any(|step| matches!(step, Step::Lose(0))) {
             prop_assert_eq!(look.waits, pair.model.waits);
+            let entered = pair.model.entered_last_minute(pair.now_ms);
+            prop_assert_eq!(look.entered_last_minute, entered);
         }
         Ok(())
     });
