@@ -13,7 +13,7 @@
 -- ARGV:
 --   1  terms    session_ms claim_ms queue_max address_max address_ms life_ms
 --   2  setting  what is in force if KEYS[2] is missing
---   3  seen     what the caller knows: seq head floor inside drew base drawn seed_of called
+--   3  seen     what the caller knows: seq head floor inside drew base drawn seed_of called asked_ms
 --   4  seed     the one for the opening seed_of, in hexadecimal digits; - for none
 --
 -- Nothing falls below what the caller knows, so callers put back what Redis has lost. A room of which Redis has nothing
@@ -32,6 +32,7 @@
 
 local SETTLE_MS = 2000
 local GRACE_MS = 5000
+local LATE_MS = 2000
 local ENTRY_COST = 60000
 local SLOT_MS = 5000
 local SLOTS = 12
@@ -65,7 +66,7 @@ local takes_newcomers = mode == 0 or mode == 1
 local seen = {}
 do
   local list = numbers(ARGV[3])
-  for i, name in ipairs({ 'seq', 'head', 'floor', 'inside', 'drew', 'base', 'drawn', 'seed_of', 'called' }) do
+  for i, name in ipairs({ 'seq', 'head', 'floor', 'inside', 'drew', 'base', 'drawn', 'seed_of', 'called', 'asked_ms' }) do
     seen[name] = list[i]
   end
 end
@@ -88,7 +89,7 @@ do
     -- Gateways of before 2026-11-28 write neither of the two.
     local has_clock = (#list - #FIELDS - 1) % 3 == 2
     state.lapsed = has_clock and tonumber(list[#list - 1]) or state.floor
-    state.clock_ms = has_clock and tonumber(list[#list]) or now_ms
+    state.clock_ms = has_clock and tonumber(list[#list]) or state.credit_ms
   else
     state.settles_ms, state.credit_ms, state.ghosts_ms = now_ms + SETTLE_MS, now_ms, until_ms
     state.lapsed, state.clock_ms = 0, now_ms
@@ -97,10 +98,16 @@ end
 local entered_before = state.entered
 local elapsed_ms = max(now_ms - state.credit_ms, 0)
 state.clock_ms = state.clock_ms + min(elapsed_ms, floor(claim_ms / 4))
+-- The clock of Redis was set back.
+local back_ms = max(state.credit_ms - now_ms, 0)
+state.settles_ms = max(state.settles_ms - back_ms, 0)
+state.ghosts_ms = max(state.ghosts_ms - back_ms, 0)
 
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now_ms)
 local alive = redis.call('ZCARD', KEYS[3])
 local is_settling = now_ms < state.settles_ms
+-- Redis stood still: whoever asked has been told something else meanwhile.
+local is_late = seen.asked_ms > 0 and now_ms - seen.asked_ms > LATE_MS
 
 -- How many visitors with places between these wait for room.
 local has_holds = redis.call('EXISTS', KEYS[5]) == 1
@@ -213,6 +220,48 @@ local function note_entries()
   local of, before = string.match(redis.call('HGET', KEYS[4], field) or '', '^(%d+):(%d+)$')
   if tonumber(of) == slot then count = count + tonumber(before) end
   redis.call('HSET', KEYS[4], field, string.format('%.0f:%.0f', slot, count))
+end
+
+local SWEEP_LEN = 96
+
+-- A bucket loses what no longer matters, now and then, when it has grown.
+local function sweep(bucket, is_over)
+  if state.seq % 16 ~= 0 or redis.call('HLEN', bucket) < SWEEP_LEN then return end
+  local entries, over = redis.call('HGETALL', bucket), {}
+  for i = 1, #entries, 2 do
+    if is_over(entries[i + 1]) and #over < 1000 then over[#over + 1] = entries[i] end
+  end
+  if #over > 0 then redis.call('HDEL', bucket, unpack(over)) end
+end
+
+-- Whether a place may still be called or taken up, if all up to `last` have passed on.
+local function is_open(place, last)
+  if place > state.base and place <= state.drawn then return last < state.drawn end
+  return place > last
+end
+
+local function is_place_over(text)
+  local place = tonumber(text)
+  if place < 0 then return -place <= state.floor end
+  return not is_open(place, state.floor)
+end
+
+local function keep(bucket, visitor, place)
+  redis.call('HSET', bucket, visitor, string.format('%.0f', place))
+  redis.call('PEXPIRE', bucket, life_ms)
+  sweep(bucket, is_place_over)
+end
+
+-- A called visitor enters: the place counts no longer.
+local function take_up(bucket, visitor, order)
+  keep(bucket, visitor, -order)
+  release(visitor)
+  for _, window in ipairs(order > state.lapsed and windows or {}) do
+    if window.to >= order then
+      window.left = max(window.left - 1, 0)
+      break
+    end
+  end
 end
 
 -- Writes the state. Returns the header.

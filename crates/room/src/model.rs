@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::setting::Setting;
 use crate::state::{
-    ENTRY_COST, GRACE_MS, RoomState, SETTLE_MS, SLOT_MS, SLOTS, Snapshot, Status, Terms, WAITS,
+    ENTRY_COST, GRACE_MS, LATE_MS, Renewal, RoomState, SETTLE_MS, SLOT_MS, SLOTS, Snapshot, Status, Terms, WAITS,
     wait_class,
 };
 use crate::visitor::Visitor;
@@ -88,6 +88,8 @@ pub struct Brought {
     pub setting: Setting,
     /// What the caller knows.
     pub seen: RoomState,
+    /// The time in Redis at which this was asked, as far as the caller knows; 0 if it does not.
+    pub asked_ms: u64,
 }
 
 /// One call on its way.
@@ -97,6 +99,7 @@ struct Turn<'a> {
     terms: Terms,
     setting: Setting,
     now_ms: u64,
+    is_late: bool,
 }
 
 impl Model {
@@ -143,10 +146,10 @@ impl Model {
     }
 
     /// `room_tick.lua`: time passes, and these visitors inside were there.
-    pub fn tick(&mut self, now_ms: u64, brought: &Brought, renewed: &[Visitor]) -> Snapshot {
+    pub fn tick(&mut self, now_ms: u64, brought: &Brought, renewed: &[Renewal]) -> Snapshot {
         let mut turn = Turn::begin(self, now_ms, brought);
-        for visitor in renewed {
-            turn.renew(*visitor);
+        for renewal in renewed {
+            turn.renew(*renewal);
         }
         turn.call();
         turn.end()
@@ -204,10 +207,15 @@ impl<'a> Turn<'a> {
             model,
             terms,
             now_ms,
+            is_late: brought.asked_ms > 0 && now_ms.saturating_sub(brought.asked_ms) > LATE_MS,
         };
         turn.model.inside.retain(|_, until_ms| *until_ms > now_ms);
         let elapsed_ms = now_ms.saturating_sub(turn.state.credit_ms);
         turn.state.clock_ms += elapsed_ms.min(terms.claim_ms / 4);
+        // The clock of Redis was set back.
+        let back_ms = turn.state.credit_ms.saturating_sub(now_ms);
+        turn.state.settles_ms = turn.state.settles_ms.saturating_sub(back_ms);
+        turn.state.ghosts_ms = turn.state.ghosts_ms.saturating_sub(back_ms);
         turn.recover_holds();
         turn.merge(&brought.seen);
         turn.lapse();
@@ -342,10 +350,24 @@ impl<'a> Turn<'a> {
         left.sum::<u64>() + self.holding(1, self.state.lapsed)
     }
 
-    fn renew(&mut self, visitor: Visitor) {
+    fn renew(&mut self, renewal: Renewal) {
         let until_ms = self.now_ms + self.terms.session_ms + GRACE_MS;
-        if self.model.inside.insert(visitor, until_ms).is_none() {
-            self.state.ghosts = self.state.ghosts.saturating_sub(1);
+        if self
+            .model
+            .inside
+            .insert(renewal.visitor, until_ms)
+            .is_some()
+        {
+            return;
+        }
+        match renewal.entered_at {
+            // One of those of whom only their number was known.
+            None => self.state.ghosts = self.state.ghosts.saturating_sub(1),
+            Some(0) => self.count_entry(),
+            Some(order) => {
+                self.count_entry();
+                self.take_up(renewal.visitor, order);
+            }
         }
     }
 
@@ -398,7 +420,9 @@ impl<'a> Turn<'a> {
         let hold = self.model.holds.get(&ask.visitor);
         let is_held = hold.is_some_and(|hold| hold.order == ask.order);
         if (ask.order <= self.state.lapsed && !is_held) || is_used {
-            return self.give(ask, 0);
+            // Asked twice: the first answer may have been lost.
+            let is_same = i64::try_from(ask.place) == Ok(known);
+            return self.give(ask, if is_same { 0 } else { known });
         }
         if self.is_settling() {
             return (Status::Hold, ask.place);
@@ -469,7 +493,7 @@ impl<'a> Turn<'a> {
         if place > 0 && (is_held || self.is_open(place)) {
             return (Status::Waiting, place);
         }
-        if self.is_settling() {
+        if self.is_settling() || self.is_late {
             return (Status::Settling, 0);
         }
         if !self.setting.mode.takes_newcomers() {
@@ -504,19 +528,28 @@ impl<'a> Turn<'a> {
         is_free
     }
 
+    /// A called visitor enters: the place counts no longer.
+    fn take_up(&mut self, visitor: Visitor, order: u64) {
+        let used = i64::try_from(order).unwrap_or(i64::MAX);
+        self.model.places.insert(visitor, -used);
+        self.model.holds.remove(&visitor);
+        let has_lapsed = order <= self.state.lapsed;
+        let mut windows = self.state.windows.iter_mut();
+        if let Some(window) = windows.find(|window| !has_lapsed && window.to >= order) {
+            window.left = window.left.saturating_sub(1);
+        }
+    }
+
+    fn count_entry(&mut self) {
+        self.state.entered += 1;
+        *self.model.entries.entry(self.now_ms / SLOT_MS).or_default() += 1;
+    }
+
     fn enter(&mut self, ask: &Ask, order: u64) {
         let until_ms = self.now_ms + self.terms.session_ms + GRACE_MS;
         self.model.inside.insert(ask.visitor, until_ms);
-        let used = i64::try_from(order).unwrap_or(i64::MAX);
-        self.model.places.insert(ask.visitor, -used);
-        self.model.holds.remove(&ask.visitor);
-        let is_late = order <= self.state.lapsed;
-        let mut windows = self.state.windows.iter_mut();
-        if let Some(window) = windows.find(|window| !is_late && window.to >= order) {
-            window.left = window.left.saturating_sub(1);
-        }
-        self.state.entered += 1;
-        *self.model.entries.entry(self.now_ms / SLOT_MS).or_default() += 1;
+        self.take_up(ask.visitor, order);
+        self.count_entry();
         let from_ms = ask.joined_ms.max(self.state.seen.drew);
         let class = wait_class(self.now_ms.saturating_sub(from_ms));
         if let Some(count) = self.model.waits.get_mut(class) {

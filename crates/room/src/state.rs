@@ -5,6 +5,7 @@
 
 use crate::draw::{Draw, Seed};
 use crate::setting::Setting;
+use crate::visitor::Visitor;
 
 /// What does not change while a room is in use: it stands in the configuration of gateways and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,10 @@ pub const SETTLE_MS: u64 = 2_000;
 
 /// How much longer Redis keeps a session than the visitor's pass says, in milliseconds: renewals come late.
 pub const GRACE_MS: u64 = 5_000;
+
+/// A question that Redis answers only after so long, in milliseconds, gives nobody a place: Redis stood still, and whoever
+/// asked has been told something else meanwhile.
+pub const LATE_MS: u64 = 2_000;
 
 /// What one entry costs of the pace, which grows by entries a minute in each millisecond.
 pub const ENTRY_COST: u64 = 60_000;
@@ -137,6 +142,25 @@ impl RoomState {
         }
         if other.seed.is_some() && other.seed_of >= self.seed_of {
             (self.seed_of, self.seed) = (other.seed_of, other.seed);
+        }
+    }
+}
+
+/// A visitor whose session lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// Who.
+    pub visitor: Visitor,
+    /// The place, in the order after a draw, at which a gateway has let the visitor in by itself; 0 without a place. `None`:
+    /// Redis knows the session.
+    pub entered_at: Option<u64>,
+}
+
+impl From<Visitor> for Renewal {
+    fn from(visitor: Visitor) -> Self {
+        Self {
+            visitor,
+            entered_at: None,
         }
     }
 }

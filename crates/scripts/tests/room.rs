@@ -1,6 +1,7 @@
 //! Waiting rooms in Redis against a model: the same steps on both, every reply compared; and what must hold of any history.
 
 mod holds;
+mod outages;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use weir_room::redis::room::Brought;
 use weir_room::redis::room_ask::Ask;
 use weir_room::redis::{room_ask, room_look, room_set, room_tick};
 use weir_room::state::{SETTLE_MS, Status};
-use weir_room::{Mode, RoomName, RoomState, Setting, Snapshot, Terms, Visitor};
+use weir_room::{Mode, Renewal, RoomName, RoomState, Setting, Snapshot, Terms, Visitor};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const SESSION_MS: u64 = 20_000;
@@ -55,6 +56,8 @@ struct Pair<'a> {
     setting: Setting,
     seen: [RoomState; GATEWAYS],
     passes: BTreeMap<u8, u64>,
+    /// Redis answers so long after it was asked.
+    late_ms: u64,
     last: Snapshot,
 }
 
@@ -64,6 +67,10 @@ enum Step {
     Wait(u64),
     /// A gateway's tick, with these visitors' sessions renewed.
     Tick(usize, Vec<u8>),
+    /// The same after a gateway has let these in by itself, by their passes.
+    EnteredAlone(usize, Vec<u8>),
+    /// From now on Redis answers so late.
+    Late(u64),
     /// Visitors come to a gateway with what passes they have. (`true`: they have lost it.)
     Ask(usize, Vec<(u8, bool)>),
     /// An operator's setting.
@@ -72,6 +79,8 @@ enum Step {
     Lose(u8),
     /// A gateway dies and another one starts, which knows nothing.
     Restart(usize),
+    /// The clock of Redis is set back.
+    SetBack(u64),
 }
 
 impl<'a> Pair<'a> {
@@ -85,6 +94,7 @@ impl<'a> Pair<'a> {
             setting,
             seen: [RoomState::default(); GATEWAYS],
             passes: BTreeMap::new(),
+            late_ms: 0,
             last: Snapshot::default(),
         };
         pair.wait(0);
@@ -112,6 +122,7 @@ impl<'a> Pair<'a> {
             terms: self.terms,
             setting: self.setting,
             seen,
+            asked_ms: self.now_ms - self.late_ms,
         }
     }
 
@@ -122,15 +133,32 @@ impl<'a> Pair<'a> {
     }
 
     fn tick(&mut self, gateway: usize, renewed: &[u8]) -> Snapshot {
-        let renewed: Vec<_> = renewed.iter().map(|number| visitor(*number)).collect();
+        let renewal = |number: &u8| Renewal::from(visitor(*number));
+        self.tick_with(gateway, &renewed.iter().map(renewal).collect::<Vec<_>>())
+    }
+
+    fn tick_with(&mut self, gateway: usize, renewed: &[Renewal]) -> Snapshot {
         let brought = self.brought(gateway);
         let reply = self
             .redis
-            .run(&room_tick::call(&self.keys, &brought, &renewed));
+            .run(&room_tick::call(&self.keys, &brought, renewed));
         let told = room_tick::parse(&reply).unwrap_or_else(|_| panic!("{reply:?}"));
-        let expected = self.model.tick(self.now_ms, &of_model(&brought), &renewed);
+        let expected = self.model.tick(self.now_ms, &of_model(&brought), renewed);
         assert_eq!(told, expected);
         self.heard(gateway, told)
+    }
+
+    fn entered_alone(&mut self, gateway: usize, who: &[u8]) -> Snapshot {
+        let draw = self.seen[gateway].draw();
+        let renewal = |number: &u8| {
+            let place = self.passes.get(number).copied().unwrap_or(0);
+            Renewal {
+                visitor: visitor(*number),
+                entered_at: Some(draw.as_ref().map_or(place, |draw| draw.order(place))),
+            }
+        };
+        let renewed: Vec<_> = who.iter().map(renewal).collect();
+        self.tick_with(gateway, &renewed)
     }
 
     fn ask(&mut self, gateway: usize, who: &[(u8, bool)]) -> Vec<(Status, u64)> {
@@ -224,11 +252,19 @@ impl<'a> Pair<'a> {
             Step::Tick(gateway, renewed) => {
                 self.tick(*gateway, renewed);
             }
+            Step::EnteredAlone(gateway, who) => {
+                self.entered_alone(*gateway, who);
+            }
+            Step::Late(ms) => self.late_ms = *ms,
             Step::Ask(gateway, who) => {
                 self.ask(*gateway, who);
             }
             Step::Set(setting) => self.set(*setting),
             Step::Lose(what) => self.lose(*what),
+            Step::SetBack(ms) => {
+                self.now_ms -= ms;
+                self.wait(0);
+            }
             Step::Restart(gateway) => self.seen[*gateway] = RoomState::default(),
         }
     }
@@ -259,6 +295,7 @@ fn of_model(brought: &Brought) -> model::Brought {
         terms: brought.terms,
         setting: brought.setting,
         seen: brought.seen,
+        asked_ms: brought.asked_ms,
     }
 }
 
@@ -309,11 +346,14 @@ fn any_step() -> impl Strategy<Value = Step> {
     let renewed = prop::collection::vec(0..30_u8, 0..4);
     prop_oneof![
         5 => prop_oneof![0..1_500_u64, 0..12_000_u64].prop_map(Step::Wait),
-        5 => (gateway.clone(), renewed).prop_map(|(gateway, renewed)| Step::Tick(gateway, renewed)),
+        5 => (gateway.clone(), renewed.clone()).prop_map(|(gateway, renewed)| Step::Tick(gateway, renewed)),
+        1 => (gateway.clone(), renewed).prop_map(|(gateway, who)| Step::EnteredAlone(gateway, who)),
+        1 => (0..4_000_u64).prop_map(Step::Late),
         10 => (gateway.clone(), who).prop_map(|(gateway, who)| Step::Ask(gateway, who)),
         1 => any_setting().prop_map(Step::Set),
         1 => (0..5_u8).prop_map(Step::Lose),
         1 => gateway.prop_map(Step::Restart),
+        1 => (0..100_000_u64).prop_map(Step::SetBack),
     ]
 }
 
@@ -344,8 +384,11 @@ fn every_history_is_as_in_the_model() {
         );
         prop_assert_eq!(look.seed, told.seen.seed);
         // The model does not forget how long people waited.
-        if !steps.iter().any(|step| matches!(step, Step::Lose(0))) {
+        let is = |of: fn(&Step) -> bool| steps.iter().any(of);
+        if !is(|step| matches!(step, Step::Lose(0))) {
             prop_assert_eq!(look.waits, pair.model.waits);
+        }
+        if !is(|step| matches!(step, Step::Lose(0) | Step::SetBack(_))) {
             let entered = pair.model.entered_last_minute(pair.now_ms);
             prop_assert_eq!(look.entered_last_minute, entered);
         }
@@ -664,6 +707,7 @@ fn memory_of_a_million_places() {
         },
         setting: open(600, 0),
         seen: RoomState::default(),
+        asked_ms: 0,
     };
     redis.run(&room_tick::call(&keys, &brought, &[]));
     std::thread::sleep(std::time::Duration::from_millis(SETTLE_MS));

@@ -39,6 +39,7 @@ impl<'a> Gateway<'a> {
             },
             setting: Setting::default(),
             seen: self.seen,
+            asked_ms: 0,
         }
     }
 

@@ -61,10 +61,15 @@ impl RoomKeys {
         keys
     }
 
-    /// The bucket of a visitor's place, and that of an address.
-    pub(crate) fn push_buckets(&self, visitor: Visitor, address: [u8; 8], keys: &mut Arguments) {
+    /// The bucket of a visitor's place.
+    pub(crate) fn push_places(&self, visitor: Visitor, keys: &mut Arguments) {
         let places = visitor.bucket(PLACE_BUCKETS);
         keys.push(format!("{}p:{places}", self.0).as_bytes());
+    }
+
+    /// The bucket of a visitor's place, and that of an address.
+    pub(crate) fn push_buckets(&self, visitor: Visitor, address: [u8; 8], keys: &mut Arguments) {
+        self.push_places(visitor, keys);
         let addresses = Visitor::from_bytes(address).bucket(ADDRESS_BUCKETS);
         keys.push(format!("{}a:{addresses}", self.0).as_bytes());
     }

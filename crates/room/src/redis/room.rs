@@ -20,6 +20,8 @@ pub struct Brought {
     pub setting: Setting,
     /// What the caller has heard.
     pub seen: RoomState,
+    /// The time in Redis at which this was asked, as far as the caller knows; 0 if it does not.
+    pub asked_ms: u64,
 }
 
 /// The beginning of a call.
@@ -40,7 +42,16 @@ pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &Brought)
     args.push(listed(&brought.terms.numbers()).as_bytes());
     args.push(listed(&brought.setting.numbers()).as_bytes());
     let seen = [
-        seq, head, floor, inside, drew, base, drawn, seed_of, called,
+        seq,
+        head,
+        floor,
+        inside,
+        drew,
+        base,
+        drawn,
+        seed_of,
+        called,
+        brought.asked_ms,
     ];
     args.push(listed(&seen).as_bytes());
     args.push(seed.map_or_else(|| "-".into(), Seed::to_hex).as_bytes());
