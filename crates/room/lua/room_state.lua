@@ -23,7 +23,8 @@
 -- opens_at_ms opening drew base drawn seed_of seed joined entered missed now_ms.
 --
 -- Windows and holds end by `clock_ms`. It follows the time, but counts at most a quarter of `claim` from one call to the
--- next: nobody can take up a place while Redis is away, and a clock that is set does not end a claim.
+-- next: nobody can take up a place while Redis is away, and a clock that is set does not end a claim. It stands still before
+-- an opening.
 --
 -- `lapsed`: up to here called places have passed on, except those of holds. `floor` stays below all holds, so gateways can
 -- restore it after a loss and no visitor who waits for room loses the place.
@@ -97,7 +98,8 @@ do
 end
 local entered_before = state.entered
 local elapsed_ms = max(now_ms - state.credit_ms, 0)
-state.clock_ms = state.clock_ms + min(elapsed_ms, floor(claim_ms / 4))
+local function is_before_opening() return state.opening > 0 and state.drew ~= state.opening end
+if not is_before_opening() then state.clock_ms = state.clock_ms + min(elapsed_ms, floor(claim_ms / 4)) end
 -- The clock of Redis was set back.
 local back_ms = max(state.credit_ms - now_ms, 0)
 state.settles_ms = max(state.settles_ms - back_ms, 0)
@@ -187,7 +189,7 @@ if state.opening > 0 and state.drew ~= state.opening and state.opening <= now_ms
     and not is_settling then
   state.drew, state.base, state.drawn = state.opening, state.head, state.seq
 end
-local is_lobby = state.opening > 0 and state.drew ~= state.opening
+local is_lobby = is_before_opening()
 
 -- No pace needs longer than ENTRY_COST for one entry.
 state.credit = min(state.credit + min(elapsed_ms, ENTRY_COST) * per_minute, max(ENTRY_COST, per_minute * 2000))

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use crate::setting::Setting;
 use crate::state::{
-    ENTRY_COST, GRACE_MS, LATE_MS, Renewal, RoomState, SETTLE_MS, SLOT_MS, SLOTS, Snapshot, Status, Terms, WAITS,
-    wait_class,
+    ENTRY_COST, GRACE_MS, LATE_MS, Renewal, RoomState, SETTLE_MS, SLOT_MS, SLOTS, Snapshot, Status,
+    Terms, WAITS, wait_class,
 };
 use crate::visitor::Visitor;
 
@@ -75,7 +75,7 @@ struct State {
     /// Up to here called places have passed on, except those of holds. `seen.floor` stays below all holds.
     lapsed: u64,
     /// Windows and holds end by this clock. It follows the time, but counts at most a quarter of `claim` from one call to
-    /// the next.
+    /// the next, and stands still before an opening.
     clock_ms: u64,
 }
 
@@ -211,7 +211,9 @@ impl<'a> Turn<'a> {
         };
         turn.model.inside.retain(|_, until_ms| *until_ms > now_ms);
         let elapsed_ms = now_ms.saturating_sub(turn.state.credit_ms);
-        turn.state.clock_ms += elapsed_ms.min(terms.claim_ms / 4);
+        if !turn.is_lobby() {
+            turn.state.clock_ms += elapsed_ms.min(terms.claim_ms / 4);
+        }
         // The clock of Redis was set back.
         let back_ms = turn.state.credit_ms.saturating_sub(now_ms);
         turn.state.settles_ms = turn.state.settles_ms.saturating_sub(back_ms);
@@ -297,7 +299,12 @@ impl<'a> Turn<'a> {
     }
 
     fn raise_floor(&mut self) {
-        let first = self.model.holds.values().map(|hold| hold.order.saturating_sub(1)).min();
+        let first = self
+            .model
+            .holds
+            .values()
+            .map(|hold| hold.order.saturating_sub(1))
+            .min();
         let lapsed = self.state.lapsed;
         let floor = first.map_or(lapsed, |first| lapsed.min(first));
         self.state.seen.floor = self.state.seen.floor.max(floor);

@@ -119,8 +119,18 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
         address_ms,
         life_ms,
     ] = numbers(terms)?;
-    let [seq, head, floor, inside, drew, base, drawn, seed_of, called, asked_ms] =
-        numbers(seen)?;
+    let [
+        seq,
+        head,
+        floor,
+        inside,
+        drew,
+        base,
+        drawn,
+        seed_of,
+        called,
+        asked_ms,
+    ] = numbers(seen)?;
     Some(Brought {
         terms: Terms {
             session_ms,

@@ -39,16 +39,16 @@ fn called_visitor_keeps_the_place_while_there_is_no_room() {
     let told = pair.ask(1, &[(5, false), (4, false), (3, false)]);
     assert_eq!(
         told,
-        [
-            (Status::Waiting, 6),
-            (Status::Hold, 5),
-            (Status::Inside, 4)
-        ]
+        [(Status::Waiting, 6), (Status::Hold, 5), (Status::Inside, 4)]
     );
     pair.set(version(3, open(0, 4)));
     assert_eq!(pair.ask(2, &[(4, false)]), [(Status::Inside, 5)]);
     let snapshot = pair.idle(2 * CLAIM_MS, &[0, 3, 4]);
-    assert_eq!((snapshot.entered, snapshot.missed), (5, 1), "6 did not come");
+    assert_eq!(
+        (snapshot.entered, snapshot.missed),
+        (5, 1),
+        "6 did not come"
+    );
     assert_eq!(snapshot.seen.floor, 6);
 }
 
@@ -92,7 +92,11 @@ fn held_place_survives_every_loss_of_redis() {
         }
         pair.set(version(3, open(0, 3)));
         let told = pair.ask(2, &[(5, false), (4, false), (3, false)]);
-        assert_eq!(told[1..], [(Status::Inside, 5), (Status::Inside, 4)], "{what}");
+        assert_eq!(
+            told[1..],
+            [(Status::Inside, 5), (Status::Inside, 4)],
+            "{what}"
+        );
     }
 }
 
@@ -137,4 +141,23 @@ fn claim_does_not_run_while_redis_is_away_or_its_clock_is_set() {
         assert_eq!(pair.ask(1, &[(4, false)]), [(Status::Hold, 5)]);
     }
     assert_eq!(pair.last.missed, 1, "visitor 3 has not come");
+}
+
+#[test]
+fn claim_does_not_run_before_an_opening() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = crowded(&mut redis);
+    let opens_at_ms = pair.now_ms + 4 * CLAIM_MS;
+    let setting = Setting {
+        opens_at_ms,
+        ..open(0, 3)
+    };
+    pair.set(version(2, setting));
+    while pair.now_ms < opens_at_ms {
+        assert!(pair.idle(1_000, &[0]).missed == 0);
+    }
+    assert!(!pair.idle(1_000, &[0]).is_lobby);
+    let told = pair.ask(1, &[(3, false), (4, false)]);
+    assert_eq!(told, [(Status::Inside, 4), (Status::Inside, 5)]);
 }
