@@ -93,7 +93,10 @@ impl Queue {
         if most <= count(link) + 1 {
             return Err(Full);
         }
-        let last = self.waiting.iter().rposition(|one| count(&one.link) == most);
+        let last = self
+            .waiting
+            .iter()
+            .rposition(|one| count(&one.link) == most);
         last.and_then(|at| self.waiting.remove(at));
         Ok(())
     }

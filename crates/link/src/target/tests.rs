@@ -83,27 +83,27 @@ fn special_purpose_addresses_are_refused() {
         "255.255.255.255", // RFC 919: limited broadcast
         "[::]",
         "[::1]",
-        "[::127.0.0.1]",              // RFC 4291: IPv4-compatible
-        "[::ffff:10.0.0.1]",          // RFC 4291: IPv4-mapped
-        "[::ffff:0:127.0.0.1]",       // RFC 2765: IPv4-translated
-        "[64:ff9b::10.0.0.1]",        // RFC 6052: NAT64
-        "[64:ff9b:1::a00:1]",         // RFC 8215: NAT64 of one network
-        "[100::1]",                   // RFC 6666: discard only
-        "[100:0:0:1::1]",             // RFC 9780: dummy prefix
-        "[2001::1]",                  // RFC 4380: Teredo
-        "[2001:0:a9fe:a9fe::1]",      // the same, to 169.254.169.254
-        "[2001:2::1]",                // RFC 5180: benchmarks
-        "[2001:10::1]",               // RFC 4843: ORCHID
-        "[2001:1ff:ffff::1]",         // RFC 2928: IETF protocols, its end
-        "[2001:db8::1]",              // RFC 3849: documentation
-        "[2002:a9fe:a9fe::1]",        // RFC 3056: 6to4
-        "[3fff::1]",                  // RFC 9637: documentation
-        "[3fff:fff:ffff::1]",         // the same, its end
-        "[5f00::1]",                  // RFC 9602: segment routing
-        "[fc00::1]",                  // RFC 4193: unique local
-        "[fe80::1]",                  // RFC 4291: link local
-        "[fec0::1]",                  // RFC 3879: site local
-        "[ff02::1]",                  // RFC 4291: multicast
+        "[::127.0.0.1]",         // RFC 4291: IPv4-compatible
+        "[::ffff:10.0.0.1]",     // RFC 4291: IPv4-mapped
+        "[::ffff:0:127.0.0.1]",  // RFC 2765: IPv4-translated
+        "[64:ff9b::10.0.0.1]",   // RFC 6052: NAT64
+        "[64:ff9b:1::a00:1]",    // RFC 8215: NAT64 of one network
+        "[100::1]",              // RFC 6666: discard only
+        "[100:0:0:1::1]",        // RFC 9780: dummy prefix
+        "[2001::1]",             // RFC 4380: Teredo
+        "[2001:0:a9fe:a9fe::1]", // the same, to 169.254.169.254
+        "[2001:2::1]",           // RFC 5180: benchmarks
+        "[2001:10::1]",          // RFC 4843: ORCHID
+        "[2001:1ff:ffff::1]",    // RFC 2928: IETF protocols, its end
+        "[2001:db8::1]",         // RFC 3849: documentation
+        "[2002:a9fe:a9fe::1]",   // RFC 3056: 6to4
+        "[3fff::1]",             // RFC 9637: documentation
+        "[3fff:fff:ffff::1]",    // the same, its end
+        "[5f00::1]",             // RFC 9602: segment routing
+        "[fc00::1]",             // RFC 4193: unique local
+        "[fe80::1]",             // RFC 4291: link local
+        "[fec0::1]",             // RFC 3879: site local
+        "[ff02::1]",             // RFC 4291: multicast
     ] {
         let text = format!("http://{host}/");
         assert_eq!(refused(&text), "target_private", "{text}");

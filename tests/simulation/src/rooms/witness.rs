@@ -53,7 +53,9 @@ impl Witness {
     pub(super) fn place(&mut self, who: usize, place: u64, is_held: bool) -> Option<String> {
         let held = self.held.get(&who).copied();
         if let Some(held) = held.filter(|held| *held != place) {
-            return Some(format!("{who} waited for room at {held}, and is at {place} now"));
+            return Some(format!(
+                "{who} waited for room at {held}, and is at {place} now"
+            ));
         }
         if is_held {
             self.held.insert(who, place);
