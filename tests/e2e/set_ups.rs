@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, validate};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
@@ -183,6 +185,42 @@ async fn all_filters_load_on_one_listener() -> Result<()> {
     }
     let dir = tempfile::tempdir()?;
     validate(&tool()?, &options(EnvoyConfig::all()?, &dir)?)
+}
+
+/// Answers every request with 200.
+async fn answer_all(listener: TcpListener) {
+    while let Ok((mut client, _)) = listener.accept().await {
+        let _ = client.read(&mut [0; 4_096]).await;
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let _ = client.write_all(answer).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn origin_that_is_away_leaves_its_requests_to_another() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let config = EnvoyConfig::shipped()?
+        .origin(listener.local_addr()?)?
+        .edit_cluster("origin", |cluster| {
+            let endpoints = &mut cluster["load_assignment"]["endpoints"][0]["lb_endpoints"];
+            let endpoints = endpoints.as_array_mut().context("no endpoints")?;
+            let mut away = endpoints[0].clone();
+            let address = &mut away["endpoint"]["address"]["socket_address"];
+            address["port_value"] = json!(ports::free()?);
+            endpoints.push(away);
+            Ok(())
+        })?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?;
+    tokio::spawn(answer_all(listener));
+    let envoy = Envoy::start(&tool()?, &options(config, &dir)?).await?;
+    for number in 0..16 {
+        let url = format!("{}/sale-list", envoy.url());
+        let answer = http::send(Method::GET, &url, &[], String::new()).await?;
+        assert_eq!(answer.status, 200, "{number}: {}", answer.text());
+    }
+    Ok(())
 }
 
 /// The doctor reads what a gateway that runs tells of itself.

@@ -88,6 +88,17 @@ impl History {
         owner: &Owner,
         deleted: &[ViewedProduct],
     ) -> Result<Removed, RemoveError> {
+        let (removed, _) = self.take_views(owner, deleted).await?;
+        Ok(removed)
+    }
+
+    /// The same. Also tells how many of these views were still in the list, as of several at once one finds each; `None` if
+    /// Redis does not tell.
+    pub(crate) async fn take_views(
+        &self,
+        owner: &Owner,
+        deleted: &[ViewedProduct],
+    ) -> Result<(Removed, Option<usize>), RemoveError> {
         let op = match self.0.store.removed().delete(owner, deleted).await? {
             Noted::Done(op) => op,
             Noted::TooMany => return Err(RemoveError::TooMany),
@@ -95,7 +106,8 @@ impl History {
         let now_ms = self.now_ms();
         let forget_ms = now_ms.saturating_sub(REMOVALS_MS);
         let followed = self.0.hot.delete(owner, deleted, forget_ms, now_ms).await;
-        Ok(self.followed(&op, followed).await)
+        let count = followed.as_ref().ok().copied();
+        Ok((self.followed(&op, followed).await, count))
     }
 
     /// Clears an owner's list.

@@ -51,6 +51,7 @@ pub mod report;
 pub mod search;
 pub mod state;
 pub mod store;
+mod turns;
 
 use std::sync::Arc;
 

@@ -137,6 +137,8 @@ pub enum Mutation {
     PlacesNotRemembered,
     /// Redis holds a called place for ever that nobody takes up.
     PlacesWaitForEver,
+    /// Redis ends a called place after a claim though there was no room.
+    HoldsForgotten,
     /// Redis does not hear from gateways how far a queue was.
     GatewaysNotHeard,
     /// Redis begins the queue anew with each call.
@@ -229,6 +231,7 @@ impl Mutation {
         Self::RoomNotCounted,
         Self::PlacesNotRemembered,
         Self::PlacesWaitForEver,
+        Self::HoldsForgotten,
         Self::GatewaysNotHeard,
         Self::QueueForgotten,
         Self::PaceNotKept,

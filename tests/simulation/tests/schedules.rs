@@ -87,7 +87,7 @@ fn every_link_leads_where_it_should_whatever_breaks() {
 fn every_queue_keeps_its_order_and_its_limits_whatever_breaks() {
     let stats = run::<Rooms>(1_000);
     assert!(stats.done["entered"] > 5_000, "{stats:?}");
-    let answers = ["entered", "waiting", "unplaced", "nothing"];
+    let answers = ["entered", "waiting", "hold", "unplaced", "nothing"];
     has_seen(&stats, 12, &answers);
 }
 

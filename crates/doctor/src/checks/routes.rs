@@ -266,12 +266,17 @@ impl<'a> Sale<'a> {
             at(route, "route.retry_policy"),
             field(self.host, "retry_policy"),
         ];
-        policies.into_iter().any(|policy| policy.is_some()).then(|| {
+        // An order that could not be sent has no outcome yet.
+        let repeats = |policy: &Value| {
+            let retry_on = text(policy, "retry_on").unwrap_or_default();
+            retry_on.split(',').any(|on| on.trim() != "connect-failure")
+        };
+        policies.into_iter().flatten().any(repeats).then(|| {
             Finding::warning(
                 "orders-retried",
                 self.place(),
                 "Envoy tries orders again by itself: of two outcomes the buyer sees one",
-                "take retry_policy off that route; clients try again with the same Idempotency-Key",
+                "set retry_on of that route's retry_policy to connect-failure; clients try again with the same Idempotency-Key",
             )
         })
     }

@@ -223,6 +223,10 @@ fn orders() {
         let at_ = route(tree, "orders");
         at(tree, &format!("{ROUTES}/{at_}/route"))["retry_policy"] = json!({ "retry_on": "5xx" });
     });
+    one("weir.yaml", "orders-retried", |tree| {
+        let host = ROUTES.trim_end_matches("/routes");
+        *at(tree, &format!("{host}/retry_policy/retry_on")) = json!("connect-failure,reset");
+    });
     one("weir.yaml", "origin-cluster", |tree| {
         drop_named(tree, CLUSTERS, "origin")
     });

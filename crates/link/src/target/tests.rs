@@ -58,6 +58,58 @@ fn private_targets_are_refused_unless_they_are_allowed() {
     }
 }
 
+/// IANA's special-purpose registries, as of 2026: each network that is not globally reachable, by an address in it.
+#[test]
+fn special_purpose_addresses_are_refused() {
+    for host in [
+        "0.1.2.3",         // RFC 791: this network
+        "10.1.2.4",        // RFC 1918
+        "100.64.0.1",      // RFC 6598: shared address space
+        "127.0.0.1",       // RFC 1122: loopback
+        "169.254.1.1",     // RFC 3927: link local
+        "172.16.0.1",      // RFC 1918
+        "192.0.0.1",       // RFC 6890: IETF protocols
+        "192.0.0.8",       // RFC 7600: dummy address
+        "192.0.0.170",     // RFC 8880: discovery of NAT64
+        "192.0.0.192",     // the metadata of a cloud
+        "192.0.2.1",       // RFC 5737: documentation
+        "192.88.99.1",     // RFC 7526: 6to4 relays
+        "192.168.0.1",     // RFC 1918
+        "198.18.0.1",      // RFC 2544: benchmarks
+        "198.51.100.1",    // RFC 5737: documentation
+        "203.0.113.1",     // RFC 5737: documentation
+        "224.0.0.1",       // RFC 5771: multicast
+        "240.0.0.1",       // RFC 1112: reserved
+        "255.255.255.255", // RFC 919: limited broadcast
+        "[::]",
+        "[::1]",
+        "[::127.0.0.1]",         // RFC 4291: IPv4-compatible
+        "[::ffff:10.0.0.1]",     // RFC 4291: IPv4-mapped
+        "[::ffff:0:127.0.0.1]",  // RFC 2765: IPv4-translated
+        "[64:ff9b::10.0.0.1]",   // RFC 6052: NAT64
+        "[64:ff9b:1::a00:1]",    // RFC 8215: NAT64 of one network
+        "[100::1]",              // RFC 6666: discard only
+        "[100:0:0:1::1]",        // RFC 9780: dummy prefix
+        "[2001::1]",             // RFC 4380: Teredo
+        "[2001:0:a9fe:a9fe::1]", // the same, to 169.254.169.254
+        "[2001:2::1]",           // RFC 5180: benchmarks
+        "[2001:10::1]",          // RFC 4843: ORCHID
+        "[2001:1ff:ffff::1]",    // RFC 2928: IETF protocols, its end
+        "[2001:db8::1]",         // RFC 3849: documentation
+        "[2002:a9fe:a9fe::1]",   // RFC 3056: 6to4
+        "[3fff::1]",             // RFC 9637: documentation
+        "[3fff:fff:ffff::1]",    // the same, its end
+        "[5f00::1]",             // RFC 9602: segment routing
+        "[fc00::1]",             // RFC 4193: unique local
+        "[fe80::1]",             // RFC 4291: link local
+        "[fec0::1]",             // RFC 3879: site local
+        "[ff02::1]",             // RFC 4291: multicast
+    ] {
+        let text = format!("http://{host}/");
+        assert_eq!(refused(&text), "target_private", "{text}");
+    }
+}
+
 /// The first and the last address of each network, and those beside it.
 #[test]
 fn private_networks_end_where_they_end() {
@@ -90,12 +142,28 @@ fn private_networks_end_where_they_end() {
         "100.63.255.255",
         "100.128.0.0",
         "101.64.0.0",
+        "191.255.255.255",
+        "192.0.1.0",
+        "192.0.3.0",
+        "192.88.98.255",
+        "192.88.100.0",
+        "198.51.99.255",
+        "198.51.101.0",
+        "203.0.112.255",
+        "203.0.114.0",
         "198.17.255.255",
         "198.20.0.0",
         "223.255.255.255",
         "[fbff::1]",
         "[fe7f::1]",
         "[101::1]",
+        "[64:ff9b:2::1]",
+        "[2001:200::1]",
+        "[2001:db7:ffff::1]",
+        "[2001:db9::1]",
+        "[3fff:1000::1]",
+        "[5eff::1]",
+        "[5f01::1]",
         "[100:1::1]",
         "[2002:808:808::1]",
     ];
@@ -167,7 +235,7 @@ fn plain_targets_are_taken_as_they_are() {
         "https://example.com/",
         "http://example.com:8080/a/b?c=d&e=%20#f",
         "https://example.com/a@b?user=c@d",
-        "https://[2001:db8::1]/x",
+        "https://[2001:4860::1]/x",
         "https://evil.example.com/",
         "https://notevil.example/",
         "weixin://dl/business/?t=abc",

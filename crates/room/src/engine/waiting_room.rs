@@ -286,7 +286,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let job = Job {
             room: visit.room,
             keys: Arc::clone(&room.keys),
-            brought: room.brought(&self.keys),
+            brought: room.brought(&self.keys, now_ms),
             kind: Kind::Ask(ask),
         };
         match self.pump.enqueue(stream, job, now_ms, effects) {
@@ -411,7 +411,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let job = Job {
                 room: index,
                 keys: Arc::clone(&room.keys),
-                brought: room.brought(&self.keys),
+                brought: room.brought(&self.keys, now_ms),
                 kind: Kind::Tick(renewed),
             };
             self.pump.enqueue_unowned(job, now_ms, effects);

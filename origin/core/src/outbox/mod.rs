@@ -10,8 +10,9 @@
 //! | [`webhook`] | the receiver that is a URL |
 //!
 //! **Of one subject, a change comes after those before it**, to each receiver by itself: while one cannot be sent, those behind
-//! it wait, and other subjects do not. Only an origin that stands still for longer than its lease while a request is under way
-//! may send one change again after a later one; the `sequence` in it tells.
+//! it wait, and other subjects do not. An origin that dies may have told one change that the next origin tells again. Only an
+//! origin that stands still for longer than its lease while a request is under way may send one change again after a later one;
+//! the `sequence` in it tells.
 //!
 //! What is absent: which receivers there are, and how one may be the log of events: start-up says so. What a change says: that is
 //! its domain's.
