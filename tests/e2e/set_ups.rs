@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -173,6 +174,50 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
         },
     )
     .await?;
+    Ok(())
+}
+
+/// Envoy's main thread has VMs that cannot reach Redis, and must not try: each would fail six times within the wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_gateway_counts_no_failures_and_warns_of_nothing() -> Result<()> {
+    if is_left_out_on_native("the bridge") {
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let port = ports::free()?;
+    let _redis =
+        RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;
+    let config = EnvoyConfig::all()?
+        .redis("127.0.0.1", port)?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?;
+    let envoy = Envoy::start(&tool()?, &options(config, &dir)?).await?;
+    let failures = async || -> Result<Vec<(String, u64)>> {
+        let is_failure = |name: &str| name.contains("fail") || name.contains("_5xx");
+        let stats = envoy.stats().await?.into_iter();
+        let is_bad = |(name, count): &(String, u64)| *count > 0 && is_failure(name);
+        Ok(stats.filter(is_bad).collect())
+    };
+    let read = || std::fs::read_to_string(dir.path().join("envoy.log")).unwrap_or_default();
+    let warnings = || {
+        let log = read();
+        let grave = log.lines().filter(|line| {
+            line.contains("wasm log") && ["[warn", "[error"].iter().any(|it| line.contains(it))
+        });
+        grave.map(str::to_owned).collect::<Vec<_>>()
+    };
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(failures().await?, [], "{}", read());
+    assert_eq!(warnings(), [""; 0]);
+    let order = format!("{}/sales/none/orders", envoy.url());
+    until("Redis answers", async || {
+        let _ = http::send(Method::POST, &order, &[("x-user-id", "u1")], String::new()).await;
+        read().contains("seckill-gate: Redis answers")
+    })
+    .await?;
+    let name = "cluster.weir_redis.upstream_cx_connect_fail";
+    assert_eq!(envoy.stat(name).await?, 0);
     Ok(())
 }
 
