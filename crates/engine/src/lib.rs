@@ -10,7 +10,7 @@
 //! Response, Closed                SetResponseHeader · AddResponseHeader
 //! RedisReply, NotSent, Deferred   Call
 //! FetchDone                       Fetch
-//! Undelivered                     Record · Log
+//! Undelivered                     Log
 //! Tick                            Wake
 //! ```
 //!

@@ -339,7 +339,6 @@ impl<E: Engine> Worker<E> {
             Effect::Wake => {
                 self.wake();
             }
-            Effect::Record { histogram, value } => self.metrics.record(histogram, value),
             Effect::Log(level, ref text) => log::log!(level_of(level), "{}: {text}", E::NAME),
         }
     }

@@ -9,7 +9,7 @@ use core::mem;
 
 use crate::redis::limit::{self, Answer};
 use weir_base::shared_data::SharedData;
-use weir_engine::metrics::Histogram;
+use weir_engine::metrics::DurationHistogram;
 use weir_engine::pump::{Completed, Counts, Pending, Pump};
 use weir_engine::redis::{Definite, Failure, Reply, Unknown};
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
@@ -38,7 +38,7 @@ pub struct Limiter<D> {
     seed: u64,
     metrics: Metrics,
     /// From when a request began to wait until Redis had answered, or not, in milliseconds.
-    store_ms: Histogram,
+    store_seconds: DurationHistogram,
     /// Whether a request has ever come.
     is_serving: bool,
     /// Whether it has no rules and will get none. (Where a limiter is part of another engine, that is meant.)
@@ -90,7 +90,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             streams: BTreeMap::new(),
             data,
             seed,
-            store_ms: metrics.histogram("weir_ratelimit_store_ms"),
+            store_seconds: DurationHistogram::new(&mut metrics, "weir_ratelimit_store"),
             metrics,
             is_serving: false,
             is_idle: false,
@@ -284,10 +284,8 @@ impl<D: SharedData + Clone> Limiter<D> {
         let Some((_, first)) = jobs.first() else {
             return;
         };
-        effects.push(Effect::Record {
-            histogram: self.store_ms,
-            value: now_ms.saturating_sub(first.since_ms),
-        });
+        let waited_ms = now_ms.saturating_sub(first.since_ms);
+        self.store_seconds.record_ms(waited_ms);
         let limits = jobs.iter().flat_map(|(_, job)| &job.limits);
         let shape = limits.map(Vec::len);
         let answers = completed.outcome.and_then(|value| {
