@@ -23,7 +23,7 @@ use crate::engine::job::{CheckJob, Job, LimitPlan};
 use crate::engine::redis::{Outcome, Redis};
 use crate::engine::reload::Reload;
 use crate::engine::report::Report;
-use crate::engine::request::is_grpc;
+use crate::engine::request::Client;
 use crate::engine::ruleset::Ruleset;
 
 /// The rate limiter of one worker. `D` is the memory that it shares with the others.
@@ -119,7 +119,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         match self.decider.decide(request, may_wait, now_ms) {
             Ok(Next::Pass(passed)) => self.pass(stream, passed, effects),
             Ok(Next::Ask(job)) => self.wait(stream, job, now_ms, effects),
-            Err(refused) => self.refuse(stream, &refused, is_grpc(request), effects),
+            Err(refused) => self.refuse(stream, &refused, Client::of(request), effects),
         }
     }
 
@@ -148,9 +148,9 @@ impl<D: SharedData + Clone> Limiter<D> {
         effects.go_on(stream);
     }
 
-    fn refuse(&self, stream: StreamId, refused: &Refused, is_grpc: bool, effects: &mut Effects) {
+    fn refuse(&self, stream: StreamId, refused: &Refused, client: Client, effects: &mut Effects) {
         let config = self.decider.config.answer.as_ref();
-        effects.respond(stream, Arc::new(refused.answer(is_grpc, config)));
+        effects.respond(stream, Arc::new(refused.answer(client, config)));
     }
 
     fn wait(
@@ -328,7 +328,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let is_grpc = job.is_grpc;
+        let client = job.client;
         let (mut evaluation, outcome) = self.decider.learn(job, answers, now_ms);
         if let Outcome::Refused(_) = outcome {
             // Rules in shadow have charged what will not be under way.
@@ -342,7 +342,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         self.streams.remove(&stream);
         match self.decider.conclude(evaluation, outcome, now_ms) {
             Ok(passed) => self.pass(stream, passed, effects),
-            Err(refused) => self.refuse(stream, &refused, is_grpc, effects),
+            Err(refused) => self.refuse(stream, &refused, client, effects),
         }
     }
 }

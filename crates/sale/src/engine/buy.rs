@@ -7,12 +7,13 @@ use crate::claim::ClaimId;
 use crate::idempotency::{AttemptTag, IdempotencyKey};
 use crate::sale::{Phase, Sale, SaleState};
 use crate::verdict::Verdict;
+use weir_base::accept::ACCEPT;
 use weir_base::headers;
-use weir_base::language::{ACCEPT_LANGUAGE, Language};
+use weir_base::language::ACCEPT_LANGUAGE;
 use weir_base::shared_data::SharedData;
 use weir_engine::{Effects, Request, StreamId};
 
-use crate::engine::answers::language_of;
+use crate::engine::answers::{read_reader, reader_of};
 use crate::engine::gate::{Gate, StreamState, read_user};
 use crate::engine::job::{Buyer, ClaimJob, Job};
 use crate::engine::report::SaleMark;
@@ -40,7 +41,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let job = match found {
             Ok((switch, sale)) => self.admit(switch, sale, request, &mut buyer, now_ms),
             Err(rejection) => {
-                buyer.language = language_of(request);
+                buyer.reader = reader_of(request);
                 Err(rejection)
             }
         };
@@ -71,7 +72,7 @@ impl<D: SharedData + Clone> Gate<D> {
         switch == Some(SaleState::Shadow)
     }
 
-    /// The chain up to the claim. It tells the buyer's language besides: looking for it by itself would cost as much again.
+    /// The chain up to the claim. It tells who reads the answer besides: looking for that by itself would cost as much again.
     fn admit(
         &self,
         switch: SaleState,
@@ -87,11 +88,11 @@ impl<D: SharedData + Clone> Gate<D> {
             headers::ORDER_TOKEN,
             headers::QUANTITY,
             ACCEPT_LANGUAGE,
+            ACCEPT,
         ];
-        let [user, attempt, token, quantity, language] = request.headers().get_each(names);
-        if let Some(language) = language {
-            buyer.language = Language::accepted(&language);
-        }
+        let [user, attempt, token, quantity, language, accept] =
+            request.headers().get_each(names);
+        buyer.reader = read_reader(language.as_deref(), accept.as_deref());
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
         let quantity = quantity.as_deref().map_or(Ok(1), read_quantity)?;
@@ -146,7 +147,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let rejection = rejection.into();
         self.count(buyer, rejection.verdict);
         if !buyer.is_shadow {
-            let answer = self.answers.reject(rejection, buyer.language, order);
+            let answer = self.answers.reject(rejection, buyer.reader, order);
             return effects.respond(stream, answer);
         }
         if buyer.poses_as_gateway {

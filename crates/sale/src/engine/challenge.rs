@@ -146,7 +146,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects: &mut Effects,
     ) {
         self.count_shopper(shopper, Verdict::ChallengeRequired);
-        let answer = self.answers.ask(asked, shopper.language);
+        let answer = self.answers.ask(asked, shopper.reader.language);
         effects.respond(stream, Arc::new(answer));
     }
 

@@ -12,11 +12,11 @@ use crate::verdict::Verdict;
 use serde::Serialize;
 use weir_base::headers;
 use weir_base::id::UserId;
-use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
+use weir_engine::page::Reader;
 use weir_engine::{Answer, Effects, Request, StreamId};
 
-use crate::engine::answers::language_of;
+use crate::engine::answers::reader_of;
 use crate::engine::challenge::Asked;
 use crate::engine::config::TokenSettings;
 use crate::engine::gate::Gate;
@@ -75,7 +75,7 @@ impl<D: SharedData + Clone> Gate<D> {
             Err(rejection) => {
                 let mark = self.mark(sale).filter(|_| self.find(sale).is_ok());
                 self.count_for(mark, false, rejection.verdict);
-                let answer = self.answers.reject(rejection, language_of(request), None);
+                let answer = self.answers.reject(rejection, reader_of(request), None);
                 return effects.respond(stream, answer);
             }
         };
@@ -131,7 +131,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let shopper = Shopper {
             sale: sale.id.clone(),
             user,
-            language: Language::default(),
+            reader: Reader::default(),
         };
         Ok((shopper, next, in_shadow))
     }
@@ -176,7 +176,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects: &mut Effects,
     ) {
         self.count_shopper(shopper, rejection.verdict);
-        let answer = self.answers.reject(rejection, shopper.language, None);
+        let answer = self.answers.reject(rejection, shopper.reader, None);
         effects.respond(stream, answer);
     }
 
@@ -213,10 +213,10 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 }
 
-/// Who waits is told in the language of the request.
+/// Who waits is told in the form that the request asks for.
 fn told_in(shopper: Shopper, request: &dyn Request) -> Shopper {
     Shopper {
-        language: language_of(request),
+        reader: reader_of(request),
         ..shopper
     }
 }

@@ -28,7 +28,7 @@ use weir_engine::{
 };
 
 use crate::engine::NAME;
-use crate::engine::answers::{Answers, language_of};
+use crate::engine::answers::{Answers, reader_of};
 use crate::engine::captcha::Captchas;
 use crate::engine::config::{Checked, DEADLINE_MS};
 use crate::engine::job::{ClaimPlan, HandBackJob};
@@ -255,7 +255,7 @@ impl<D: SharedData + Clone> Gate<D> {
                 let headers = vec![("access-control-allow-origin", "*")];
                 Arc::new(Answer::json(200, headers, &status).because("weir_sale_status"))
             }
-            Err(rejection) => self.answers.reject(rejection, language_of(request), None),
+            Err(rejection) => self.answers.reject(rejection, reader_of(request), None),
         }
     }
 

@@ -7,7 +7,7 @@ use weir_base::id::UserId;
 use weir_base::shared_data::SharedData;
 use weir_engine::{Effects, Request, StreamId};
 
-use crate::engine::answers::language_of;
+use crate::engine::answers::reader_of;
 use crate::engine::gate::Gate;
 
 impl<D: SharedData + Clone> Gate<D> {
@@ -33,7 +33,7 @@ impl<D: SharedData + Clone> Gate<D> {
             && let Err(no) = self.limits.check_identified(user.as_ref(), request, now_ms)
         {
             self.metrics.requests.increment(no.verdict);
-            let answer = self.answers.reject(no, language_of(request), None);
+            let answer = self.answers.reject(no, reader_of(request), None);
             return effects.respond(stream, answer);
         }
         if request.headers().pose_as_gateway() {
