@@ -34,6 +34,7 @@ mod outage;
 mod pages;
 mod payloads;
 mod problems;
+mod product_page;
 mod quantity;
 mod ratelimit;
 mod redis_kinds;

@@ -12,7 +12,7 @@ use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::tools::{self, Options};
-use weir_stack::{Secrets, Stack, origin, ports, wasm};
+use weir_stack::{Secrets, Stack, origin, ports, wasm, workspace};
 use weir_tests::{books, buy, is_left_out_on_native, until, verdict};
 
 /// What Envoy is started with.
@@ -228,6 +228,31 @@ async fn all_filters_load_on_one_listener() -> Result<()> {
     }
     let dir = tempfile::tempdir()?;
     validate(&tool()?, &options(EnvoyConfig::all()?, &dir)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_takes_every_complete_file() -> Result<()> {
+    if is_left_out_on_native("the shipped files for WebAssembly") {
+        return Ok(());
+    }
+    let (tool, out) = (tool()?, workspace::out_dir());
+    let mut count = 0;
+    for entry in std::fs::read_dir(workspace::root().join("envoy"))? {
+        let path = entry?.path();
+        // The native module's file has a test of its own.
+        let is_native = path.ends_with("native.yaml");
+        if is_native || path.extension().is_none_or(|ending| ending != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path)?;
+        let text = text.replace("target/weir/", &format!("{}/", out.display()));
+        let dir = tempfile::tempdir()?;
+        let config = EnvoyConfig::parse(&text)?;
+        validate(&tool, &options(config, &dir)?).with_context(|| path.display().to_string())?;
+        count += 1;
+    }
+    assert!(count >= 8, "{count}");
+    Ok(())
 }
 
 /// The doctor reads what a gateway that runs tells of itself.
