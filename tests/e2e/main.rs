@@ -35,6 +35,7 @@ mod pages;
 mod pasted;
 mod payloads;
 mod problems;
+mod product_page;
 mod quantity;
 mod ratelimit;
 mod redis_kinds;

@@ -5,6 +5,7 @@
 //!
 //! | module | |
 //! |---|---|
+//! | [`accept`] | the kind of answer that a client wants |
 //! | [`address`] | which addresses count as one |
 //! | [`agent`] | who asks: crawlers, prefetches |
 //! | [`breaker`] | the circuit breaker: whether what failed too often may be asked |
@@ -28,6 +29,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod accept;
 pub mod address;
 pub mod agent;
 pub mod breaker;

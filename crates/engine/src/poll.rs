@@ -6,8 +6,7 @@ use crate::effect::BatchId;
 /// ready soon after Redis is, and does not spin while it is not.
 const FIRST_POLL_MS: u64 = 50;
 
-/// How far apart polls become while an engine has neither found anything nor seen a request. Envoy runs such an engine on
-/// its main thread, from which nothing can be reached.
+/// How far apart polls become while an engine has neither found anything nor seen a request that concerns it.
 const IDLE_POLL_MS: u64 = 30_000;
 
 /// The longest between ticks of an engine that is in use: what a lost wake-up costs it.

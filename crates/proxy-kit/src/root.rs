@@ -18,15 +18,12 @@ use crate::said;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
-/// How far apart ticks are for an engine that needs none: what it has counted is told to the host.
-const FLUSH_PERIOD: Duration = Duration::from_secs(1);
-
 /// The root context.
 pub struct Root<F: Filter> {
     id: u32,
     /// From a good configuration on.
     worker: Option<Rc<RefCell<Worker<F::Engine>>>>,
-    /// How far apart ticks are now: none before a good configuration.
+    /// How far apart ticks are now: none before the first stream.
     tick: Option<Duration>,
 }
 
@@ -54,9 +51,10 @@ impl<F: Filter> Root<F> {
     }
 
     fn adjust_tick(&mut self) {
-        let Some(worker) = &self.worker else { return };
-        let period = worker.borrow().tick_ms();
-        let period = period.map_or(FLUSH_PERIOD, Duration::from_millis);
+        let worker = self.worker.as_ref();
+        let Some(period) = worker.and_then(|worker| worker.borrow().tick_period()) else {
+            return;
+        };
         if self.tick.replace(period) == Some(period) {
             return;
         }
@@ -110,7 +108,6 @@ impl<F: Filter> RootContext for Root<F> {
         });
         let Ok(worker) = worker else { return false };
         self.worker = Some(Rc::new(RefCell::new(worker)));
-        self.adjust_tick();
         true
     }
 
@@ -135,6 +132,7 @@ impl<F: Filter> RootContext for Root<F> {
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         let worker = Rc::clone(self.worker.as_ref()?);
+        worker.borrow_mut().note_stream();
         Some(Box::new(Stream::new(id, worker)))
     }
 }

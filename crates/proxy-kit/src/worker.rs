@@ -1,6 +1,7 @@
 //! One VM: its engine, and the one place that applies effects.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::MapType;
@@ -18,6 +19,9 @@ use crate::metrics::HostMetrics;
 use crate::reply;
 use crate::request::{HostEnd, HostRequest};
 
+/// How far apart ticks are for an engine that needs none: what it has counted is told to the host.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
 /// All that one VM has. Shared by its root context and its streams.
 pub(crate) struct Worker<E> {
     root_id: u32,
@@ -29,6 +33,8 @@ pub(crate) struct Worker<E> {
     links: Vec<Link>,
     fetches: Fetches,
     wake_queue: u32,
+    /// Whether this VM has ever had a stream. Until then it has no ticks.
+    has_streams: bool,
     metrics: HostMetrics,
 }
 
@@ -123,15 +129,27 @@ impl<E: Engine> Worker<E> {
                 .collect(),
             fetches: Fetches::default(),
             wake_queue,
+            has_streams: false,
             metrics: HostMetrics::default(),
         };
         worker.metrics.define(worker.engine.metrics());
         Ok(worker)
     }
 
-    /// As [`Engine::tick_ms`].
-    pub(crate) fn tick_ms(&self) -> Option<u64> {
-        self.engine.tick_ms()
+    /// How far apart ticks should be; `None` before the first stream. Envoy's main thread has a VM that gets no streams, and
+    /// that reaches no internal listener: each poll of it would count as a failed connection.
+    pub(crate) fn tick_period(&self) -> Option<Duration> {
+        let period = self.engine.tick_ms();
+        let period = period.map_or(FLUSH_PERIOD, Duration::from_millis);
+        self.has_streams.then_some(period)
+    }
+
+    /// A stream begins. The first one wakes the root context, which then ticks.
+    pub(crate) fn note_stream(&mut self) {
+        if !self.has_streams {
+            // If the host takes no wake-up, the next stream tries again.
+            self.has_streams = self.wake();
+        }
     }
 
     // --- callbacks of streams
@@ -318,8 +336,9 @@ impl<E: Engine> Worker<E> {
                 }
             }
             Effect::Fetch { id, ref fetch } => self.fetch(id, fetch.clone(), callback),
-            Effect::Wake => self.wake(),
-            Effect::Record { histogram, value } => self.metrics.record(histogram, value),
+            Effect::Wake => {
+                self.wake();
+            }
             Effect::Log(level, ref text) => log::log!(level_of(level), "{}: {text}", E::NAME),
         }
     }
@@ -333,7 +352,8 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    fn wake(&self) {
+    /// Has the root context called back soon. Whether the host will.
+    fn wake(&self) -> bool {
         // If it fails, the next tick does what the wake-up would have done.
         let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {
@@ -342,6 +362,7 @@ impl<E: Engine> Worker<E> {
                 "{name}: the root context could not be woken, it waits for its tick: {status:?}"
             );
         }
+        woken.is_ok()
     }
 }
 

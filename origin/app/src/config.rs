@@ -20,7 +20,7 @@ use crate::fitment::config::FitmentConfig;
 use crate::fitment::import::command::ImportCommand;
 #[cfg(feature = "history")]
 use crate::history::config::HistoryConfig;
-use crate::http::{AdminToken, AllowedOrigin, Cors};
+use crate::http::{AccessLogConfig, AdminToken, AllowedOrigin, Cors};
 #[cfg(feature = "init")]
 use crate::init::InitCommand;
 #[cfg(feature = "links-cli")]
@@ -159,6 +159,10 @@ pub struct Config {
     /// The flags of traces.
     #[command(flatten)]
     pub traces: TraceConfig,
+
+    /// The flags of access lines.
+    #[command(flatten)]
+    pub access_log: AccessLogConfig,
 
     /// What to do instead of serving.
     #[command(subcommand)]

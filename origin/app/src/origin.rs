@@ -52,6 +52,7 @@ pub(crate) struct Common {
     pub(crate) live: Live,
     pub(crate) disks: Disks,
     cors: Cors,
+    access_log: AccessLog,
     access_metrics: AccessMetrics,
     access: Access,
 }
@@ -77,6 +78,7 @@ impl Common {
             access_metrics,
             edges: Edges::default(),
             cors: Cors::default(),
+            access_log: AccessLog::default(),
             live: Live::default(),
             disks,
             database,
@@ -128,6 +130,13 @@ impl Origin {
         self
     }
 
+    /// The same, with lines in the log of these requests.
+    #[must_use]
+    pub fn with_access_log(mut self, log: AccessLog) -> Self {
+        self.common.access_log = log;
+        self
+    }
+
     /// The same, with these settings of access.
     #[must_use]
     pub fn with_access(mut self, settings: access::Settings) -> Self {
@@ -152,7 +161,8 @@ impl Origin {
         let all = self.domains();
         let routes = all.iter().map(|domain| domain.public(self));
         let routes = routes.fold(http::alive().into_router(()), Router::merge);
-        let routes = http::finish(routes, PUBLIC_LIMIT.into(), self.metrics().requests());
+        let (metrics, log) = (self.metrics().requests(), self.common.access_log.clone());
+        let routes = http::finish(routes, PUBLIC_LIMIT.into(), metrics, log);
         let routes = all
             .iter()
             .fold(routes, |routes, domain| domain.around_public(routes));
@@ -183,7 +193,8 @@ impl Origin {
             usual: ADMIN_LIMIT,
             none_for: domains::UNTIMED,
         };
-        http::finish(routes, limit, self.metrics().requests())
+        let (metrics, log) = (self.metrics().requests(), common.access_log.clone());
+        http::finish(routes, limit, metrics, log)
     }
 
     /// Starts what runs in the background until `stop`.

@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Command, Config, Secrets};
 use crate::domains::{self, Files};
-use crate::http::{self, server::serve};
+use crate::http::{self, AccessLog, server::serve};
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sql::Database;
@@ -103,6 +103,8 @@ fn start_logs() -> Result<()> {
     };
     tracing_subscriber::fmt()
         .json()
+        // Spans do not nest: the one that is open says it all.
+        .with_span_list(false)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .try_init()
@@ -175,7 +177,9 @@ async fn open(
     let edges = secrets.edge_keys.take();
     let origin = domains::open(config, &mut secrets, files, database, redis).await?;
     let origin = origin.with_access(config.access.settings());
-    Ok(origin.with_edges(edges).with_cors(config.cors()))
+    let log = AccessLog::new(config.access_log.access_log_share);
+    let origin = origin.with_edges(edges).with_cors(config.cors());
+    Ok(origin.with_access_log(log))
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

@@ -12,7 +12,9 @@ use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 
 /// The outcome of claims at `POST /orders`.
-const ORDER_OUTCOMES: [&str; 10] = [
+const ORDER_OUTCOMES: [&str; 12] = [
+    "barred",
+    "claim_invalid",
     "group_cap",
     "cooling_down",
     "unpaid_holds",

@@ -311,6 +311,9 @@ async fn claims_that_no_gateway_signed_are_refused() {
         };
         assert_eq!(answer.code(), code, "{case}");
     }
+    // The alert on secrets that differ goes by this count.
+    let counted = "weir_origin_orders_total{outcome=\"claim_invalid\"} 13\n";
+    assert!(world.origin.metrics().text().contains(counted));
     assert_eq!(world.rows().await, [0, 0, 0]);
 }
 

@@ -17,7 +17,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     let gates = gateway.filters.iter();
     for gate in gates.filter(|filter| *filter.kind == GATE) {
         let mappers = list(gate.manager.value, "local_reply_config.mappers");
-        let lacks = match mappers.iter().find(|mapper| is_honest(mapper)) {
+        let lacks = match mappers.iter().find(|mapper| is_for_all(mapper) && is_honest(mapper)) {
             None => {
                 vec!["a mapper that sets x-weir-verdict to unavailable and Retry-After".to_owned()]
             }
@@ -32,6 +32,11 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
             ));
         }
     }
+}
+
+/// Whether it is not for certain clients alone, as pages for browsers are.
+fn is_for_all(mapper: &Value) -> bool {
+    list(mapper, "filter.and_filter.filters").is_empty()
 }
 
 /// Whether it takes back what the gate has said.

@@ -1,6 +1,8 @@
 //! All that lies in `envoy/`, by itself or put together as its comments say, has no finding.
 
 use serde_json::{Value, json};
+use weir_base::language::Language;
+use weir_engine::page::{POLICY, Page};
 use weir_registry::FILTERS;
 
 use super::{
@@ -196,6 +198,34 @@ fn both_spellings_of_fields_are_read() {
     let tree = camel(&shipped("weir.yaml"));
     assert!(tree.get("staticResources").is_some());
     assert_eq!(checks(tree), [""; 0]);
+}
+
+/// The pages of Envoy's own replies are those of the filters, for browsers of each language.
+#[test]
+fn envoys_own_pages_are_those_of_the_filters() {
+    for file in ["weir.yaml", "native.yaml", "all.yaml"] {
+        let tree = shipped(file);
+        let mappers = tree.pointer(&format!("{MANAGER}/local_reply_config/mappers"));
+        let page = |mapper: &Value| {
+            let text = |pointer: &str| mapper.pointer(pointer)?.as_str();
+            let header = |name: &str| {
+                let mut headers = mapper["headers_to_add"].as_array()?.iter();
+                let found = headers.find(|added| added["header"]["key"] == name)?;
+                found["header"]["value"].as_str()
+            };
+            assert_eq!(header("retry-after"), Some("1"));
+            assert_eq!(header("x-weir-verdict"), Some("unavailable"));
+            let body = text("/body/inline_string")?;
+            let template = text("/body_format_override/text_format_source/inline_string")?;
+            assert_eq!(header("content-security-policy"), Some(POLICY));
+            let page = template.replace("%RESP(content-language)%", header("content-language")?);
+            Some(page.replace("%LOCAL_REPLY_BODY%", body).replace("%%", "%"))
+        };
+        let mappers = mappers.unwrap().as_array().unwrap();
+        let pages: Vec<_> = mappers.iter().filter_map(page).collect();
+        let expected = [Language::Chinese, Language::German, Language::English];
+        assert_eq!(pages, expected.map(|it| Page::Unavailable.html(it)), "{file}");
+    }
 }
 
 /// The labels of the shipped files are those that the checks want, and no others.

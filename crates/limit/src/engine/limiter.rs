@@ -9,7 +9,7 @@ use core::mem;
 
 use crate::redis::limit::{self, Answer};
 use weir_base::shared_data::SharedData;
-use weir_engine::metrics::Histogram;
+use weir_engine::metrics::DurationHistogram;
 use weir_engine::pump::{Completed, Counts, Pending, Pump};
 use weir_engine::redis::{Definite, Failure, Reply, Unknown};
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
@@ -23,7 +23,7 @@ use crate::engine::job::{CheckJob, Job, LimitPlan};
 use crate::engine::redis::{Outcome, Redis};
 use crate::engine::reload::Reload;
 use crate::engine::report::Report;
-use crate::engine::request::is_grpc;
+use crate::engine::request::Client;
 use crate::engine::ruleset::Ruleset;
 
 /// The rate limiter of one worker. `D` is the memory that it shares with the others.
@@ -38,7 +38,7 @@ pub struct Limiter<D> {
     seed: u64,
     metrics: Metrics,
     /// From when a request began to wait until Redis had answered, or not, in milliseconds.
-    store_ms: Histogram,
+    store_seconds: DurationHistogram,
     /// Whether a request has ever come.
     is_serving: bool,
     /// Whether it has no rules and will get none. (Where a limiter is part of another engine, that is meant.)
@@ -90,7 +90,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             streams: BTreeMap::new(),
             data,
             seed,
-            store_ms: metrics.histogram("weir_ratelimit_store_ms"),
+            store_seconds: DurationHistogram::new(&mut metrics, "weir_ratelimit_store"),
             metrics,
             is_serving: false,
             is_idle: false,
@@ -119,7 +119,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         match self.decider.decide(request, may_wait, now_ms) {
             Ok(Next::Pass(passed)) => self.pass(stream, passed, effects),
             Ok(Next::Ask(job)) => self.wait(stream, job, now_ms, effects),
-            Err(refused) => self.refuse(stream, &refused, is_grpc(request), effects),
+            Err(refused) => self.refuse(stream, &refused, Client::of(request), effects),
         }
     }
 
@@ -148,9 +148,9 @@ impl<D: SharedData + Clone> Limiter<D> {
         effects.go_on(stream);
     }
 
-    fn refuse(&self, stream: StreamId, refused: &Refused, is_grpc: bool, effects: &mut Effects) {
+    fn refuse(&self, stream: StreamId, refused: &Refused, client: Client, effects: &mut Effects) {
         let config = self.decider.config.answer.as_ref();
-        effects.respond(stream, Arc::new(refused.answer(is_grpc, config)));
+        effects.respond(stream, Arc::new(refused.answer(client, config)));
     }
 
     fn wait(
@@ -284,10 +284,8 @@ impl<D: SharedData + Clone> Limiter<D> {
         let Some((_, first)) = jobs.first() else {
             return;
         };
-        effects.push(Effect::Record {
-            histogram: self.store_ms,
-            value: now_ms.saturating_sub(first.since_ms),
-        });
+        let waited_ms = now_ms.saturating_sub(first.since_ms);
+        self.store_seconds.record_ms(waited_ms);
         let limits = jobs.iter().flat_map(|(_, job)| &job.limits);
         let shape = limits.map(Vec::len);
         let answers = completed.outcome.and_then(|value| {
@@ -330,7 +328,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let is_grpc = job.is_grpc;
+        let client = job.client;
         let (mut evaluation, outcome) = self.decider.learn(job, answers, now_ms);
         if let Outcome::Refused(_) = outcome {
             // Rules in shadow have charged what will not be under way.
@@ -344,7 +342,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         self.streams.remove(&stream);
         match self.decider.conclude(evaluation, outcome, now_ms) {
             Ok(passed) => self.pass(stream, passed, effects),
-            Err(refused) => self.refuse(stream, &refused, is_grpc, effects),
+            Err(refused) => self.refuse(stream, &refused, client, effects),
         }
     }
 }

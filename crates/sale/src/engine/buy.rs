@@ -7,12 +7,13 @@ use crate::admission::{Admission, Rejection, admit, admit_attempt};
 use crate::idempotency::{AttemptTag, IdempotencyKey};
 use crate::sale::{Phase, Sale, SaleState};
 use crate::verdict::Verdict;
+use weir_base::accept::ACCEPT;
 use weir_base::headers;
-use weir_base::language::{ACCEPT_LANGUAGE, Language};
+use weir_base::language::ACCEPT_LANGUAGE;
 use weir_base::shared_data::SharedData;
 use weir_engine::Request;
 
-use crate::engine::answers::language_of;
+use crate::engine::answers::{read_reader, reader_of};
 use crate::engine::checkout::Checkout;
 use crate::engine::config::Checked;
 use crate::engine::identify::read_user;
@@ -41,7 +42,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
     ) -> (Buyer, Result<ClaimJob, Rejection>) {
         let headers = self.request.headers();
         let found = self.sales.find(sale);
-        let (is_shadow, language, claim) = match found {
+        let (is_shadow, reader, claim) = match found {
             Ok((switch, sale)) => {
                 // In one pass: most of what a request costs before its claim is looking for headers.
                 let names = [
@@ -50,17 +51,17 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                     headers::ORDER_TOKEN,
                     headers::QUANTITY,
                     ACCEPT_LANGUAGE,
+                    ACCEPT,
                 ];
-                let [user, attempt, token, quantity, language] = headers.get_each(names);
-                let language =
-                    language.map_or_else(Language::default, |tags| Language::accepted(&tags));
+                let [user, attempt, token, quantity, language, accept] = headers.get_each(names);
+                let reader = read_reader(language.as_deref(), accept.as_deref());
                 let claim = self.admit(switch, sale, [user, attempt, token, quantity]);
-                (switch == SaleState::Shadow, language, claim)
+                (switch == SaleState::Shadow, reader, claim)
             }
             // With all sales in shadow, a request for an unknown sale goes on, too.
             Err(rejection) => {
                 let is_shadow = self.sales.are_in_shadow();
-                (is_shadow, language_of(self.request), Err(rejection))
+                (is_shadow, reader_of(self.request), Err(rejection))
             }
         };
         let buyer = Buyer {
@@ -68,7 +69,7 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
             // Of a request that is answered here nobody wants to know.
             poses_as_gateway: (is_shadow || claim.is_ok()) && headers.pose_as_gateway(),
             sale: mark.filter(|_| found.is_ok()),
-            language,
+            reader,
         };
         (buyer, claim)
     }

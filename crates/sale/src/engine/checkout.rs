@@ -18,12 +18,13 @@ use crate::verdict::Verdict;
 use serde::Serialize;
 use weir_base::headers::{self, SOLUTION};
 use weir_base::id::{SaleId, UserId};
-use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
+use weir_engine::page::Reader;
 use weir_engine::metrics::Counters;
+use weir_engine::page::Reader;
 use weir_engine::{Answer, Request};
 
-use crate::engine::answers::language_of;
+use crate::engine::answers::reader_of;
 use crate::engine::captcha::Captchas;
 use crate::engine::config::{Checked, TokenSettings};
 use crate::engine::identify::read_user;
@@ -149,17 +150,17 @@ impl Checkout {
             (_, Err(rejection)) => return Err(rejection),
             (_, Ok(())) => self.challenge(settings, sale, &user, request, now_ms),
         };
-        let language = match step {
-            // A token is the same in every language.
-            CheckoutStep::Mint { .. } => Language::default(),
-            _ => language_of(request),
+        let reader = match step {
+            // A token is the same for every reader.
+            CheckoutStep::Mint { .. } => Reader::default(),
+            _ => reader_of(request),
         };
         let sale = sale.id.clone();
         Ok((
             Shopper {
                 sale,
                 user,
-                language,
+                reader,
             },
             step,
         ))

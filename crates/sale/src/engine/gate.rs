@@ -21,7 +21,7 @@ use weir_engine::{
 };
 
 use crate::engine::NAME;
-use crate::engine::answers::language_of;
+use crate::engine::answers::reader_of;
 use crate::engine::buy::{Purchase, without_query};
 use crate::engine::checkout::{Checkout, CheckoutStep};
 use crate::engine::config::{Checked, DEADLINE_MS};
@@ -216,7 +216,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
         let orders = self.config.orders_of(&sale.id);
         let answers = &self.responder.answers;
-        let answer = answers.in_sale(&sale.id, &orders, language_of(request));
+        let answer = answers.in_sale(&sale.id, &orders, reader_of(request).language);
         effects.respond(stream, Arc::new(answer));
     }
 
@@ -270,7 +270,7 @@ impl<D: SharedData + Clone> Gate<D> {
             Ok(user) => user,
             Err(rejection) => {
                 let buyer = Buyer {
-                    language: language_of(request),
+                    reader: reader_of(request),
                     ..Buyer::default()
                 };
                 return self
@@ -300,7 +300,7 @@ impl<D: SharedData + Clone> Gate<D> {
             }
             Err(rejection) => {
                 let answers = &mut self.responder.answers;
-                answers.reject(rejection, language_of(request), None)
+                answers.reject(rejection, reader_of(request), None)
             }
         }
     }
@@ -370,7 +370,7 @@ impl<D: SharedData + Clone> Gate<D> {
                 let mark = self.responder.mark(sale);
                 let buyer = Buyer {
                     sale: mark.filter(|_| self.sales.find(sale).is_ok()),
-                    language: language_of(request),
+                    reader: reader_of(request),
                     ..Buyer::default()
                 };
                 self.responder
@@ -401,7 +401,7 @@ impl<D: SharedData + Clone> Gate<D> {
             CheckoutStep::Challenge(offer) => {
                 let verdict = Verdict::ChallengeRequired;
                 self.responder.count(sale, false, verdict);
-                let answer = self.responder.answers.challenge(&offer, shopper.language);
+                let answer = self.responder.answers.challenge(&offer, shopper.reader.language);
                 effects.respond(stream, Arc::new(answer));
                 Ok(())
             }
@@ -426,7 +426,7 @@ impl<D: SharedData + Clone> Gate<D> {
         if let Err(rejection) = done {
             let buyer = Buyer {
                 sale,
-                language: shopper.language,
+                reader: shopper.reader,
                 ..Buyer::default()
             };
             self.responder

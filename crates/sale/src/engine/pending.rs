@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use weir_base::accept::ACCEPT;
 use weir_base::headers::{
     CAPTCHA, IDEMPOTENCY_KEY, ORDER_TOKEN, QUANTITY, SOLUTION, is_gateway_only,
 };
@@ -21,9 +22,10 @@ use crate::engine::sales::Sales;
 const HEADERS_LEN_MAX: usize = 8 * 1_024;
 
 /// The headers that decisions read, beside the user's and those that only gateways send.
-const READ: [&str; 8] = [
+const READ: [&str; 9] = [
     ":method",
     ":path",
+    ACCEPT,
     ACCEPT_LANGUAGE,
     IDEMPOTENCY_KEY,
     QUANTITY,

@@ -67,7 +67,7 @@ impl Responder {
     ) {
         self.count(buyer.sale, buyer.is_shadow, rejection.verdict);
         if !buyer.is_shadow {
-            let answer = self.answers.reject(rejection, buyer.language, order);
+            let answer = self.answers.reject(rejection, buyer.reader, order);
             return effects.respond(stream, answer);
         }
         if buyer.poses_as_gateway {

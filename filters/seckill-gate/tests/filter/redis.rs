@@ -45,6 +45,7 @@ impl Shop {
         for shard in 0..2 {
             shop.run(&warm::call(&keys(shard), UNITS_A_SHARD, None));
         }
+        shop.gate.host.malformed_request(0);
         shop.gate.host.advance(Duration::from_millis(100));
         shop.gate.host.run_until_idle();
         shop

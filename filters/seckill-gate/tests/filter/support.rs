@@ -64,6 +64,10 @@ impl Gate {
     }
 
     pub fn make_ready(&self) {
+        // A worker polls from its first stream on.
+        for worker in 0..2 {
+            self.host.malformed_request(worker);
+        }
         self.host.advance(Duration::from_millis(50));
         self.answer_polls();
     }

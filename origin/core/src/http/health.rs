@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -19,6 +19,7 @@ use serde::Serialize;
 use tracing::warn;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
+use weir_base::accept::prefers;
 
 use super::{Problem, Refusal};
 use crate::api::{Api, RouteRules};
@@ -27,6 +28,10 @@ use crate::disk::Disks;
 use crate::metrics::Metrics;
 use crate::redis::Redis;
 use crate::sql::Database;
+
+/// The media type of OpenMetrics, without and with its version.
+const OPEN_METRICS: &str = "application/openmetrics-text";
+const OPEN_METRICS_1_0: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How long SQL and Redis have for their answers to a probe.
 const PING_LIMIT: Duration = Duration::from_secs(3);
@@ -226,16 +231,22 @@ impl Collector for Silences {
 
 /// What the origin has counted, as OpenMetrics
 ///
-/// What the origin has counted, in the text form of OpenMetrics 1.0. docs/metrics.md names each.
+/// What the origin has counted, in the text form of OpenMetrics 1.0, or in Prometheus' text form 0.0.4 for clients that prefer
+/// `text/plain`. docs/metrics.md names each.
 #[utoipa::path(
     get,
     path = "/metrics",
     operation_id = "getMetrics",
-    responses((status = 200, description = "Text", body = String, content_type = "application/openmetrics-text")),
+    responses((status = 200, description = "Text", content((String = "application/openmetrics-text"), (String = "text/plain")))),
 )]
-async fn metrics(State(health): State<Health>) -> impl IntoResponse {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], health.metrics.text())
+async fn metrics(State(health): State<Health>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+    let is_plain = accept.is_some_and(|accept| prefers(accept, "text/plain", &[OPEN_METRICS]));
+    let (kind, text) = match is_plain {
+        true => ("text/plain; version=0.0.4", health.metrics.plain_text()),
+        false => (OPEN_METRICS_1_0, health.metrics.text()),
+    };
+    ([(header::CONTENT_TYPE, kind), (header::VARY, "accept")], text)
 }
 
 /// This document
