@@ -34,7 +34,7 @@ pub struct Limits {
     pub fresh_ms: u64,
     /// After so many if the origin has told of it: it tells when Redis cannot, and then nobody hears of edits.
     pub origin_fresh_ms: u64,
-    /// For so many milliseconds a code is known to name nothing.
+    /// For so many milliseconds a code is known to name nothing, or a link that has ended.
     pub unknown_ms: u64,
     /// How much of its life must be gone before a link is renewed, in thousandths.
     pub renew_permille: u32,
@@ -47,7 +47,10 @@ pub struct Known {
     pub link: Link,
     /// Whether all its clicks are used.
     pub is_used_up: bool,
-    /// When its life ends if nobody renews it, in milliseconds since the Unix epoch; `u64::MAX` is never.
+    /// Whether its life is over.
+    pub has_ended: bool,
+    /// When its life ends if nobody renews it, in milliseconds since the Unix epoch; `u64::MAX` is never. Of a link that has
+    /// ended: until when this is known.
     pub dies_at_ms: u64,
     /// When it is to be read again.
     read_at_ms: u64,
@@ -71,7 +74,7 @@ pub struct Learnt {
     pub link: Link,
     /// Whether all its clicks are used.
     pub is_used_up: bool,
-    /// How much of its life is left, in milliseconds; `None`: it has no end.
+    /// How much of its life is left, in milliseconds; `None`: it has no end. 0: it has ended.
     pub left_ms: Option<u64>,
     /// Where.
     pub source: Source,
@@ -202,12 +205,21 @@ impl Memory {
     pub fn learn(&mut self, name: &LinkName, learnt: Learnt, now_ms: u64) {
         self.unknown.remove(name.as_bytes());
         let bytes = ENTRY_BYTES + size_of_link(&learnt.link);
-        let left_ms = learnt.left_ms;
+        let has_ended = learnt.left_ms == Some(0);
+        // Otherwise each request for it would go to the origin.
+        let kept_ms = match has_ended {
+            true => Some(self.limits.unknown_ms),
+            false => learnt.left_ms,
+        };
         let known = Known {
-            read_at_ms: self.read_at_ms(&learnt, now_ms),
-            dies_at_ms: left_ms.map_or(u64::MAX, |left_ms| now_ms.saturating_add(left_ms)),
+            read_at_ms: match has_ended {
+                true => u64::MAX,
+                false => self.read_at_ms(&learnt, now_ms),
+            },
+            dies_at_ms: kept_ms.map_or(u64::MAX, |kept_ms| now_ms.saturating_add(kept_ms)),
             link: learnt.link,
             is_used_up: learnt.is_used_up,
+            has_ended,
             generation: self.generation,
         };
         self.links.insert(name.as_bytes(), known, bytes);

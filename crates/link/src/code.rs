@@ -46,12 +46,22 @@ pub struct Length(u8);
 /// Why a name of a link was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
-    /// Too long, empty, or with a byte that may not be there.
-    #[error("the code {0}")]
-    Code(IdError),
+    /// A character that codes may not have.
+    #[error(
+        "has the character {character:?} at position {position}, which codes may not have: use 0-9, A-Z, a-z, - and _"
+    )]
+    Character {
+        /// The character.
+        character: char,
+        /// Which one it is, counted from 1.
+        position: usize,
+    },
     /// Fewer bytes than [`Code::LEN_MIN`].
-    #[error("the code is shorter than {} bytes", Code::LEN_MIN)]
+    #[error("is shorter than {} bytes", Code::LEN_MIN)]
     TooShort,
+    /// More bytes than [`Code::LEN_MAX`].
+    #[error("is longer than {} bytes", Code::LEN_MAX)]
+    TooLong,
     /// The domain's name is not well formed.
     #[error("the domain {0}")]
     Domain(IdError),
@@ -129,12 +139,20 @@ impl Code {
     /// # Errors
     /// Says what is wrong with the code.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, CodeError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        let text = check(bytes.as_ref(), Self::LEN_MAX, allowed).map_err(CodeError::Code)?;
-        let is_long_enough = text.len() >= Self::LEN_MIN;
-        is_long_enough
-            .then(|| Self(text.into()))
-            .ok_or(CodeError::TooShort)
+        let text = alloc::string::String::from_utf8_lossy(bytes.as_ref());
+        let mut characters = text.chars().zip(1..);
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if let Some((character, position)) = characters.find(|(c, _)| !is_allowed(*c)) {
+            return Err(CodeError::Character {
+                character,
+                position,
+            });
+        }
+        match text.len() {
+            ..Self::LEN_MIN => Err(CodeError::TooShort),
+            Self::LEN_MIN..=Self::LEN_MAX => Ok(Self(text.into())),
+            _ => Err(CodeError::TooLong),
+        }
     }
 
     /// The code of `length` that is `number` in base62; `None` if it does not fit.
@@ -265,6 +283,7 @@ impl From<Length> for u8 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use alloc::format;
     use std::string::ToString;
 
     fn length() -> impl Strategy<Value = Length> {
@@ -363,6 +382,27 @@ mod tests {
         ] {
             assert!(bad.parse::<LinkId>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_error_names_the_character_and_its_position() {
+        let error = |code: &[u8]| Code::new(code).unwrap_err().to_string();
+        let allowed = "which codes may not have: use 0-9, A-Z, a-z, - and _";
+        for (code, character, position) in [
+            ("a}b", "'}'", 2),
+            ("größe", "'ö'", 3),
+            ("größe}", "'ö'", 3),
+            ("a b", "' '", 2),
+            ("促销", "'促'", 1),
+            ("sale\u{202e}x", "'\\u{202e}'", 5),
+        ] {
+            let expected =
+                format!("has the character {character} at position {position}, {allowed}");
+            assert_eq!(error(code.as_bytes()), expected);
+        }
+        assert!(error(b"ab\xff").starts_with("has the character '\u{fffd}' at position 3"));
+        assert_eq!(error(b""), "is shorter than 3 bytes");
+        assert_eq!(error(&[b'x'; 33]), "is longer than 32 bytes");
     }
 
     #[test]

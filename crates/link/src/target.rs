@@ -5,7 +5,6 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use unicode_security::RestrictionLevelDetection;
@@ -15,6 +14,9 @@ use url::{Host, Url};
 
 use super::domain::{Domain, Domains, Homographs, SCHEMES_NEVER};
 use super::record::{Link, TARGET_LEN_MAX as LEN_MAX};
+use special::is_special;
+
+mod special;
 
 /// A target that links may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -299,84 +301,9 @@ fn is_private(host: &Host<&str>, name: &str) -> bool {
                     .iter()
                     .any(|private| is_at_or_under(name, private))
         }
-        Host::Ipv4(address) => is_private_v4(*address),
-        Host::Ipv6(address) => match address.to_canonical() {
-            IpAddr::V4(address) => is_private_v4(address),
-            IpAddr::V6(address) => is_private_v6(address),
-        },
+        Host::Ipv4(address) => is_special((*address).into()),
+        Host::Ipv6(address) => is_special((*address).into()),
     }
-}
-
-/// IPv4 networks that are not of the public internet: the entries of [IANA's special-purpose registry][v4] that are not
-/// globally reachable, and multicast.
-///
-/// [v4]: https://www.iana.org/assignments/iana-ipv4-special-registry/
-const PRIVATE_V4: [(Ipv4Addr, u32); 15] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),       // this network
-    (Ipv4Addr::new(10, 0, 0, 0), 8),      // private use
-    (Ipv4Addr::new(100, 64, 0, 0), 10),   // shared address space of carriers
-    (Ipv4Addr::new(127, 0, 0, 0), 8),     // loopback
-    (Ipv4Addr::new(169, 254, 0, 0), 16),  // link local
-    (Ipv4Addr::new(172, 16, 0, 0), 12),   // private use
-    (Ipv4Addr::new(192, 0, 0, 0), 24),    // IETF protocols
-    (Ipv4Addr::new(192, 0, 2, 0), 24),    // documentation
-    (Ipv4Addr::new(192, 88, 99, 0), 24),  // 6to4 relays, deprecated
-    (Ipv4Addr::new(192, 168, 0, 0), 16),  // private use
-    (Ipv4Addr::new(198, 18, 0, 0), 15),   // benchmarks
-    (Ipv4Addr::new(198, 51, 100, 0), 24), // documentation
-    (Ipv4Addr::new(203, 0, 113, 0), 24),  // documentation
-    (Ipv4Addr::new(224, 0, 0, 0), 4),     // multicast
-    (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved, limited broadcast
-];
-
-/// The same of IPv6, by [its registry][v6]. IPv4-mapped addresses are IPv4 before they come here.
-///
-/// [v6]: https://www.iana.org/assignments/iana-ipv6-special-registry/
-const PRIVATE_V6: [(Ipv6Addr, u32); 12] = [
-    // Unspecified, loopback, and IPv4-compatible, which is deprecated.
-    (Ipv6Addr::UNSPECIFIED, 96),
-    // IPv4-translated (RFC 2765).
-    (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96),
-    // NAT64 of one network.
-    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
-    // Discard only, and the dummy prefix beside it.
-    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 32),
-    // IETF protocols: Teredo, benchmarks, ORCHID. Those of its parts that are reachable have no web sites.
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
-    // Documentation.
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
-    // Segment routing.
-    (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16),
-    // Unique local, link local, site local, multicast.
-    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
-    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
-    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10),
-    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
-];
-
-fn is_private_v4(address: Ipv4Addr) -> bool {
-    let is_in = |(network, bits): &(Ipv4Addr, u32)| {
-        let other = address.to_bits() ^ network.to_bits();
-        other.leading_zeros() >= *bits
-    };
-    PRIVATE_V4.iter().any(is_in)
-}
-
-fn is_private_v6(address: Ipv6Addr) -> bool {
-    let embedded = match address.segments() {
-        // NAT64 and 6to4 lead to the IPv4 address in them.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
-            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-            Some(Ipv4Addr::new(a, b, c, d))
-        }
-        _ => None,
-    };
-    let is_in = |(network, bits): &(Ipv6Addr, u32)| {
-        let other = address.to_bits() ^ network.to_bits();
-        other.leading_zeros() >= *bits
-    };
-    embedded.is_some_and(is_private_v4) || PRIVATE_V6.iter().any(is_in)
 }
 
 fn is_at_or_under(name: &str, denied: &str) -> bool {
@@ -393,7 +320,7 @@ fn is_homograph(name: &str) -> bool {
     shown.split('.').any(is_label_homograph)
 }
 
-fn is_label_homograph(label: &str) -> bool {
+pub(crate) fn is_label_homograph(label: &str) -> bool {
     if label.is_ascii() {
         // Such as an xn-- label that no browser shows in letters: it looks like what it is.
         return false;

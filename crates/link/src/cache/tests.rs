@@ -308,3 +308,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_link_that_has_ended_is_known_for_as_long_as_a_code_that_names_nothing() {
+    let mut memory = memory();
+    memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
+    for now_ms in [1_000, 5_999] {
+        let Found::Link { known, is_due } = memory.find(&name("abc"), now_ms) else {
+            panic!("it is known");
+        };
+        assert!(known.has_ended && !is_due);
+        assert!(memory.stale(&name("abc"), now_ms).is_some());
+    }
+    assert_eq!(memory.find(&name("abc"), 6_000), Found::Nothing);
+    memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
+    memory.learn(&name("abc"), told(link(), Some(1)), 1_000);
+    let found = memory.find(&name("abc"), 1_000);
+    assert!(matches!(found, Found::Link { known, .. } if !known.has_ended));
+}

@@ -3,6 +3,8 @@
 use weir_engine::StreamId;
 use weir_engine::pump::BATCH_MAX;
 
+use weir_link::record::Link;
+
 use crate::host::{Host, header, link};
 
 const COLD: &str = "https://cold.example/";
@@ -63,6 +65,39 @@ fn what_is_unknown_is_remembered_for_a_while() {
     host.click("/abc");
     host.run();
     assert_eq!(host.metric("lookups_total"), 2);
+}
+
+#[test]
+fn a_link_that_nobody_clicked_for_its_life_has_ended() {
+    let mut host = Host::new();
+    let idle = Link {
+        life_ms: 3_000,
+        ..link(COLD)
+    };
+    let moved = Link {
+        ended_target: "https://over.example/".into(),
+        ..idle.clone()
+    };
+    host.ended = [("s/abc".into(), idle), ("s/moved".into(), moved)].into();
+    for _ in 0..2 {
+        let (gone, moved) = (host.click("/abc"), host.click("/moved"));
+        host.run();
+        assert_eq!((host.status(gone), host.status(moved)), (410, 302));
+        assert_eq!(host.location(moved), "https://over.example/");
+    }
+    // It is remembered as what is unknown is, so that the origin is not asked by each click.
+    assert_eq!(host.metric("lookups_total"), 2);
+    assert_eq!(host.metric("answers_total.answer.gone"), 4);
+    host.advance(5_001);
+    host.click("/abc");
+    host.run();
+    assert_eq!(host.metric("lookups_total"), 3);
+    // Somebody edits it: it lives again.
+    host.redis.edit("s/abc", link(COLD));
+    host.advance(250);
+    let alive = host.click("/abc");
+    host.run();
+    assert_eq!(host.location(alive), COLD);
 }
 
 #[test]

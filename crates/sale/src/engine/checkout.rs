@@ -19,7 +19,6 @@ use serde::Serialize;
 use weir_base::headers::{self, SOLUTION};
 use weir_base::id::{SaleId, UserId};
 use weir_base::shared_data::SharedData;
-use weir_engine::page::Reader;
 use weir_engine::metrics::Counters;
 use weir_engine::page::Reader;
 use weir_engine::{Answer, Request};

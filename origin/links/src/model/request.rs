@@ -180,10 +180,14 @@ impl LinkRequest {
                 ..refused("domain", "is none of the configured ones")
             })?,
         };
+        let name = name(self.code, self.length, domain)?;
         let mut link = Link::to("");
         link.status = domain.status;
         link.pass_query = domain.pass_query;
-        link.life_ms = domain.life_ms();
+        link.life_ms = match name {
+            Name::Generated(length) => domain.generated_life_ms(length),
+            Name::Custom(_) => domain.life_ms(),
+        };
         let site = Site { domains, domain };
         let given = Given {
             utm: self.utm.as_ref(),
@@ -197,7 +201,7 @@ impl LinkRequest {
         }
         Ok(Draft {
             domain,
-            name: name(self.code, self.length, domain)?,
+            name,
             link,
             password: self.password,
             tags,

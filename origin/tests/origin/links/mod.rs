@@ -1,6 +1,7 @@
 //! Short links, made and kept: on real SQL, Redis and files.
 
 mod api;
+mod capacity;
 mod clean;
 mod click_store;
 mod cold;
