@@ -37,6 +37,7 @@ mod problems;
 mod quantity;
 mod ratelimit;
 mod redis_kinds;
+mod refusals;
 mod retries;
 mod set_ups;
 mod stock_changes;

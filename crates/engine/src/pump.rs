@@ -28,6 +28,7 @@ use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
 use crate::metrics::{Counter, Metrics};
 use crate::redis::{Definite, Failure, Reply, Unknown, classify, is_noscript, read};
+use crate::refusals::Refusals;
 
 /// The most requests in one batch, and the most that complete in one event. To answer N paused requests from one callback
 /// nests N deep inside Envoy; around 500 it overflows V8's stack and kills the VM.
@@ -177,11 +178,12 @@ pub struct Pump<P: Plan> {
     /// How many requests the batch had that ended last: how many a turn may gather.
     last_len: usize,
     counts: Counts,
+    refusals: Refusals,
 }
 
 impl<P: Plan> Pump<P> {
     /// A pump that groups by `plan`.
-    pub fn new(settings: Settings, plan: P, counts: Counts) -> Self {
+    pub fn new(settings: Settings, plan: P, counts: Counts, refusals: Refusals) -> Self {
         Self {
             settings,
             redis: RedisId::default(),
@@ -194,6 +196,7 @@ impl<P: Plan> Pump<P> {
             has_sent: false,
             last_len: 0,
             counts,
+            refusals,
         }
     }
 
@@ -205,6 +208,11 @@ impl<P: Plan> Pump<P> {
     /// Its limits.
     pub fn settings(&self) -> Settings {
         self.settings
+    }
+
+    /// What Redis has refused: a call that is not the pump's, such as a poll, belongs there, too.
+    pub fn refusals(&mut self) -> &mut Refusals {
+        &mut self.refusals
     }
 
     /// How it groups.
@@ -378,7 +386,10 @@ impl<P: Plan> Pump<P> {
         self.last_len = batch.len();
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
-            Err(failure) => self.fail(batch.calls, &failure),
+            Err(failure) => {
+                self.note_refusal(&failure, &batch, now_ms, effects);
+                self.fail(batch.calls, &failure);
+            }
         }
         Some(self.turn(now_ms, effects))
     }
@@ -428,10 +439,21 @@ impl<P: Plan> Pump<P> {
                 Some(Value::Error(error))
                     if is_noscript(&error) && batch.spelling == Spelling::Digest =>
                 {
+                    let error = String::from_utf8_lossy(&error);
+                    let (script, requests) = (planned.call.script.name, planned.requests.len());
+                    self.refusals
+                        .note_unknown_script(&error, script, requests, now_ms, effects);
                     again.push(planned);
                     continue;
                 }
-                Some(Value::Error(error)) => Err(classify(&error)),
+                Some(Value::Error(error)) => {
+                    let failure = classify(&error);
+                    if let Some(error) = failure.refusal() {
+                        let (script, requests) = (planned.call.script.name, planned.requests.len());
+                        self.refusals.note(error, script, requests, now_ms, effects);
+                    }
+                    Err(failure)
+                }
                 Some(value) => Ok(value),
                 None => Err(Unknown::Garbled.into()),
             };
@@ -442,6 +464,20 @@ impl<P: Plan> Pump<P> {
         }
         if !again.is_empty() {
             self.send_calls(again, Spelling::Source, false, now_ms, effects);
+        }
+    }
+
+    /// A whole batch has failed: if Redis refused the login, it refused each request.
+    fn note_refusal(
+        &mut self,
+        failure: &Failure,
+        batch: &Batch<P::Job>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(error) = failure.refusal() {
+            self.refusals
+                .note(error, "AUTH", batch.len(), now_ms, effects);
         }
     }
 

@@ -22,6 +22,7 @@ use weir_engine::event::PlainRequest;
 use weir_engine::held::Held;
 use weir_engine::pump::{BATCH_MAX, Counts, Pump};
 use weir_engine::redis::{Definite, Reply, read};
+use weir_engine::refusals::Refusals;
 use weir_engine::{
     Answer, BatchId, Effects, Engine, Event, Level, Metrics as Registry, Request, StreamEnd,
     StreamId,
@@ -107,10 +108,16 @@ impl<D: SharedData + Clone> Gate<D> {
         let mut registry = Registry::new();
         let metrics = Metrics::new(&mut registry);
         let counts = Counts::new(&mut registry, PREFIX);
+        let refusals = Refusals::new(&mut registry, PREFIX, &config.redis.cluster);
         Self {
             limits: Limits::new(&config.limits, &config.claim_keys, data),
             overload: Overload::new(&config.overload, &mut registry),
-            pump: Pump::new(config.redis.pump_settings(DEADLINE_MS), plan, counts),
+            pump: Pump::new(
+                config.redis.pump_settings(DEADLINE_MS),
+                plan,
+                counts,
+                refusals,
+            ),
             poller: Poller::new(config.poll_interval_ms),
             polled_at_ms: None,
             catalogue: None,
@@ -379,20 +386,27 @@ impl<D: SharedData + Clone> Gate<D> {
 
     fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64, effects: &mut Effects) {
         if let Some(poll) = self.poller.completed(batch) {
-            let replies = read(reply, poll.count()).map_err(|failure| format!("{failure}"));
-            let read = replies.and_then(|replies| {
-                self.poller
-                    .read(&poll, &replies, &mut self.memory)
-                    .map_err(|error| format!("{error}"))
-            });
-            match read {
+            let replies = read(reply, poll.count());
+            let polled = match &replies {
+                Ok(replies) => {
+                    let read = self.poller.read(&poll, replies, &mut self.memory);
+                    read.map_err(|error| format!("{error}"))
+                }
+                Err(failure) => Err(format!("{failure}")),
+            };
+            match polled {
                 Ok(changed) => self.poll_succeeded(changed, now_ms, effects),
-                Err(reason) => self.poll_failed(&reason, effects),
+                Err(reason) => {
+                    let refusals = self.pump.refusals();
+                    refusals.note_replies(&replies, "GET", now_ms, effects);
+                    self.poll_failed(&reason, effects);
+                }
             }
             return self.release_held(BATCH_MAX, now_ms, effects);
         }
         if self.is_report(batch) {
-            return;
+            let refusals = self.pump.refusals();
+            return refusals.note_replies(&read(reply, 1), "tally", now_ms, effects);
         }
         if let Some(completed) = self.pump.on_reply(batch, reply, now_ms, effects) {
             self.complete(completed, now_ms, effects);
