@@ -39,6 +39,7 @@ mod product_page;
 mod quantity;
 mod ratelimit;
 mod redis_kinds;
+mod refusals;
 mod retries;
 mod sale_start;
 mod set_ups;

@@ -40,13 +40,23 @@ pub struct NamedKey {
     pub fingerprint: String,
 }
 
-/// What Redis said.
+/// What Redis said, to one user.
 #[derive(Clone, Debug, Default)]
 pub struct RedisFacts {
-    /// Its address, for findings.
+    /// Its address, and as whom it was asked if not as the origin, for findings.
     pub address: String,
     /// Why it could not be asked. All else is then unknown.
     pub away: Option<String>,
+    /// Why it refuses a write, if it does.
+    pub refused: Option<Refused>,
+    /// Commands that Weir needs and the user may not run.
+    pub forbidden: Vec<String>,
+    /// What it did not tell, and what it said instead. Checks that need it were not made.
+    pub untold: Vec<Untold>,
+    /// Whether it is a replica.
+    pub is_replica: Option<bool>,
+    /// Its bytes of memory in use.
+    pub used_memory: Option<u64>,
     /// Its most bytes of memory: 0 is no limit.
     pub maxmemory: Option<u64>,
     /// What it does when they are full.
@@ -59,6 +69,68 @@ pub struct RedisFacts {
     pub clock_ahead_ms: Option<i64>,
     /// How far off that may be: half of the time that asking took.
     pub clock_uncertain_ms: i64,
+}
+
+/// Why Redis refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its error.
+    pub error: String,
+    /// Whether that is about permissions.
+    pub is_permission: bool,
+    /// What helps.
+    pub remedy: &'static str,
+}
+
+/// A question that Redis did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untold {
+    /// What was asked.
+    pub command: &'static str,
+    /// What is not known therefore.
+    pub checks: &'static str,
+    /// What Redis said instead.
+    pub error: String,
+}
+
+/// With what a gateway logs in at Redis. It holds a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user, if it is not the default user.
+    pub username: Option<String>,
+    /// The password.
+    pub password: String,
+}
+
+/// The password is a secret.
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login")
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A certificate that gateways expect of Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsTarget {
+    /// Where Envoy's configuration says so, for findings.
+    pub place: String,
+    /// `host:port`.
+    pub address: String,
+    /// The names of which the certificate must have one.
+    pub names: Vec<String>,
+    /// The file of the authorities.
+    pub ca_file: String,
+}
+
+/// How a handshake ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// With whom.
+    pub target: TlsTarget,
+    /// Why it failed, if it did.
+    pub problem: Option<String>,
 }
 
 /// The variables that Envoy is started with.

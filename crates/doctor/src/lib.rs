@@ -32,7 +32,7 @@ mod place;
 mod route;
 mod tree;
 
-pub use checks::{Subject, examine, uses_redis};
+pub use checks::{Subject, examine, redis_logins, redis_tls, uses_redis};
 pub use envoy::Envoy;
 pub use finding::{Finding, Severity};
 

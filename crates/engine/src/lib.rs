@@ -15,7 +15,8 @@
 //! ```
 //!
 //! - [`event`], [`effect`]: what goes in and what comes out.
-//! - [`pump`]: batches requests for Redis. [`redis`]: what a failed call tells. [`breaker`]: when to leave something alone.
+//! - [`pump`]: batches requests for Redis. [`redis`]: what a failed call tells. [`refusals`]: counts and logs what Redis refuses.
+//!   [`breaker`]: when to leave something alone.
 //! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers. [`page`]: answers for browsers.
 //! - [`poll`]: when to read documents from Redis, with back-off. [`held`]: requests that wait until that has happened once.
 //! - [`metrics`]: counters that the host collects.
@@ -44,6 +45,7 @@ pub mod page;
 pub mod poll;
 pub mod pump;
 pub mod redis;
+pub mod refusals;
 pub mod setup;
 pub mod tally;
 

@@ -34,6 +34,7 @@ use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
 use crate::metrics::{Counter, Metrics};
 use crate::redis::{Definite, Failure, Reply, Unknown, classify, is_noscript, read};
+use crate::refusals::Refusals;
 
 /// The most requests in one batch, and the most that complete in one event. To answer N paused requests from one callback
 /// nests N deep inside Envoy; around 500 it overflows V8's stack and kills the VM.
@@ -192,11 +193,12 @@ pub struct Pump<P: Plan> {
     last_len: usize,
     pace: Pace,
     counts: Counts,
+    refusals: Refusals,
 }
 
 impl<P: Plan> Pump<P> {
     /// A pump that groups by `plan`.
-    pub fn new(settings: Settings, plan: P, counts: Counts) -> Self {
+    pub fn new(settings: Settings, plan: P, counts: Counts, refusals: Refusals) -> Self {
         Self {
             settings,
             redis: RedisId::default(),
@@ -210,6 +212,7 @@ impl<P: Plan> Pump<P> {
             last_len: 0,
             pace: Pace::default(),
             counts,
+            refusals,
         }
     }
 
@@ -221,6 +224,11 @@ impl<P: Plan> Pump<P> {
     /// Its limits.
     pub fn settings(&self) -> Settings {
         self.settings
+    }
+
+    /// What Redis has refused: a call that is not the pump's, such as a poll, belongs there, too.
+    pub fn refusals(&mut self) -> &mut Refusals {
+        &mut self.refusals
     }
 
     /// How it groups.
@@ -424,7 +432,10 @@ impl<P: Plan> Pump<P> {
             .ended(answered, batch.is_full, batch.sent_at_ms, now_ms);
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
-            Err(failure) => self.fail(batch.calls, &failure),
+            Err(failure) => {
+                self.note_refusal(&failure, &batch, now_ms, effects);
+                self.fail(batch.calls, &failure);
+            }
         }
         Some(self.turn(now_ms, effects))
     }
@@ -474,10 +485,21 @@ impl<P: Plan> Pump<P> {
                 Some(Value::Error(error))
                     if is_noscript(&error) && batch.spelling == Spelling::Digest =>
                 {
+                    let error = String::from_utf8_lossy(&error);
+                    let (script, requests) = (planned.call.script.name, planned.requests.len());
+                    self.refusals
+                        .note_unknown_script(&error, script, requests, now_ms, effects);
                     again.push(planned);
                     continue;
                 }
-                Some(Value::Error(error)) => Err(classify(&error)),
+                Some(Value::Error(error)) => {
+                    let failure = classify(&error);
+                    if let Some(error) = failure.refusal() {
+                        let (script, requests) = (planned.call.script.name, planned.requests.len());
+                        self.refusals.note(error, script, requests, now_ms, effects);
+                    }
+                    Err(failure)
+                }
                 Some(value) => Ok(value),
                 None => Err(Unknown::Garbled.into()),
             };
@@ -488,6 +510,20 @@ impl<P: Plan> Pump<P> {
         }
         if !again.is_empty() {
             self.send_calls(again, Spelling::Source, false, now_ms, effects);
+        }
+    }
+
+    /// A whole batch has failed: if Redis refused the login, it refused each request.
+    fn note_refusal(
+        &mut self,
+        failure: &Failure,
+        batch: &Batch<P::Job>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(error) = failure.refusal() {
+            self.refusals
+                .note(error, "AUTH", batch.len(), now_ms, effects);
         }
     }
 

@@ -295,6 +295,44 @@ fn a_redis_that_fails_is_left_in_peace() {
 }
 
 #[test]
+fn refusal_of_redis_is_counted_logged_and_opens_the_breaker() {
+    let breaker = r#", "overload": { "redis_breaker":
+        { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 } }"#;
+    let mut bench = Bench::with(breaker);
+    let warnings = bench.warnings;
+    for stream in 0..4 {
+        bench.buy(stream, &format!("user-{stream}"));
+        bench.send();
+        bench.refuse_oldest(
+            "READONLY You can't write against a read only replica. \
+             script: 9282fe9cd1ad17b421df71a1d74837df7d50241a, on @user_script:1.",
+        );
+        assert!(bench.answer(stream).1.contains("unavailable"));
+    }
+    assert_eq!(bench.counted("redis_refused_total.reason.readonly"), 4);
+    assert_eq!(bench.counted("redis_failed_total.outcome.definite"), 4);
+    assert_eq!(bench.warnings, warnings + 1, "once a minute");
+    bench.buy(4, "user-4");
+    bench.send();
+    assert!(
+        bench.answer(4).1.contains("overloaded"),
+        "the breaker is open"
+    );
+    assert_eq!(bench.counted("redis_breaker_total.state.open"), 1);
+}
+
+#[test]
+fn refused_poll_is_counted() {
+    let mut bench = Bench::open();
+    bench.buy(1, "alice");
+    bench.run(Reply::Granted);
+    bench.send_poll(700);
+    bench.refuse_oldest("NOPERM No permissions to access a key");
+    assert_eq!(bench.counted("redis_refused_total.reason.noperm"), 1);
+    assert_eq!(bench.counted("polls_failed_total"), 1);
+}
+
+#[test]
 fn who_has_an_order_already_is_told_which() {
     let mut bench = Bench::open();
     bench.buy(1, "alice");

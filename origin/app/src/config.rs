@@ -400,6 +400,8 @@ mod tests {
             &[claim, ("WEIR_CLAIM_SECRET_FILE", "/f")],
             "WEIR_CLAIM_SECRET and WEIR_CLAIM_SECRET_FILE are both set",
         );
+        let empty = [(CLAIM_SECRET, ""), ("WEIR_CLAIM_SECRET_FILE", "/no/such")];
+        check(&empty, "WEIR_CLAIM_SECRET_FILE: cannot read /no/such");
         check(
             &[("WEIR_CLAIM_SECRET_FILE", "/no/such")],
             "WEIR_CLAIM_SECRET_FILE: cannot read /no/such",

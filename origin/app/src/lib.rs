@@ -30,6 +30,7 @@ pub mod init;
 pub mod openapi;
 pub mod origin;
 pub mod run;
+mod variables;
 #[cfg(all(feature = "events", feature = "history"))]
 pub mod views;
 

@@ -13,6 +13,7 @@ use crate::domains::{self, AREAS, COUNTS};
 use crate::http::{self, ADMIN_LIMIT, AdminToken, Cors, Edges, Health, Live, PUBLIC_LIMIT};
 use crate::metrics::Metrics;
 use crate::openapi;
+use crate::redis::refusals::Refusals;
 use crate::redis::{Redis, policy};
 use crate::sql::{Database, OpenError};
 
@@ -66,6 +67,7 @@ impl Common {
             disks.add(Disk::of_file("database", file).vital());
         }
         metrics.group(|group| group.add_collector(disks.clone()));
+        redis.refusals().register(&metrics);
         let settings = access::Settings::default();
         Self {
             access: Access::new(
@@ -144,6 +146,11 @@ impl Origin {
         let (database, metrics) = (common.database.clone(), common.access_metrics.clone());
         common.access = Access::new(database, metrics, settings, COUNTS, AREAS);
         self
+    }
+
+    /// What Redis has refused.
+    pub fn redis_refusals(&self) -> &Refusals {
+        self.common.redis.refusals()
     }
 
     /// Keys, sessions and the audit trail.

@@ -74,6 +74,9 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         }
         None => {
             start_logs()?;
+            for variable in crate::variables::idle(std::env::vars_os()) {
+                warn!("{variable}");
+            }
             let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
             let runtime = runtime()?;
             let traces = Traces::start(&config.traces, runtime.handle()).context("--otlp-url")?;

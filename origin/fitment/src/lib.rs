@@ -59,11 +59,14 @@ struct Parts {
 impl Fitment {
     /// Fitment in this database and this Redis, which is the cluster `home`, and in those that the settings name.
     pub fn new(
-        settings: Settings,
+        mut settings: Settings,
         database: Database,
         redis: Redis,
         metrics: FitmentMetrics,
     ) -> Self {
+        for (_, cluster) in &mut settings.clusters {
+            *cluster = cluster.clone().with_refusals(redis.refusals().clone());
+        }
         Self(Arc::new(Parts {
             store: FitmentStore::new(database, settings.clock.clone()),
             home: redis,

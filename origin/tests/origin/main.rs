@@ -60,6 +60,7 @@ mod prices;
 mod probes;
 mod process;
 mod reconcile;
+mod refusals;
 mod reservations;
 mod risk;
 mod rooms;

@@ -3,6 +3,7 @@
 
 mod bridge;
 mod durations;
+mod logins;
 mod origin;
 mod redis;
 mod replies;
@@ -10,10 +11,11 @@ mod routes;
 mod secrets;
 mod settings;
 mod stats;
+mod tls;
 mod ways;
 
 use crate::envoy::Envoy;
-use crate::facts::{GatewayEnvironment, OriginFacts, RedisFacts};
+use crate::facts::{GatewayEnvironment, Login, OriginFacts, RedisFacts, TlsFacts, TlsTarget};
 use crate::filters::{self, Filter};
 use crate::finding::Finding;
 
@@ -28,6 +30,8 @@ pub struct Subject<'a> {
     pub redis: &'a [RedisFacts],
     /// What Envoy is started with.
     pub gateway: Option<&'a GatewayEnvironment>,
+    /// How handshakes with Redis ended.
+    pub tls: &'a [TlsFacts],
 }
 
 /// What checks of Envoy's configuration look at.
@@ -51,6 +55,7 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
         examine_gateway(&gateway, &mut findings);
     }
     redis::check(subject, &mut findings);
+    tls::check(subject, &mut findings);
     // The order of checks stays within each severity.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
@@ -60,6 +65,27 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
 pub fn uses_redis(envoy: &Envoy) -> bool {
     let filters = filters::of(envoy);
     filters.iter().any(|filter| !filter.redis().is_empty())
+}
+
+/// With what gateways log in at Redis: for whoever asks Redis what it says to them.
+pub fn redis_logins(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Login> {
+    let gateway = Gateway {
+        filters: filters::of(envoy),
+        origin: None,
+        environment: Some(environment),
+        envoy,
+    };
+    logins::logins(&gateway, environment)
+}
+
+/// Which certificates gateways expect of Redis: for whoever makes the handshakes.
+pub fn redis_tls(envoy: &Envoy) -> Vec<TlsTarget> {
+    tls::targets(&Gateway {
+        filters: filters::of(envoy),
+        origin: None,
+        environment: None,
+        envoy,
+    })
 }
 
 fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {

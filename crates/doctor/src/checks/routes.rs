@@ -11,7 +11,7 @@ use super::Gateway;
 use crate::envoy::Manager;
 use crate::facts::OriginFacts;
 use crate::filters::Filter;
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::route::{Landing, Request, land};
 use crate::tree::{at, field, is_set, list, name, text};
 
@@ -212,6 +212,7 @@ impl<'a> Sale<'a> {
         };
         findings.extend(self.origin_known(origin));
         findings.extend(self.user_routes(origin));
+        findings.extend(self.public_routes(origin));
         findings.extend(self.identified());
         let exposed = leads_to(self.host, UNKNOWN.method, UNKNOWN.path, UNKNOWN.path);
         findings.extend(exposed.filter(|(cluster, _)| *cluster == origin).map(|_| {
@@ -314,13 +315,42 @@ impl<'a> Sale<'a> {
         if facts.is_some_and(|facts| facts.has_history) {
             needed.push(("GET", "/history", "nobody sees what they have viewed"));
         }
-        let missing = needed.into_iter().filter(|(method, path, _)| {
-            let found = leads_to(self.host, method, path, path);
-            found.is_none_or(|(cluster, _)| cluster != origin)
-        });
-        let finding = |(method, path, effect): (&str, &str, &str)| {
-            let path = path.replace(&format!("{ORDERS}/{ORDER}"), "/orders/{order}");
-            let path = path.replace(SALE, "{sale}");
+        let needed = needed.into_iter();
+        needed
+            .filter_map(|needed| self.not_served(origin, needed))
+            .collect()
+    }
+
+    /// What pages of the shop may read. A shop may do without.
+    fn public_routes(&self, origin: &str) -> Vec<Finding> {
+        let draw = format!("/sales/{SALE}/draw");
+        let entries = format!("{draw}/entries");
+        let promised = [
+            ("GET", "/sale-list", "pages cannot list sales"),
+            ("GET", &draw, "nobody can check a draw"),
+            ("GET", &entries, "nobody can check a draw"),
+        ];
+        let missing = promised
+            .into_iter()
+            .filter_map(|route| self.not_served(origin, route));
+        let warning = |finding| Finding {
+            severity: Severity::Warning,
+            ..finding
+        };
+        missing.map(warning).collect()
+    }
+
+    /// A route that does not lead to the origin, and what follows from that.
+    fn not_served(
+        &self,
+        origin: &str,
+        (method, path, effect): (&str, &str, &str),
+    ) -> Option<Finding> {
+        let found = leads_to(self.host, method, path, path);
+        let is_served = found.is_some_and(|(cluster, _)| cluster == origin);
+        let path = path.replace(&format!("{ORDERS}/{ORDER}"), "/orders/{order}");
+        let path = path.replace(SALE, "{sale}");
+        (!is_served).then(|| {
             Finding::error(
                 "sale-routes",
                 self.place(),
@@ -329,8 +359,7 @@ impl<'a> Sale<'a> {
                 ),
                 "add that route of envoy/weir.yaml, before all that fit such a path",
             )
-        };
-        missing.map(finding).collect()
+        })
     }
 
     /// The origin believes a user only if the gate has signed it.

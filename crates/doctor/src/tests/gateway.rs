@@ -72,6 +72,38 @@ fn filters_and_their_configurations() {
 }
 
 #[test]
+fn struct_where_a_text_belongs_is_a_finding() {
+    one("weir.yaml", "configuration", |tree| {
+        let value = at(
+            named(tree, GATE),
+            "/typed_config/config/configuration/value",
+        );
+        *value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+    });
+}
+
+#[test]
+fn filter_that_is_there_twice_is_a_finding() {
+    let double = |tree: &mut Value, name: &str| {
+        let again = named(tree, name).clone();
+        let filters = at(tree, &format!("{MANAGER}/http_filters"));
+        filters.as_array_mut().unwrap().insert(0, again);
+    };
+    for (file, filter) in [("weir.yaml", GATE), ("ratelimit.yaml", "weir.ratelimit")] {
+        let mut tree = shipped(file);
+        double(&mut tree, filter);
+        assert_eq!(checks(tree), ["filter-twice"], "{file}");
+    }
+    // A second limiter may have other rules.
+    let mut tree = shipped("ratelimit.yaml");
+    double(&mut tree, "weir.ratelimit");
+    edit_settings(&mut tree, "weir.ratelimit", |json| {
+        json["rules"].as_array_mut().unwrap().truncate(1);
+    });
+    assert_eq!(checks(tree), [""; 0]);
+}
+
+#[test]
 fn the_bridge() {
     one("weir.yaml", "redis-cluster", |tree| {
         drop_named(tree, CLUSTERS, "weir_redis");
@@ -265,6 +297,9 @@ fn what_users_ask_beside_orders() {
     let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "pay-or-cancel");
     assert_eq!(checks(tree), ["sale-routes", "sale-routes"]);
+    let mut tree = shipped("weir.yaml");
+    drop_named(&mut tree, ROUTES, "sale-list");
+    assert_eq!(checks(tree), ["sale-routes"; 3]);
     let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "reservations");
     assert_eq!(checks(tree), ["sale-routes"; 3]);

@@ -82,13 +82,15 @@ fn environment() -> GatewayEnvironment {
 fn redis() -> RedisFacts {
     RedisFacts {
         address: "127.0.0.1:6379".into(),
-        away: None,
+        is_replica: Some(false),
+        used_memory: Some(1 << 20),
         maxmemory: Some(1 << 30),
         maxmemory_policy: Some("noeviction".into()),
         zset_max_listpack_entries: Some(256),
         is_cluster: Some(false),
         clock_ahead_ms: Some(3),
         clock_uncertain_ms: 1,
+        ..RedisFacts::default()
     }
 }
 
@@ -105,6 +107,7 @@ fn found(
         origin: Some(origin),
         redis: std::slice::from_ref(redis),
         gateway: Some(environment),
+        tls: &[],
     })
 }
 

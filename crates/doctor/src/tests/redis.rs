@@ -1,7 +1,7 @@
 //! Each mistake in Redis by itself.
 
 use super::{environment, found, origin, redis, shipped, words};
-use crate::facts::{OriginFacts, RedisFacts};
+use crate::facts::{OriginFacts, RedisFacts, Refused, Untold};
 use crate::{Severity, Subject, examine};
 
 fn with(edit: impl FnOnce(&mut RedisFacts)) -> Vec<&'static str> {
@@ -48,6 +48,58 @@ fn redis_itself() {
     assert_eq!(with(|redis| redis.is_cluster = Some(true)), ["topology"]);
     // Hosted ones do not tell.
     assert_eq!(with(|redis| *redis = RedisFacts::default()), [""; 0]);
+}
+
+fn refused(error: &str, is_permission: bool) -> Option<Refused> {
+    Some(Refused {
+        error: error.into(),
+        is_permission,
+        remedy: "do something",
+    })
+}
+
+#[test]
+fn refused_write_is_one_finding_by_its_cause() {
+    let readonly = |redis: &mut RedisFacts| {
+        redis.is_replica = Some(true);
+        redis.refused = refused("READONLY no", false);
+    };
+    assert_eq!(with(readonly), ["redis-refuses"]);
+    let full = |redis: &mut RedisFacts| {
+        redis.used_memory = redis.maxmemory;
+        redis.refused = refused("OOM no", false);
+    };
+    assert_eq!(with(full), ["redis-refuses"]);
+    let key = |redis: &mut RedisFacts| redis.refused = refused("NOPERM a key", true);
+    assert_eq!(with(key), ["redis-refuses"]);
+    let commands = |redis: &mut RedisFacts| {
+        redis.refused = refused("NOPERM evalsha", true);
+        redis.forbidden = vec!["evalsha".into(), "hset".into()];
+    };
+    assert_eq!(with(commands), ["redis-acl"]);
+}
+
+#[test]
+fn redis_that_will_fail_soon_is_a_finding() {
+    let replica = |redis: &mut RedisFacts| redis.is_replica = Some(true);
+    assert_eq!(with(replica), ["redis-replica"]);
+    let used = |percent: u64| {
+        with(|redis| redis.used_memory = redis.maxmemory.map(|max| max / 100 * percent + 99))
+    };
+    assert_eq!((used(89), used(90)), (vec![], vec!["redis-full"]));
+}
+
+#[test]
+fn question_that_redis_refuses_is_a_warning() {
+    let untold = |redis: &mut RedisFacts| {
+        redis.maxmemory = None;
+        redis.untold = vec![Untold {
+            command: "INFO memory",
+            checks: "eviction and memory were",
+            error: "NOPERM no".into(),
+        }];
+    };
+    assert_eq!(with(untold), ["redis-untold"]);
 }
 
 #[test]

@@ -8,10 +8,12 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::redis::limit::{self, Answer};
+use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::metrics::DurationHistogram;
 use weir_engine::pump::{Completed, Counts, Pending, Pump};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::refusals::Refusals;
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 
 use crate::engine::NAME;
@@ -72,7 +74,8 @@ impl<D: SharedData + Clone> Limiter<D> {
         let counts = Counts::new(&mut metrics, "weir_ratelimit");
         let pump = config.redis.as_ref().map(|redis| {
             let plan = LimitPlan::new(redis.topology);
-            Pump::new(redis.pump_settings(DEADLINE_MS), plan, counts)
+            let refusals = Refusals::new(&mut metrics, "weir_ratelimit", &redis.cluster);
+            Pump::new(redis.pump_settings(DEADLINE_MS), plan, counts, refusals)
         });
         let redis = config.redis.as_ref().map(|redis| {
             let key_prefix = redis.key_prefix.clone();
@@ -225,10 +228,12 @@ impl<D: SharedData + Clone> Limiter<D> {
 
     fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64, effects: &mut Effects) {
         if self.is_poll(batch) {
-            return self.reload(reply, effects);
+            let replies = read(reply, 1);
+            self.note_refusal(&replies, "GET", now_ms, effects);
+            return self.reload(&replies, effects);
         }
         if self.is_report(batch) {
-            return;
+            return self.note_refusal(&read(reply, 1), "tally", now_ms, effects);
         }
         let Some(pump) = &mut self.pump else { return };
         if let Some(completed) = pump.on_reply(batch, reply, now_ms, effects) {
@@ -238,13 +243,27 @@ impl<D: SharedData + Clone> Limiter<D> {
 
     fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.is_poll(batch) {
-            return self.reload(Err(Definite::NotSent.into()), effects);
+            return self.reload(&Err(Definite::NotSent.into()), effects);
         }
         if self.is_report(batch) {
             return;
         }
         if let Some(pump) = &mut self.pump {
             pump.not_sent(batch, effects);
+        }
+    }
+
+    /// Notes that Redis refused a call that is not the pump's, if it did.
+    fn note_refusal(
+        &mut self,
+        replies: &Result<Vec<Value>, Failure>,
+        command: &str,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(pump) = &mut self.pump {
+            pump.refusals()
+                .note_replies(replies, command, now_ms, effects);
         }
     }
 
@@ -260,11 +279,11 @@ impl<D: SharedData + Clone> Limiter<D> {
     }
 
     /// From the next request on the rules count that a poll has found. What waits is decided by those it came under.
-    fn reload(&mut self, reply: Reply, effects: &mut Effects) {
+    fn reload(&mut self, replies: &Result<Vec<Value>, Failure>, effects: &mut Effects) {
         let Some(reload) = &mut self.reload else {
             return;
         };
-        if let Some(rules) = reload.read(reply, self.is_serving, effects) {
+        if let Some(rules) = reload.read(replies, self.is_serving, effects) {
             let ruleset = Ruleset::new(rules, &self.data, self.seed, &mut self.metrics);
             self.decider.ruleset = Arc::new(ruleset);
         }

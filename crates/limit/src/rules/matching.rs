@@ -31,7 +31,7 @@ impl Matching {
     /// When a field is not what it should be, with its path.
     pub fn new(config: MatchConfig, at: &str) -> Result<Self, FieldError> {
         for (index, method) in config.methods.iter().enumerate() {
-            check_token(method, &format!("{at}.methods[{index}]"))?;
+            check_method(method, &format!("{at}.methods[{index}]"))?;
         }
         let path = config
             .path
@@ -131,6 +131,62 @@ pub(super) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Methods and names of headers are tokens (RFC 9110, 5.6.2).
+/// The methods of HTTP, as IANA has them, and `PURGE` of caches. Others are mostly a typing error, by which a rule would never
+/// match.
+const METHODS: [&str; 40] = [
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "CONNECT",
+    "COPY",
+    "DELETE",
+    "GET",
+    "HEAD",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "OPTIONS",
+    "ORDERPATCH",
+    "PATCH",
+    "POST",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "PUT",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "TRACE",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+];
+
+fn check_method(method: &str, at: &str) -> Result<(), FieldError> {
+    if METHODS.contains(&method) {
+        return Ok(());
+    }
+    let problem = format!("must be a method of HTTP in capitals, such as POST; is {method:?}");
+    Err(FieldError {
+        path: at.into(),
+        problem,
+    })
+}
+
 pub(super) fn check_token(text: &str, at: &str) -> Result<(), FieldError> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_token) {

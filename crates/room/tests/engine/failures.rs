@@ -154,6 +154,22 @@ fn without_a_pace_of_its_own_a_gateway_lets_nobody_in_and_says_when_to_come_back
     }
 }
 
+#[test]
+fn refusals_of_redis_are_counted_and_logged_once() {
+    let mut world = World::new(1, "");
+    world.link = Link::Full;
+    let asked = 5;
+    for number in 0..asked {
+        let seen = world.visit(0, &mut Visitor::new(number));
+        assert_eq!(seen.state(), "unplaced");
+    }
+    let refused = world.metric("redis_refused_total.reason.oom");
+    assert!(refused >= asked as u64, "{refused}");
+    let log = &world.gateways[0].log;
+    let lines = log.iter().filter(|line| line.contains("Redis refuses"));
+    assert_eq!(lines.count(), 1, "{log:?}");
+}
+
 /// The reply was lost: the visitor has the place that was given.
 #[test]
 fn a_lost_reply_does_not_give_two_places() {

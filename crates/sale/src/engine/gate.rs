@@ -16,6 +16,7 @@ use weir_base::headers;
 use weir_base::shared_data::SharedData;
 use weir_engine::event::PlainRequest;
 use weir_engine::pump::{BATCH_MAX, Counts, Pump};
+use weir_engine::refusals::Refusals;
 use weir_engine::{
     Answer, Effects, Engine, Event, Level, Metrics as Registry, Request, StreamEnd, StreamId,
 };
@@ -90,12 +91,18 @@ impl<D: SharedData + Clone> Gate<D> {
         let mut registry = Registry::new();
         let metrics = Metrics::new(&mut registry);
         let counts = Counts::new(&mut registry, PREFIX);
+        let refusals = Refusals::new(&mut registry, PREFIX, &config.redis.cluster);
         let config = Arc::new(config);
         Self {
             limits: Limits::buying(&config, data),
             identification: Identification::new(Arc::clone(&config), data),
             overload: Overload::new(&config.overload, &mut registry),
-            pump: Pump::new(config.redis.pump_settings(DEADLINE_MS), plan, counts),
+            pump: Pump::new(
+                config.redis.pump_settings(DEADLINE_MS),
+                plan,
+                counts,
+                refusals,
+            ),
             sales: Sales::new(Arc::clone(&config), &metrics),
             pending: PendingRequests::new(Arc::clone(&config)),
             checkout: Checkout::new(Arc::clone(&config), &metrics),

@@ -14,7 +14,7 @@ use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::event::FetchResponse;
 use weir_engine::pump::{BATCH_MAX, Completed, Pending};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
 use weir_scripts::ReplyError;
 
@@ -33,11 +33,15 @@ impl<D: SharedData + Clone> Gate<D> {
     ) {
         if let Some(poll) = self.sales.poller.completed(batch) {
             let is_needed = self.pending.held.has_begun();
-            self.sales.polled(&poll, reply, is_needed, now_ms, effects);
+            let replies = read(reply, poll.count());
+            let refusals = self.pump.refusals();
+            self.sales
+                .polled(&poll, &replies, is_needed, refusals, now_ms, effects);
             return self.release_pending(BATCH_MAX, now_ms, effects);
         }
         if self.responder.is_report(batch) {
-            return;
+            let refusals = self.pump.refusals();
+            return refusals.note_replies(&read(reply, 1), "tally", now_ms, effects);
         }
         if let Some(completed) = self.pump.on_reply(batch, reply, now_ms, effects) {
             self.complete(completed, now_ms, effects);

@@ -12,8 +12,10 @@ use crate::sale::{Band, Catalogue, ClaimKey, Sale, SaleState};
 use crate::sold_out::SoldOutMemory;
 use crate::verdict::Verdict;
 use weir_base::id::SaleId;
+use weir_base::resp::Value;
 use weir_engine::metrics::Counter;
-use weir_engine::redis::{Reply, read};
+use weir_engine::redis::Failure;
+use weir_engine::refusals::Refusals;
 use weir_engine::{Effects, Level, Request};
 
 use crate::engine::config::Checked;
@@ -130,19 +132,25 @@ impl Sales {
     pub(crate) fn polled(
         &mut self,
         poll: &Poll,
-        reply: Reply,
+        replies: &Result<Vec<Value>, Failure>,
         is_needed: bool,
+        refusals: &mut Refusals,
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let replies = read(reply, poll.count()).map_err(|failure| format!("{failure}"));
-        let read = replies.and_then(|replies| {
-            let read = self.poller.read(poll, &replies, &mut self.memory);
-            read.map_err(|error| format!("{error}"))
-        });
-        match read {
+        let polled = match replies {
+            Ok(replies) => {
+                let read = self.poller.read(poll, replies, &mut self.memory);
+                read.map_err(|error| format!("{error}"))
+            }
+            Err(failure) => Err(format!("{failure}")),
+        };
+        match polled {
             Ok(changed) => self.poll_succeeded(changed, now_ms, effects),
-            Err(reason) => self.poll_failed(&reason, is_needed, effects),
+            Err(reason) => {
+                refusals.note_replies(replies, "GET", now_ms, effects);
+                self.poll_failed(&reason, is_needed, effects);
+            }
         }
     }
 

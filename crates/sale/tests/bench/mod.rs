@@ -309,6 +309,13 @@ impl Bench {
         }
     }
 
+    /// Time passes, and a poll is under way.
+    pub fn send_poll(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.turn();
+        self.send();
+    }
+
     /// Everything that is sent is answered, until nothing more happens.
     pub fn run(&mut self, reply: Reply) {
         self.send();
@@ -337,6 +344,19 @@ impl Bench {
             reply,
             now_ms,
         });
+    }
+
+    /// Redis refuses each command of the call that it has had for longest.
+    pub fn refuse_oldest(&mut self, error: &str) {
+        let now_ms = self.now_ms;
+        if let Some((batch, commands)) = self.sent.pop_front() {
+            let reply = format!("-{error}\r\n").repeat(commands.len());
+            self.handle(Event::RedisReply {
+                batch,
+                reply: Ok(reply.into_bytes()),
+                now_ms,
+            });
+        }
     }
 
     /// The call that Redis has had for longest is lost.

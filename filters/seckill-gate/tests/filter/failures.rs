@@ -40,7 +40,12 @@ fn definite_and_unknown_failures_are_counted_apart_and_both_may_be_retried() {
             Reply::ok("refused: the body is not RESP commands"),
             "definite",
         ),
+        (
+            Reply::ok("-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+            "definite",
+        ),
         (Reply::ok("failed: the replies are not RESP"), "unknown"),
+        (Reply::ok("login: WRONGPASS invalid password"), "unknown"),
         (Reply::status(400, "bad"), "unknown"),
         (Reply::ok("-upstream failure\r\n"), "unknown"),
         (Reply::ok("garbage"), "unknown"),

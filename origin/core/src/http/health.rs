@@ -26,8 +26,9 @@ use crate::api::{Api, RouteRules};
 use crate::background::Pulse;
 use crate::disk::Disks;
 use crate::metrics::Metrics;
-use crate::redis::Redis;
-use crate::sql::Database;
+use crate::redis::refusals::Refusal as RedisRefusal;
+use crate::redis::{CallError, Redis};
+use crate::sql::{Database, SqlError};
 
 /// The media type of OpenMetrics, without and with its version.
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -67,7 +68,7 @@ pub struct Loop {
 pub struct Health {
     /// Must answer for the origin to be ready.
     pub database: Database,
-    /// Must answer, too.
+    /// Must take writes, too.
     pub redis: Redis,
     /// What Prometheus scrapes.
     pub metrics: Metrics,
@@ -84,11 +85,12 @@ pub struct Health {
 /// The origin cannot do its work.
 const NOT_READY: Refusal = Refusal::unavailable(
     "not_ready",
-    "SQL or Redis does not answer, the disk of the database is full, or the reconciler is stuck",
+    "SQL or Redis does not answer, Redis takes no writes, the disk of the database is full, or the reconciler is stuck",
 );
 
 /// How the origin stands. With `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
 /// `events_disk` and `fitment_disk` are there if less than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`).
+/// `redis` is there if Redis has refused a command in the last minute: the kind of the last refusal, such as `noperm`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 struct HealthView {
@@ -139,9 +141,9 @@ async fn is_alive() -> Json<HealthView> {
     })
 }
 
-/// The origin can do its work: SQL and Redis answer, the database's disk has room, the reconciler works
+/// The origin can do its work: SQL answers, Redis takes writes, the database's disk has room, the reconciler works
 ///
-/// Answers 200 if SQL and Redis answer, and says how the other parts stand.
+/// Answers 200 if SQL answers and Redis takes a write, and says how the other parts stand.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -151,26 +153,59 @@ async fn is_alive() -> Json<HealthView> {
 async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem> {
     let (sql, redis) = tokio::join!(
         in_time(health.database.ping()),
-        in_time(health.redis.ping())
+        in_time(health.redis.check_write())
     );
+    let refusal = redis.as_ref().err().and_then(|away| away.refusal.clone());
     let detail = match (&sql, &redis) {
         (Ok(()), Ok(())) => match health.trouble() {
             None => return Ok(Json(health.told())),
             Some(trouble) => trouble,
         },
         (Err(_), Ok(())) => "the database does not answer".to_owned(),
-        (Ok(()), Err(_)) => "Redis does not answer".to_owned(),
+        (Ok(()), Err(_)) => match refusal {
+            Some(refusal) => format!("Redis refuses writes: {refusal}"),
+            None => "Redis does not answer".to_owned(),
+        },
         (Err(_), Err(_)) => "neither the database nor Redis answers".to_owned(),
     };
     warn!(detail, sql = ?sql.err(), redis = ?redis.err(), "not ready");
     Err(NOT_READY.because(detail))
 }
 
+/// Why a part does not do its work.
+#[derive(Debug)]
+struct Away {
+    #[expect(dead_code, reason = "the log shows it")]
+    error: String,
+    refusal: Option<RedisRefusal>,
+}
+
+impl From<SqlError> for Away {
+    fn from(error: SqlError) -> Self {
+        Self {
+            error: error.to_string(),
+            refusal: None,
+        }
+    }
+}
+
+impl From<CallError> for Away {
+    fn from(error: CallError) -> Self {
+        Self {
+            error: error.to_string(),
+            refusal: error.refusal(),
+        }
+    }
+}
+
 /// The answer of a part, or that there is none in time: a probe that waits tells nothing.
-async fn in_time<E: fmt::Display>(ping: impl Future<Output = Result<(), E>>) -> Result<(), String> {
-    match tokio::time::timeout(PING_LIMIT, ping).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer within {PING_LIMIT:?}")),
+async fn in_time<E: Into<Away>>(asked: impl Future<Output = Result<(), E>>) -> Result<(), Away> {
+    match tokio::time::timeout(PING_LIMIT, asked).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(Away {
+            error: format!("no answer within {PING_LIMIT:?}"),
+            refusal: None,
+        }),
     }
 }
 
@@ -203,9 +238,13 @@ impl Health {
             let trouble = disk.trouble()?;
             Some((format!("{}_disk", disk.name), trouble))
         });
+        let recent = self.redis.refusals().recent();
+        let redis = recent
+            .first()
+            .map(|kind| ("redis".to_owned(), kind.label()));
         HealthView {
             status: "ok",
-            parts: states.chain(disks).collect(),
+            parts: states.chain(disks).chain(redis).collect(),
         }
     }
 }

@@ -9,6 +9,7 @@ import { orders } from "./orders.js";
 import { rooms } from "./rooms.js";
 import { sale } from "./sale.js";
 import { sales } from "./sales.js";
+import { health } from "./health.js";
 import { session } from "./session.js";
 import { tenants } from "./tenants.js";
 import { users } from "./users.js";
@@ -55,6 +56,7 @@ function left() {
 }
 
 function signIn(why) {
+  health.hide();
   left();
   who = null;
   signOut.hidden = views.hidden = name.hidden = true;
@@ -129,6 +131,7 @@ async function show() {
   const asked = location.hash;
   left();
   bar();
+  health.watch();
   try {
     const [title, ...view] = await viewOf(asked);
     // The person may have gone on meanwhile.
