@@ -39,8 +39,11 @@ use weir_origin_core::sql::Database;
 pub use config::{Clock, Settings};
 
 /// The tables of fitment.
-pub const MIGRATIONS: weir_origin_core::sql::Migrations =
-    weir_origin_core::migrations!("fitment", (1, "baseline", "0001_baseline"));
+pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
+    "fitment",
+    (1, "baseline", "0001_baseline"),
+    (2, "strict imports", "0002_strict_imports"),
+);
 
 /// Everything about fitment, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
