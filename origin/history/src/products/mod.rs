@@ -38,6 +38,65 @@ pub struct Product {
 }
 
 /// A product that a source knows.
+/// The longest texts, in characters: as many as the table takes.
+const SPU_LEN_MAX: usize = 64;
+const TITLE_LEN_MAX: usize = 512;
+const PICTURE_LEN_MAX: usize = 2_048;
+
+impl Product {
+    /// Checks a product for the table.
+    ///
+    /// # Errors
+    /// Names the member that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let is_ascii = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        let at_most = |text: &Option<String>, max, name: &str| match text {
+            Some(text) if text.is_empty() || text.chars().count() > max => {
+                Err(format!("{name}: must have 1 to {max} characters"))
+            }
+            _ => Ok(()),
+        };
+        at_most(&self.spu, SPU_LEN_MAX, "spu")?;
+        at_most(&self.title, TITLE_LEN_MAX, "title")?;
+        at_most(&self.picture, PICTURE_LEN_MAX, "picture")?;
+        if self.spu.as_deref().is_some_and(|spu| !is_ascii(spu)) {
+            return Err("spu: must be visible ASCII".to_owned());
+        }
+        let is_url = |picture: &str| {
+            let is_web = ["https://", "http://", "/"]
+                .iter()
+                .any(|start| picture.starts_with(start));
+            is_web && is_ascii(picture)
+        };
+        match self.picture.as_deref() {
+            Some(picture) if !is_url(picture) => {
+                Err("picture: must be a URL of http, https, or a path".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, with the members of another one where it has none.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            spu: self.spu.or(other.spu),
+            title: self.title.or(other.title),
+            picture: self.picture.or(other.picture),
+        }
+    }
+}
+
+/// A change of a product, as the system that has it tells. What it leaves out stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProductChange {
+    /// Which SKU.
+    pub sku: Sku,
+    /// Grows with each change of the SKU.
+    pub version: u64,
+    /// What is new.
+    pub product: Product,
+}
+
 pub type Found = (Sku, Product);
 
 /// A source does not answer at once.
