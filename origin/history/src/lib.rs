@@ -36,6 +36,7 @@ pub mod read;
 pub mod record;
 pub mod remove;
 pub mod store;
+pub mod switches;
 
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ use hot::HotLists;
 use metrics::HistoryMetrics;
 use products::{ProductChange, ProductSource, Products};
 use store::HistoryStore;
+use switches::Switches;
 use weir_origin_core::redis::Redis;
 use weir_origin_core::sql::{Database, SqlError};
 
@@ -58,6 +60,7 @@ pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migr
     "history",
     (1, "baseline", "0001_baseline"),
     (2, "product changes", "0002_product_changes"),
+    (3, "switches", "0003_switches"),
 );
 
 /// Everything about browse history, put together. Cloning it is cheap.
@@ -71,6 +74,7 @@ struct Parts {
     store: HistoryStore,
     products: Products,
     settings: Settings,
+    switches: Switches,
     metrics: HistoryMetrics,
     begins: marks::Begins,
 }
@@ -93,6 +97,7 @@ impl History {
             hot: HotLists::new(redis, settings.bounds),
             cold,
             products: Products::new(source, settings.products, settings.clock.clone()),
+            switches: Switches::of(&settings),
             store,
             settings,
             metrics,
@@ -105,6 +110,7 @@ impl History {
         vec![
             tokio::spawn(self.clone().run_applying(stop.clone())),
             tokio::spawn(self.clone().run_folding(stop.clone())),
+            tokio::spawn(self.clone().run_following_switches(stop.clone())),
             tokio::spawn(hot::watch_listpacks(self.0.hot.clone(), stop.clone())),
         ]
     }

@@ -7,6 +7,7 @@ mod service;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,7 +38,6 @@ pub struct Product {
     pub picture: Option<String>,
 }
 
-/// A product that a source knows.
 /// The longest texts, in characters: as many as the table takes.
 const SPU_LEN_MAX: usize = 64;
 const TITLE_LEN_MAX: usize = 512;
@@ -97,6 +97,7 @@ pub struct ProductChange {
     pub product: Product,
 }
 
+/// A product that a source knows.
 pub type Found = (Sku, Product);
 
 /// A source does not answer at once.
@@ -150,6 +151,8 @@ pub struct Products {
     source: Arc<dyn ProductSource>,
     cache: Arc<Mutex<Cache>>,
     limits: ProductLimits,
+    /// Products of one question, as it is now.
+    batch: Arc<AtomicUsize>,
     clock: Clock,
 }
 
@@ -169,6 +172,7 @@ impl Products {
         Self {
             source,
             cache: Arc::new(Mutex::new(cache)),
+            batch: Arc::new(AtomicUsize::new(limits.batch)),
             limits,
             clock,
         }
@@ -199,7 +203,7 @@ impl Products {
     /// Asks the source, in batches, and remembers what it says. Stops at the first batch that is not answered.
     async fn ask(&self, skus: &[Sku], now_ms: u64) -> (HashMap<Sku, Product>, bool) {
         let mut all = HashMap::new();
-        for batch in skus.chunks(self.limits.batch.max(1)) {
+        for batch in skus.chunks(self.batch().max(1)) {
             let found: HashMap<Sku, Product> = match self.source.find(batch).await {
                 Ok(found) => found.into_iter().collect(),
                 Err(error) => {
@@ -214,6 +218,17 @@ impl Products {
             }
         }
         (all, true)
+    }
+
+    /// How many products are asked for at once.
+    pub fn batch(&self) -> usize {
+        self.batch.load(Ordering::Relaxed)
+    }
+
+    /// Asks for so many products at once from now on; `None`: as many as in the beginning.
+    pub fn set_batch(&self, batch: Option<usize>) {
+        let batch = batch.unwrap_or(self.limits.batch);
+        self.batch.store(batch, Ordering::Relaxed);
     }
 
     /// Forgets what is remembered of these: they have changed.
