@@ -17,6 +17,9 @@ use crate::event::{Event, id_of};
 use crate::limits::{BODY_LEN_MAX, EVENTS_MAX};
 use crate::name::EventId;
 
+/// How a body may be encoded (`content-encoding`). What comes out of it is bounded as if it had come so.
+pub const CONTENT_ENCODINGS: [&str; 3] = ["identity", "gzip", "zstd"];
+
 /// The events of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {

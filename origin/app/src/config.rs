@@ -44,6 +44,18 @@ pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
 /// Names the variable that holds the secret that edges and origin share.
 pub const EDGE_SECRET: &str = "WEIR_EDGE_SECRET";
 
+/// Names the variable that holds the secret with which changes of products are signed.
+#[cfg(any(feature = "fitment", feature = "history"))]
+const PRODUCTS_SECRET: &str = "WEIR_PRODUCTS_SECRET";
+
+#[cfg(any(feature = "fitment", feature = "history"))]
+const PRODUCTS: KeyNames = KeyNames {
+    secret: PRODUCTS_SECRET,
+    id: "WEIR_PRODUCTS_KEY_ID",
+    previous_secret: "WEIR_PRODUCTS_SECRET_PREVIOUS",
+    previous_id: "WEIR_PRODUCTS_PREVIOUS_KEY_ID",
+};
+
 const EDGES: KeyNames = KeyNames {
     secret: EDGE_SECRET,
     id: "WEIR_EDGE_KEY_ID",
@@ -74,6 +86,11 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
                       there are no feeds
   WEIR_EDGE_SECRET_PREVIOUS
                       optional: the secret before it, while edges change over
+  WEIR_PRODUCTS_SECRET
+                      optional: what changes of products are signed with (POST /product-changes), at least 32 bytes; without
+                      it that route takes nothing
+  WEIR_PRODUCTS_SECRET_PREVIOUS
+                      optional: the secret before it, while it is replaced
 ";
 
 /// Weir's origin: sales and orders behind the gateways.
@@ -126,6 +143,16 @@ pub struct Config {
     /// The id of the edge secret before it, if there is one
     #[arg(long, env = "WEIR_EDGE_PREVIOUS_KEY_ID", default_value = "e0")]
     pub edge_previous_key_id: String,
+
+    /// The id of the secret for changes of products; the same as its sender's
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    #[arg(long, env = "WEIR_PRODUCTS_KEY_ID", default_value = "p1")]
+    pub products_key_id: String,
+
+    /// The id of the secret before it, if there is one
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    #[arg(long, env = "WEIR_PRODUCTS_PREVIOUS_KEY_ID", default_value = "p0")]
+    pub products_previous_key_id: String,
 
     /// The flags of sales.
     #[cfg(feature = "sales")]
@@ -228,6 +255,18 @@ impl Config {
     }
 }
 
+#[cfg(any(feature = "fitment", feature = "history"))]
+impl Config {
+    /// What changes of products are signed with, if their secret is set.
+    fn product_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
+        if !secret::is_set(variables, PRODUCTS_SECRET) {
+            return Ok(None);
+        }
+        let (id, previous) = (&self.products_key_id, &self.products_previous_key_id);
+        PRODUCTS.read(variables, id, previous).map(Some)
+    }
+}
+
 /// Which domains the flags turn on.
 #[cfg(any(feature = "doctor", feature = "sales"))]
 impl Config {
@@ -286,6 +325,9 @@ pub struct Secrets {
     /// Knows the payment provider, if there is one.
     #[cfg(feature = "sales")]
     pub payments: Option<Payments>,
+    /// Checks changes of products, if there are any.
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    pub product_keys: Option<KeyRing>,
     /// Opens the admin routes.
     pub admin_token: AdminToken,
     /// Scrambles the codes of links, if it is set.
@@ -334,6 +376,8 @@ impl Secrets {
             admin_token,
             #[cfg(feature = "sales")]
             payments: config.sales.payments(variables)?,
+            #[cfg(any(feature = "fitment", feature = "history"))]
+            product_keys: config.product_keys(variables)?,
             #[cfg(feature = "sales")]
             claim_keys,
             #[cfg(feature = "sales")]

@@ -8,6 +8,7 @@
 //! | `console` | the operators' page, for all domains: static files |
 //! | `views` | where events and history meet: a consumer group that stores product views |
 //! | `conversions` | where links and sales meet: the click that led to an order |
+//! | `product_changes` | where fitment and history meet: changes of products, by collectors and a signed webhook |
 //! | `change_events` | where the outbox and events meet: changes as events |
 //! | `doctor`, `init` | the commands that check a set-up and write one |
 //!
@@ -29,6 +30,8 @@ mod domains;
 pub mod init;
 pub mod openapi;
 pub mod origin;
+#[cfg(any(feature = "fitment", feature = "history"))]
+mod product_changes;
 pub mod run;
 mod variables;
 #[cfg(all(feature = "events", feature = "history"))]

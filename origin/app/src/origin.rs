@@ -39,6 +39,8 @@ pub struct Origin {
     pub(crate) history: domains::history::HistoryDomain,
     #[cfg(feature = "fitment")]
     pub(crate) fitment: domains::fitment::FitmentDomain,
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    pub(crate) products: domains::products::ProductDomain,
     #[cfg(feature = "rooms")]
     pub(crate) rooms: crate::rooms::Rooms,
 }
@@ -112,6 +114,8 @@ impl Origin {
             history: domains::history::HistoryDomain::off(&common.metrics),
             #[cfg(feature = "fitment")]
             fitment: domains::fitment::FitmentDomain::off(&common.metrics),
+            #[cfg(any(feature = "fitment", feature = "history"))]
+            products: domains::products::ProductDomain::off(&common.metrics),
             #[cfg(feature = "rooms")]
             rooms: crate::rooms::Rooms::new(common.database.clone(), common.redis.clone()),
             common,

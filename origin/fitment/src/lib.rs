@@ -32,15 +32,19 @@ use tokio_util::sync::CancellationToken;
 use weir_fitment::{Cluster, Place};
 
 use metrics::FitmentMetrics;
-use store::{FitmentStore, Product};
+use store::{Applied, FitmentStore, Product, ProductChange};
 use weir_origin_core::redis::Redis;
-use weir_origin_core::sql::Database;
+use weir_origin_core::sql::{Database, SqlError};
 
 pub use config::{Clock, Settings};
 
 /// The tables of fitment.
-pub const MIGRATIONS: weir_origin_core::sql::Migrations =
-    weir_origin_core::migrations!("fitment", (1, "baseline", "0001_baseline"));
+pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
+    "fitment",
+    (1, "baseline", "0001_baseline"),
+    (2, "strict imports", "0002_strict_imports"),
+    (3, "product changes", "0003_product_changes"),
+);
 
 /// Everything about fitment, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -95,6 +99,18 @@ impl Fitment {
     /// Now.
     pub fn now_ms(&self) -> u64 {
         (self.0.settings.clock)()
+    }
+
+    /// Applies changes of products, as the system that has them tells.
+    ///
+    /// # Errors
+    /// When SQL does not answer: nothing is applied.
+    pub async fn change_products(
+        &self,
+        changes: &[ProductChange],
+    ) -> Result<Vec<Applied>, SqlError> {
+        let place = |product: &Product| self.place(product);
+        self.store().change_products(changes, &place).await
     }
 
     /// Where a product is in Redis.

@@ -59,6 +59,7 @@ mod payments;
 mod prices;
 mod probes;
 mod process;
+mod products;
 mod reconcile;
 mod refusals;
 mod reservations;

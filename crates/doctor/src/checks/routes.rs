@@ -22,6 +22,10 @@ const ORDER: &str = "weir-doctor";
 /// Where the origin takes orders.
 const ORDERS: &str = "/orders";
 
+/// A user's garage, and one vehicle of it.
+const GARAGE: &str = "/fitment/garage";
+const GARAGE_VEHICLE: &str = "/fitment/garage/1000001";
+
 /// A path that nothing of Weir's serves.
 const UNKNOWN: Request<'_> = Request {
     method: "GET",
@@ -315,6 +319,11 @@ impl<'a> Sale<'a> {
         if facts.is_some_and(|facts| facts.has_history) {
             needed.push(("GET", "/history", "nobody sees what they have viewed"));
         }
+        if facts.is_some_and(|facts| facts.has_fitment) {
+            needed.push(("GET", GARAGE, "users do not see their garage"));
+            needed.push(("PUT", GARAGE_VEHICLE, "users cannot add a vehicle"));
+            needed.push(("DELETE", GARAGE_VEHICLE, "users cannot remove a vehicle"));
+        }
         let needed = needed.into_iter();
         needed
             .filter_map(|needed| self.not_served(origin, needed))
@@ -368,6 +377,9 @@ impl<'a> Sale<'a> {
         if self.gateway.origin.is_some_and(|facts| facts.has_history) {
             needed.push("/history");
         }
+        if self.gateway.origin.is_some_and(|facts| facts.has_fitment) {
+            needed.push(GARAGE);
+        }
         let is_signed = |path: &str| {
             let mut prefixes = self.gate.identify_prefixes.iter();
             prefixes.any(|prefix| path.starts_with(prefix.as_str()))
@@ -383,7 +395,7 @@ impl<'a> Sale<'a> {
                 "identify_prefixes lack {}: the origin does not learn there who asks, and answers 401",
                 missing.join(", ")
             ),
-            "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\"]",
+            "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\", \"/fitment/garage\"]",
         )]
     }
 }

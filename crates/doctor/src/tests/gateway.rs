@@ -303,13 +303,21 @@ fn what_users_ask_beside_orders() {
     let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "reservations");
     assert_eq!(checks(tree), ["sale-routes"; 3]);
+    let mut tree = shipped("weir.yaml");
+    drop_named(&mut tree, ROUTES, "garage");
+    assert_eq!(checks(tree), ["sale-routes"; 3]);
     one("weir.yaml", "sale-routes", |tree| {
         let at_ = route(tree, "order");
         *at(tree, &format!("{ROUTES}/{at_}/route/cluster")) = "weir_redis_upstream".into();
     });
     one("weir.yaml", "identify-prefixes", |tree| {
         edit_settings(tree, GATE, |json| {
-            json["identify_prefixes"] = json!(["/sales/", "/history"])
+            json["identify_prefixes"] = json!(["/sales/", "/history", "/fitment/garage"])
+        });
+    });
+    one("weir.yaml", "identify-prefixes", |tree| {
+        edit_settings(tree, GATE, |json| {
+            json["identify_prefixes"] = json!(["/sales/", "/orders/", "/history"])
         });
     });
     one("weir.yaml", "origin-exposed", |tree| {
