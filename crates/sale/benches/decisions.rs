@@ -35,6 +35,7 @@ fn sale(name: &str) -> Sale {
         challenge: None,
         degrade: Degrade::default(),
         band: Band::High,
+        paused: false,
     }
 }
 

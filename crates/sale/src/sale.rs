@@ -99,6 +99,10 @@ pub struct Sale {
     /// `sold_out` only if nothing was left.
     #[serde(default)]
     pub band: Band,
+    /// SQL has lost orders of it, so it takes no claims until an operator has decided what becomes of them. Left out if not: older
+    /// gateways know no such field.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// The operator's switch, of one sale or of all. Ordered by strictness: the greater counts.
@@ -324,6 +328,7 @@ pub(crate) mod tests {
             challenge: None,
             degrade: Degrade::default(),
             band: Band::High,
+            paused: false,
         }
     }
 

@@ -21,6 +21,8 @@ pub enum Verdict {
     Draining,
     /// The configured page, instead of any decision.
     StaticPage,
+    /// SQL has lost orders of the sale, and an operator has yet to decide what becomes of them.
+    Paused,
     /// No unit is left for this user.
     SoldOut,
     /// There is no order token in the request, or one that does not count.
@@ -58,7 +60,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -68,6 +70,7 @@ impl Verdict {
         Self::Closed,
         Self::Draining,
         Self::StaticPage,
+        Self::Paused,
         Self::SoldOut,
         Self::InvalidToken,
         Self::InvalidIdempotencyKey,
@@ -98,6 +101,7 @@ impl Verdict {
             Self::Closed => "closed",
             Self::Draining => "draining",
             Self::StaticPage => "static_page",
+            Self::Paused => "paused",
             Self::SoldOut => "sold_out",
             Self::InvalidToken => "invalid_token",
             Self::ChallengeRequired => "challenge_required",
@@ -136,6 +140,7 @@ impl Verdict {
             Self::SoldOut | Self::CapReached | Self::InProgress | Self::TooFew => Some(409),
             Self::RateLimited => Some(429),
             Self::StaticPage
+            | Self::Paused
             | Self::Restocking
             | Self::Overloaded
             | Self::Unavailable
@@ -149,6 +154,7 @@ impl Verdict {
         matches!(
             self,
             Self::StaticPage
+                | Self::Paused
                 | Self::InProgress
                 | Self::Restocking
                 | Self::Overloaded

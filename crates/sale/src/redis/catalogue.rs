@@ -51,6 +51,7 @@ mod tests {
             challenge: None,
             degrade: Degrade::default(),
             band: Band::default(),
+            paused: false,
         };
         Catalogue {
             version: 7,

@@ -252,5 +252,6 @@ fn sale(name: &str) -> Result<Sale> {
         } else {
             Band::High
         },
+        paused: false,
     })
 }

@@ -392,6 +392,7 @@ impl NewSale {
             challenge: self.fields.challenge,
             degrade: Degrade::default(),
             band: Band::default(),
+            paused: false,
         }
     }
 }

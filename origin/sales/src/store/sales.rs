@@ -66,12 +66,14 @@ const SELECT_CATALOGUE: &str = "
     LIMIT ?";
 
 // Each change of an order is in the log, whether or not it moves units. Both numbers only grow, so their sum is another
-// one after either.
+// one after either, unless SQL has lost commits and made others: then the orders that were made and ended are fewer.
 const SELECT_RUNNING: &str = "
     SELECT sales.*, stock.remaining,
         (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id)
         + (SELECT COUNT(*) FROM stock_changes
-            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version
+            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version,
+        (SELECT CAST(COALESCE(SUM(unpaid + paid + 2 * (cancelled + expired)), 0) AS SIGNED)
+            FROM order_counts WHERE order_counts.sale_id = sales.id) AS order_changes
     FROM sales JOIN stock ON stock.sale_id = sales.id
     WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY starts_at_ms, id
@@ -296,15 +298,19 @@ impl SaleStore {
         rows.iter().map(|row| Ok(stored(row)?)).collect()
     }
 
-    /// The same sales, each with the version of its orders and of the changes of its stock.
+    /// The same sales, each with the version of its orders and of the changes of its stock, and how many changes its orders have been
+    /// through.
     pub async fn running(
         &self,
         ended_after_ms: u64,
         limit: usize,
-    ) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+    ) -> Result<Vec<(StoredSale, [u64; 2])>, SqlError> {
         let select = sql(SELECT_RUNNING).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
-        let sale = |row: &Row| Ok((stored(row)?, row.number("version")?));
+        let sale = |row: &Row| {
+            let versions = [row.number("version")?, row.number("order_changes")?];
+            Ok((stored(row)?, versions))
+        };
         rows.iter().map(sale).collect()
     }
 }
@@ -494,6 +500,8 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
         created_at_ms: row.number("created_at_ms")?,
         warmed_at_ms: row.maybe("warmed_at_ms")?,
         archived_at_ms: row.maybe("archived_at_ms")?,
+        paused_at_ms: row.maybe("paused_at_ms")?,
+        pauses: row.number("pauses")?,
     })
 }
 
@@ -514,6 +522,7 @@ fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
             static_page: row.flag("static_page")?,
         },
         band,
+        paused: row.maybe("paused_at_ms")?.is_some(),
     })
 }
 

@@ -37,6 +37,7 @@ impl Publisher {
         };
         let sale = Sale {
             band,
+            paused: sql.is_paused,
             ..sql.sale.clone()
         };
         let sale = sql.warmed_at_ms.map(|_| sale);
