@@ -26,6 +26,7 @@ mod kubernetes;
 mod large_sales;
 mod limits;
 mod links;
+mod lost_orders;
 mod markdown;
 mod metrics;
 mod misrouted;

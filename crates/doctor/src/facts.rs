@@ -133,6 +133,41 @@ pub struct TlsFacts {
     pub problem: Option<String>,
 }
 
+/// What SQL said.
+#[derive(Clone, Debug, Default)]
+pub struct SqlFacts {
+    /// What it is called in findings. Its URL may hold a password.
+    pub place: String,
+    /// Why it could not be asked. All else is then unknown.
+    pub away: Option<String>,
+    /// Its settings by their names, as far as it has them: the MySQL protocol's.
+    pub variables: BTreeMap<String, String>,
+    /// The sales that wait for an operator.
+    pub paused: Vec<PausedSale>,
+}
+
+/// A sale that is paused because SQL has lost orders of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PausedSale {
+    /// Its id.
+    pub id: String,
+    /// The ids of the lost orders that Redis knows.
+    pub lost: Vec<String>,
+}
+
+impl SqlFacts {
+    /// The value of a setting.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// Whether a setting is there and on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        let value = self.value(name);
+        value.is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("ON"))
+    }
+}
+
 /// The variables that Envoy is started with.
 #[derive(Clone, Default)]
 pub struct GatewayEnvironment {

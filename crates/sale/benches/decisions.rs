@@ -37,6 +37,7 @@ fn sale(name: &str) -> Sale {
         sku: None,
         cold: false,
         band: Band::High,
+        paused: false,
     }
 }
 

@@ -109,6 +109,9 @@ fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejecti
     if sale.degrade.static_page {
         return Err(Verdict::StaticPage.into());
     }
+    if sale.paused {
+        return Err(Verdict::Paused.into());
+    }
     match sale.phase(now_ms) {
         Phase::NotStarted { wait_ms } => Err(Rejection {
             verdict: Verdict::NotStarted,
@@ -254,6 +257,8 @@ mod tests {
         sale.cold = true;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Unavailable);
         assert_eq!(rejected(at(&sale, &memory, 400)), Verdict::NotStarted);
+        sale.paused = true;
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Paused);
         sale.degrade.static_page = true;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::StaticPage);
         sale.state = SaleState::Closed;
@@ -304,6 +309,8 @@ mod tests {
         assert_eq!(asked(at(&sale, 1_500)), Ok((home, false)));
         assert_eq!(asked(at(&sale, 2_000)), Ok((home, true)));
         assert_eq!(asked(at(&sale, 400)), Err(Verdict::NotStarted));
+        sale.paused = true;
+        assert_eq!(asked(at(&sale, 1_500)), Err(Verdict::Paused));
         sale.state = SaleState::Closed;
         assert_eq!(asked(at(&sale, 1_500)), Err(Verdict::Closed));
     }

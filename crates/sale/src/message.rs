@@ -64,6 +64,11 @@ impl Verdict {
                 "活动已暂停，请稍后再试",
                 "Der Verkauf macht Pause. Bitte versuchen Sie es später noch einmal.",
             ],
+            Self::Paused => [
+                "the sale is paused while its orders are checked; please try again later",
+                "活动已暂停，正在核对订单，请稍后再试",
+                "Der Verkauf macht Pause, solange wir Bestellungen prüfen. Bitte versuchen Sie es später noch einmal.",
+            ],
             Self::SoldOut => ["sold out", "已售罄", "Ausverkauft."],
             Self::InvalidToken => [
                 "the order token is missing or not valid; go to the checkout again",

@@ -105,6 +105,10 @@ pub struct Sale {
     /// [`Band::None`]; apart from that it is for people.
     #[serde(default)]
     pub band: Band,
+    /// SQL has lost orders of it, so it takes no claims until an operator has decided what becomes of them. Left out if not: older
+    /// gateways know no such field.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// The operator's switch, of one sale or of all. Ordered by strictness: the greater counts.
@@ -340,6 +344,7 @@ pub(crate) mod tests {
             sku: None,
             cold: false,
             band: Band::High,
+            paused: false,
         }
     }
 

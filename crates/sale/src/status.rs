@@ -43,6 +43,8 @@ pub enum Stage {
     Closed,
     /// It takes no new buyers.
     Draining,
+    /// SQL has lost orders of it: it waits for an operator.
+    Paused,
 }
 
 impl<'a> SaleStatus<'a> {
@@ -65,6 +67,9 @@ impl<'a> SaleStatus<'a> {
 fn stage(switch: SaleState, sale: &Sale, is_sold_out: bool, now_ms: u64) -> Stage {
     if switch == SaleState::Closed || sale.degrade.static_page {
         return Stage::Closed;
+    }
+    if sale.paused {
+        return Stage::Paused;
     }
     match sale.phase(now_ms) {
         Phase::NotStarted { .. } => Stage::Scheduled,
@@ -114,6 +119,12 @@ mod tests {
             ..sale
         };
         assert_eq!(of(OPEN, &sold, 1_000), (Stage::SoldOut, Band::None));
+        let paused = Sale {
+            paused: true,
+            ..sold
+        };
+        assert_eq!(of(OPEN, &paused, 1_000).0, Stage::Paused);
+        assert_eq!(of(SaleState::Closed, &paused, 1_000).0, Stage::Closed);
     }
 
     #[test]

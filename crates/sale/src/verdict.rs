@@ -21,6 +21,8 @@ pub enum Verdict {
     Draining,
     /// The configured page, instead of any decision.
     StaticPage,
+    /// SQL has lost orders of the sale, and an operator has yet to decide what becomes of them.
+    Paused,
     /// No unit is left for this user.
     SoldOut,
     /// There is no order token in the request, or one that does not count.
@@ -63,7 +65,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -73,6 +75,7 @@ impl Verdict {
         Self::Closed,
         Self::Draining,
         Self::StaticPage,
+        Self::Paused,
         Self::SoldOut,
         Self::InvalidToken,
         Self::TokenTooYoung,
@@ -105,6 +108,7 @@ impl Verdict {
             Self::Closed => "closed",
             Self::Draining => "draining",
             Self::StaticPage => "static_page",
+            Self::Paused => "paused",
             Self::SoldOut => "sold_out",
             Self::InvalidToken => "invalid_token",
             Self::TokenTooYoung => "token_too_young",
@@ -151,6 +155,7 @@ impl Verdict {
             | Self::AllReserved => Some(409),
             Self::RateLimited => Some(429),
             Self::StaticPage
+            | Self::Paused
             | Self::Overloaded
             | Self::Unavailable
             | Self::Misconfigured => Some(503),
@@ -163,6 +168,7 @@ impl Verdict {
         matches!(
             self,
             Self::StaticPage
+                | Self::Paused
                 | Self::InProgress
                 | Self::AllReserved
                 | Self::Overloaded

@@ -32,6 +32,8 @@ use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 #[cfg(feature = "sales")]
 use crate::sales::draw::check::CheckDrawCommand;
 #[cfg(feature = "sales")]
+use crate::sales::lost_orders::cli::LostOrdersCommand;
+#[cfg(feature = "sales")]
 use crate::sales::model::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
 #[cfg(feature = "shard-proxy")]
@@ -206,7 +208,7 @@ pub enum Command {
     /// Imports a file of vehicle fitment
     #[cfg(feature = "fitment")]
     Import(ImportCommand),
-    /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
+    /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis, SQL
     #[cfg(feature = "doctor")]
     Doctor(DoctorCommand),
     /// Does something with short links, by the admin port of a running origin
@@ -215,6 +217,9 @@ pub enum Command {
     /// Computes the draw of a sale again, from what was told of it
     #[cfg(feature = "sales")]
     CheckDraw(CheckDrawCommand),
+    /// Shows the orders of a sale that SQL has lost, and decides about them, by the admin port of a running origin
+    #[cfg(feature = "sales")]
+    LostOrders(LostOrdersCommand),
     /// Stands as a Redis before shards of sales that are in objects of an edge
     #[cfg(feature = "shard-proxy")]
     ShardProxy(ShardProxyCommand),

@@ -51,6 +51,12 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             let says = crate::sales::draw::check::run(command)?;
             std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
         }
+        #[cfg(feature = "sales")]
+        Some(Command::LostOrders(command)) => {
+            let done = crate::sales::lost_orders::cli::run(command, &|name| std::env::var_os(name));
+            let says = runtime()?.block_on(done)?;
+            std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
+        }
         Some(Command::Openapi) => {
             std::io::Write::write_all(&mut std::io::stdout(), crate::openapi::text().as_bytes())?;
         }

@@ -40,6 +40,7 @@ mod history_process;
 mod limits;
 mod link_stats;
 mod links;
+mod lost_orders;
 mod observe;
 mod openapi;
 mod orders;

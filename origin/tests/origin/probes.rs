@@ -84,7 +84,10 @@ async fn a_full_disk_and_a_lost_database_make_it_not_ready() {
         return;
     };
     let origin = start(&dir, &disk.0, &[]).await;
-    assert_eq!(ready(&origin).await, (200, r#"{"status":"ok"}"#.to_owned()));
+    assert_eq!(
+        ready(&origin).await,
+        (200, r#"{"status":"ok","sales":"ok"}"#.to_owned())
+    );
 
     let ballast = disk.0.join("ballast");
     let filled = std::fs::write(&ballast, vec![1; 32 << 20]);

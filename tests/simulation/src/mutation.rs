@@ -111,6 +111,10 @@ pub enum Mutation {
     HeldUnitsWithdrawn,
     /// Nobody goes on with a change of the stock whose origin has died.
     ChangeNotFinished,
+    /// The reconciler takes SQL for right, whatever Redis was told of.
+    LossNotNoticed,
+    /// The reconciler sets a shard's mark to SQL's count while claims are open.
+    MarkRaisedUnderClaims,
     /// Redis does not look whether a click has been used before.
     ClicksNotNamed,
     /// The origin reads for a click under another name than the gateway.
@@ -193,6 +197,8 @@ impl Mutation {
         Self::StockChangedTwice,
         Self::HeldUnitsWithdrawn,
         Self::ChangeNotFinished,
+        Self::LossNotNoticed,
+        Self::MarkRaisedUnderClaims,
     ];
 
     /// Those that simulations of limits find.

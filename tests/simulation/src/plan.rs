@@ -131,6 +131,12 @@ pub(crate) enum Fault {
         shard: u32,
         back_ms: Option<u64>,
     },
+    /// SQL fails over to a replica that was `behind_ms` behind. When all is quiet, an operator has its lost orders placed again, or
+    /// gives them up.
+    FailOverSql {
+        behind_ms: u64,
+        restores: bool,
+    },
     /// Redis drops a key of a shard, to have room.
     Evict {
         shard: u32,
@@ -237,6 +243,7 @@ impl Fault {
             Self::RestartRedis { .. } => "Redis restarted",
             Self::LoseShard { .. } => "shard failed over",
             Self::Evict { .. } => "key evicted",
+            Self::FailOverSql { .. } => "SQL failed over",
             Self::SetGatewayClock { .. } | Self::SetOriginClock { .. } => "clock set",
             Self::ChangeStock { units, .. } if *units > 0 => "top-up",
             Self::ChangeStock { .. } => "withdrawal",
@@ -254,6 +261,23 @@ impl Fault {
             | Self::RestartRedis { for_ms, .. } => for_ms,
             _ => 0,
         }
+    }
+
+    /// Whether all that SQL had acknowledged is still in Redis if SQL fails over, and no operator has changed what it loses.
+    fn goes_with_a_failover(&self) -> bool {
+        let is_redis = matches!(
+            self,
+            Self::RestartRedis { .. }
+                | Self::Redis {
+                    caller: Caller::Origin,
+                    ..
+                }
+        );
+        let is_operator = matches!(
+            self,
+            Self::ChangeStock { .. } | Self::MoveEnd { .. } | Self::Refund { .. }
+        );
+        !self.loses_data() && !is_redis && !is_operator
     }
 
     /// Whether Redis forgets something that it has acknowledged.
@@ -316,6 +340,12 @@ impl Plan {
             &clients,
             setting,
         ));
+        if let Some(fault) = failover(&mut Rng::new(seed, 10)) {
+            faults.retain(|known| known.fault.goes_with_a_failover());
+            faults.push(fault);
+            // Who loses an order may buy once more by the same key.
+            clients.iter_mut().for_each(|client| client.attempt = None);
+        }
         faults.sort_by_key(|fault| fault.at_ms);
         Self {
             seed,
@@ -323,6 +353,14 @@ impl Plan {
             clients,
             faults,
         }
+    }
+
+    /// Whether lost orders are placed again; `None` if SQL loses none.
+    pub(crate) fn restores_lost_orders(&self) -> Option<bool> {
+        self.faults.iter().find_map(|timed| match timed.fault {
+            Fault::FailOverSql { restores, .. } => Some(restores),
+            _ => None,
+        })
     }
 
     pub(crate) fn loses_data(&self) -> bool {
@@ -493,6 +531,16 @@ fn eviction(rng: &mut Rng, setting: Setting) -> TimedFault {
     };
     let at_ms = rng.between(SALE_STARTS_AT_MS, LAST_FAULT_AT_MS);
     TimedFault { at_ms, fault }
+}
+
+/// In some schedules, once the sale is warm.
+fn failover(rng: &mut Rng) -> Option<TimedFault> {
+    let fault = Fault::FailOverSql {
+        behind_ms: rng.between(1, 1_200),
+        restores: rng.chance(50),
+    };
+    let at_ms = rng.between(1_800, LAST_FAULT_AT_MS);
+    rng.chance(12).then_some(TimedFault { at_ms, fault })
 }
 
 fn clock(rng: &mut Rng, setting: Setting) -> Fault {

@@ -10,12 +10,15 @@ mod replies;
 mod routes;
 mod secrets;
 mod settings;
+mod sql;
 mod stats;
 mod tls;
 mod ways;
 
 use crate::envoy::Envoy;
-use crate::facts::{GatewayEnvironment, Login, OriginFacts, RedisFacts, TlsFacts, TlsTarget};
+use crate::facts::{
+    GatewayEnvironment, Login, OriginFacts, RedisFacts, SqlFacts, TlsFacts, TlsTarget,
+};
 use crate::filters::{self, Filter};
 use crate::finding::Finding;
 
@@ -28,6 +31,8 @@ pub struct Subject<'a> {
     pub origin: Option<&'a OriginFacts>,
     /// What Redis said, each node by itself.
     pub redis: &'a [RedisFacts],
+    /// What SQL said.
+    pub sql: Option<&'a SqlFacts>,
     /// What Envoy is started with.
     pub gateway: Option<&'a GatewayEnvironment>,
     /// How handshakes with Redis ended.
@@ -55,6 +60,7 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
         examine_gateway(&gateway, &mut findings);
     }
     redis::check(subject, &mut findings);
+    sql::check(subject, &mut findings);
     tls::check(subject, &mut findings);
     // The order of checks stays within each severity.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -4,6 +4,7 @@ mod gateway;
 mod origin;
 mod redis;
 mod shipped;
+mod sql;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -106,6 +107,7 @@ fn found(
         envoy: Some(&envoy),
         origin: Some(origin),
         redis: std::slice::from_ref(redis),
+        sql: None,
         gateway: Some(environment),
         tls: &[],
     })

@@ -53,6 +53,7 @@ mod tests {
             sku: None,
             cold: false,
             band: Band::default(),
+            paused: false,
         };
         Catalogue {
             version: 7,

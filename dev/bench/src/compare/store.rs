@@ -254,5 +254,6 @@ fn sale(name: &str) -> Result<Sale> {
         } else {
             Band::High
         },
+        paused: false,
     })
 }

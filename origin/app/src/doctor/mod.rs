@@ -4,6 +4,7 @@
 
 mod redis;
 mod settings;
+mod sql;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,8 +36,8 @@ const ERRORS: u8 = 2;
 
 const AFTER_HELP: &str = "\
 It exits with 0 if it has found nothing, 1 if warnings alone, 2 if errors. Settings and secrets of the origin come as they do
-when it serves: by the flags before `doctor`, and by the environment. Without --envoy and --envoy-admin only the origin and
-Redis are looked at. docs/doctor.md tells of each check.";
+when it serves: by the flags before `doctor`, and by the environment. Without --envoy and --envoy-admin only the origin,
+Redis and SQL are looked at. docs/doctor.md tells of each check.";
 
 /// What is looked at.
 #[derive(Clone, Debug, Args)]
@@ -57,6 +58,10 @@ pub struct DoctorCommand {
     /// Does not ask Redis
     #[arg(long)]
     pub no_redis: bool,
+
+    /// Does not ask SQL
+    #[arg(long)]
+    pub no_sql: bool,
 
     /// A check whose findings are known and do not count; may be given more than once
     #[arg(long, value_name = "CHECK")]
@@ -132,10 +137,16 @@ async fn look(
             .iter()
             .map(|node| format!("Redis at {}", node.address)),
     );
+    let sql = match command.no_sql {
+        true => None,
+        false => sql::ask(config).await,
+    };
+    examined.extend(sql.iter().map(|sql| sql.place.clone()));
     findings.extend(examine(&Subject {
         envoy: envoy.as_ref(),
         origin: Some(&origin),
         redis: &redis,
+        sql: sql.as_ref(),
         gateway: gateway.as_ref(),
         tls: &tls,
     }));

@@ -88,7 +88,8 @@ const NOT_READY: Refusal = Refusal::unavailable(
     "SQL or Redis does not answer, Redis takes no writes, the disk of the database is full, or the reconciler is stuck",
 );
 
-/// How the origin stands. With `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
+/// How the origin stands. With sales, `sales` is `paused` if SQL has lost orders of any and an operator has yet to decide. With
+/// `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
 /// `events_disk` and `fitment_disk` are there if less than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`).
 /// `redis` is there if Redis has refused a command in the last minute: the kind of the last refusal, such as `noperm`.
 #[derive(Serialize, ToSchema)]

@@ -220,6 +220,18 @@ pub(super) const SALE_DRAWING: Refusal = Refusal::conflict(
 pub(super) const SALE_ENDED: Refusal =
     Refusal::conflict("sale_ended", "Not changed", "The sale has ended");
 
+pub(super) const CLAIMS_OPEN: Refusal = Refusal::conflict(
+    "claims_open",
+    "Not yet",
+    "Claims of the sale are open: try again in half a minute",
+);
+
+pub(super) const SALE_NOT_PAUSED: Refusal = Refusal::conflict(
+    "sale_not_paused",
+    "Nothing to decide",
+    "SQL has lost no orders of the sale, or somebody has decided already",
+);
+
 pub(super) const SALE_STARTED: Refusal =
     Refusal::conflict("sale_started", "Not changed", "The sale has begun");
 
@@ -325,6 +337,11 @@ pub(super) const VERDICTS: &[Refusal] = &[
         "static_page",
         StatusCode::SERVICE_UNAVAILABLE,
         "The sale shows its static page only",
+    ),
+    verdict(
+        "paused",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "SQL has lost orders of the sale, and an operator has yet to decide",
     ),
     verdict("sold_out", StatusCode::CONFLICT, "There are no units left"),
     verdict(

@@ -132,11 +132,11 @@ impl Publisher {
         Ok(catalogue.checked()?)
     }
 
-    /// The same sales as SQL has them, each with the version of its orders.
+    /// The same sales as SQL has them, each with the versions of its orders: see [`SaleStore::running`].
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn sales(&self) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+    pub async fn sales(&self) -> Result<Vec<(StoredSale, [u64; 2])>, SqlError> {
         self.store.running(ended_after_ms(), SALES_MAX).await
     }
 

@@ -65,6 +65,7 @@ impl Jobs {
         self.drawer.draw_all().await?;
         self.repeat_lists().await?;
         self.warm().await?;
+        self.count_paused().await?;
         self.tell_of_cold().await
     }
 
@@ -170,6 +171,13 @@ impl Jobs {
                 told.insert(id);
             }
         }
+        Ok(())
+    }
+
+    /// Paused sales wait for an operator, so somebody must hear of them.
+    async fn count_paused(&self) -> Result<(), SqlError> {
+        let paused = self.store.pauses().paused().await?;
+        self.metrics.paused_sales(paused.len());
         Ok(())
     }
 

@@ -394,6 +394,7 @@ impl NewSale {
             sku: None,
             cold: false,
             band: Band::default(),
+            paused: false,
         }
     }
 }

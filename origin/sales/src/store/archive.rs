@@ -18,10 +18,10 @@ const SELECT_DUE: &str = "
     ORDER BY ends_at_ms, id
     LIMIT ?";
 
-// Its end may have been moved since it was looked at. A change of its stock must be done first: Redis may hold units of it.
+// Its end may have been moved since it was looked at. While it is paused Redis has the only list of its lost orders. A change of its stock must be done first: Redis may hold units of it.
 const MARK_ARCHIVED: &str = "
     UPDATE sales SET archived_at_ms = ?
-    WHERE id = ? AND archived_at_ms IS NULL AND ends_at_ms <= ? AND NOT EXISTS (
+    WHERE id = ? AND archived_at_ms IS NULL AND paused_at_ms IS NULL AND ends_at_ms <= ? AND NOT EXISTS (
         SELECT 1 FROM stock_changes
         WHERE stock_changes.sale_id = sales.id AND stock_changes.done_at_ms IS NULL)";
 

@@ -81,12 +81,14 @@ const SELECT_CATALOGUE: &str = select_sales!(
 );
 
 // Each change of an order is in the log, whether or not it moves units. Both numbers only grow, so their sum is another
-// one after either.
+// one after either, unless SQL has lost commits and made others: then the orders that were made and ended are fewer.
 const SELECT_RUNNING: &str = select_sales!(
     ",
         (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id)
         + (SELECT COUNT(*) FROM stock_changes
-            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version",
+            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version,
+        (SELECT CAST(COALESCE(SUM(unpaid + paid + 2 * (cancelled + expired)), 0) AS SIGNED)
+            FROM order_counts WHERE order_counts.sale_id = sales.id) AS order_changes",
     "WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY starts_at_ms, id
     LIMIT ?"
@@ -311,15 +313,19 @@ impl SaleStore {
         rows.iter().map(|row| Ok(stored(row)?)).collect()
     }
 
-    /// At most `limit` warmed sales that end after `ended_after_ms`, by their start, each with the version of its orders and of the changes of its stock.
+    /// At most `limit` warmed sales that end after `ended_after_ms`, by their start, each with the version of its orders and of
+    /// the changes of its stock, and how many changes its orders have been through.
     pub async fn running(
         &self,
         ended_after_ms: u64,
         limit: usize,
-    ) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+    ) -> Result<Vec<(StoredSale, [u64; 2])>, SqlError> {
         let select = sql(SELECT_RUNNING).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
-        let sale = |row: &Row| Ok((stored(row)?, row.number("version")?));
+        let sale = |row: &Row| {
+            let versions = [row.number("version")?, row.number("order_changes")?];
+            Ok((stored(row)?, versions))
+        };
         rows.iter().map(sale).collect()
     }
 }
@@ -509,6 +515,8 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
         created_at_ms: row.number("created_at_ms")?,
         warmed_at_ms: row.maybe("warmed_at_ms")?,
         archived_at_ms: row.maybe("archived_at_ms")?,
+        paused_at_ms: row.maybe("paused_at_ms")?,
+        pauses: row.number("pauses")?,
     })
 }
 
@@ -540,6 +548,7 @@ fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
         sku: fields.sku.clone(),
         cold: row.maybe("warmed_at_ms")?.is_none(),
         band,
+        paused: row.maybe("paused_at_ms")?.is_some(),
     })
 }
 

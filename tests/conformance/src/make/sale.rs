@@ -335,6 +335,10 @@ fn checks() -> Vec<Draft> {
         gate("sale/checks/a-page-of-ones-own", with_page, page, 3)
             .ask(buy("alice"), "200 static_page"),
     );
+    drafts.push(
+        gate("sale/checks/paused", config(), json!({ "paused": true }), 3)
+            .ask(buy("alice"), "503 paused"),
+    );
     drafts
 }
 
@@ -486,6 +490,7 @@ fn statuses() -> Vec<Draft> {
             "behind-a-page",
             json!({ "degrade": { "static_page": true } }),
         ),
+        ("paused", json!({ "paused": true })),
     ] {
         let draft = gate(format!("sale/status/{name}"), config(), change, 2);
         drafts.push(draft.ask(Ask::get("/sales/s"), "200"));

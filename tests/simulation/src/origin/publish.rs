@@ -38,6 +38,7 @@ impl Publisher {
         let sale = Sale {
             cold: sql.warmed_at_ms.is_none(),
             band,
+            paused: sql.is_paused,
             ..sql.sale.clone()
         };
         Catalogue {
