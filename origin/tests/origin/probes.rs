@@ -191,8 +191,8 @@ async fn access_lines_are_sampled_and_all_requests_counted() {
     }
     let lines = answered(&read(&mut origin)) - before;
     assert_eq!(lines, 5);
-    let metrics = http::get(&format!("{}/metrics", origin.admin_url()));
-    let text = metrics.await.unwrap().text();
+    let metrics = http::get(&format!("{}/metrics", origin.admin_url())).await;
+    let text = metrics.unwrap().text();
     let counted = r#"weir_origin_requests_total{route="/sales",status="401"} 50"#;
     assert!(text.contains(counted), "{text}");
 }
