@@ -117,10 +117,13 @@ pub struct Memory {
 impl LinkName {
     /// The name of `code` under `domain`; `None` if no code is spelt like that.
     pub fn new(domain: &DomainId, code: &[u8]) -> Option<Self> {
+        let is_segment = |segment: &[u8]| {
+            let is_allowed =
+                |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            !segment.is_empty() && segment.iter().all(is_allowed)
+        };
         let is_code = (Code::LEN_MIN..=Code::LEN_MAX).contains(&code.len())
-            && code
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+            && code.split(|byte| *byte == b'/').all(is_segment);
         if !is_code {
             return None;
         }

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_base::FieldError;
 
-use super::code::{DomainId, Length};
+use super::code::{Code, DomainId, Length};
 use super::record::{RedirectStatus, is_target};
+use super::spelling::CodeOptions;
 
 /// The most domains.
 pub const DOMAINS_MAX: usize = 100;
@@ -85,6 +86,9 @@ pub struct Domain {
     #[serde(default = "default_length")]
     #[cfg_attr(feature = "openapi", schema(value_type = u8, minimum = 5, maximum = 8))]
     pub length: Length,
+    /// How its codes may be written.
+    #[serde(default, skip_serializing_if = "CodeOptions::is_plain")]
+    pub codes: CodeOptions,
     /// After how many days without a visit a link ends: 30 unless set; 0: never.
     #[serde(default = "default_life_days")]
     #[cfg_attr(feature = "openapi", schema(maximum = 3650))]
@@ -201,12 +205,12 @@ impl Domain {
     }
 
     /// The URL of a link of this domain.
-    pub fn url(&self, code: &super::code::Code) -> String {
+    pub fn url(&self, code: &Code) -> String {
         let host = self.hosts.first().map_or("", String::as_str);
         let scheme = self.scheme.as_str();
         match self.port {
-            Some(port) => format!("{scheme}://{host}:{port}/{code}"),
-            None => format!("{scheme}://{host}/{code}"),
+            Some(port) => format!("{scheme}://{host}:{port}/{}", self.codes.in_url(code)),
+            None => format!("{scheme}://{host}/{}", self.codes.in_url(code)),
         }
     }
 
@@ -273,6 +277,14 @@ impl Domains {
     /// The domain of this name.
     pub fn by_id(&self, id: &str) -> Option<&Domain> {
         self.iter().find(|domain| domain.id.as_str() == id)
+    }
+
+    /// The code that a text names under a domain, as its options let it be written; of a domain that is not configured, as it
+    /// is stored.
+    pub fn read_code(&self, domain: &DomainId, text: &[u8]) -> Option<Code> {
+        let domain = self.by_id(domain.as_str());
+        let options = domain.map_or_else(CodeOptions::default, |domain| domain.codes);
+        Code::new(options.read(text)?).ok()
     }
 
     /// The domain that answers for `host`, the value of a `Host` header: in any case, with or without a

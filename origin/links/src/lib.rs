@@ -465,6 +465,7 @@ impl Parts {
             records: records.clone(),
             publisher: publisher.clone(),
             allocator: allocator.clone(),
+            domains: domains.clone(),
             metrics: metrics.clone(),
             quarantine_ms: times.quarantine_ms,
             clock: clock.clone(),

@@ -262,11 +262,15 @@ fn a_name_is_that_of_its_link() {
     let domain = DomainId::new("d".repeat(16)).unwrap();
     let longest = LinkName::new(&domain, &[b'c'; 32]).unwrap();
     assert_eq!(longest.as_bytes().len(), LinkId::LEN_MAX);
+    let nested: LinkId = "s/spring/24".parse().unwrap();
+    assert_eq!(LinkName::from(&nested).to_link(), Some(nested));
     for bad in [
         &b""[..],
         b"ab",
         b"a}b",
-        b"a/b",
+        b"a//b",
+        b"/ab",
+        b"ab/",
         b"\xff\xff\xff",
         &[b'c'; 33],
     ] {
@@ -310,7 +314,7 @@ proptest! {
 }
 
 #[test]
-fn a_link_that_has_ended_is_known_for_as_long_as_a_code_that_names_nothing() {
+fn an_ended_link_is_known_for_as_long_as_an_unknown_code() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
     for now_ms in [1_000, 5_999] {

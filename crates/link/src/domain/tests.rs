@@ -1,5 +1,5 @@
 use super::*;
-use crate::code::Code;
+
 use serde_json::json;
 
 fn read(json: Value) -> Result<Domains, String> {

@@ -4,6 +4,7 @@ mod api;
 mod capacity;
 mod clean;
 mod click_store;
+mod codes;
 mod cold;
 mod domains;
 mod edits;
