@@ -27,6 +27,8 @@ use crate::init::InitCommand;
 use crate::links::cli::LinksCommand;
 #[cfg(feature = "links")]
 use crate::links::config::{LinkConfig, links_webhook_secret, scramble};
+#[cfg(all(feature = "archive", feature = "history"))]
+use crate::rebuild_history::RebuildHistoryCommand;
 #[cfg(feature = "sales")]
 use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 #[cfg(feature = "sales")]
@@ -208,6 +210,9 @@ pub enum Command {
     /// Imports a file of vehicle fitment
     #[cfg(feature = "fitment")]
     Import(ImportCommand),
+    /// Makes cold lists of browse history from the archive of events
+    #[cfg(all(feature = "archive", feature = "history"))]
+    RebuildHistory(RebuildHistoryCommand),
     /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis, SQL
     #[cfg(feature = "doctor")]
     Doctor(DoctorCommand),

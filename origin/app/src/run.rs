@@ -78,6 +78,11 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             start_logs()?;
             runtime()?.block_on(domains::fitment::import(config, command))?;
         }
+        #[cfg(all(feature = "archive", feature = "history"))]
+        Some(Command::RebuildHistory(command)) => {
+            start_logs()?;
+            runtime()?.block_on(crate::rebuild_history::run(config, command))?;
+        }
         None => {
             start_logs()?;
             for variable in crate::variables::idle(std::env::vars_os()) {

@@ -4,6 +4,7 @@
 //! and edited there. An edit whose place is gone from the file is an error that names the place.
 
 mod limits;
+mod local;
 mod native;
 
 pub use native::native_filter;

@@ -40,7 +40,7 @@ pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
 pub use health::Silences;
 pub use health::{Health, Loop, Part, alive, probes, starting};
 pub use input::{ReadQuery, TypedBody, page_len, read_typed, read_typed_value, shared_members};
-pub use live::{Live, NOT_ACCEPTABLE, TOO_MANY_STREAMS};
+pub use live::{Live, TOO_MANY_STREAMS};
 pub use problem::{Fault, Problem, ProblemBody, RETRY_AFTER_S, Remedy};
 pub use refusal::Refusal;
 use refusal::{NO_METHOD, NO_ROUTE};

@@ -48,7 +48,7 @@ use weir_origin_core::http::refusal::{
     BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE, USER_INVALID, USER_MISSING,
 };
 use weir_origin_core::http::{
-    EDGE_REFUSALS, Edges, Fault, NOT_ACCEPTABLE, Problem, TOO_MANY_STREAMS, UserReader, with_stamp,
+    EDGE_REFUSALS, Edges, Fault, Problem, TOO_MANY_STREAMS, UserReader, with_stamp,
 };
 
 /// The routes for gateways, for buyers whose requests passed one, and for the payment provider.
@@ -284,7 +284,7 @@ pub fn admin() -> Api<Sales> {
         )
         .route(
             routes!(sales::live),
-            sale.refuses(&[NOT_ACCEPTABLE, TOO_MANY_STREAMS, REDIS_UNAVAILABLE]),
+            sale.refuses(&[TOO_MANY_STREAMS, REDIS_UNAVAILABLE]),
         )
 }
 

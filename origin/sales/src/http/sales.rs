@@ -274,16 +274,17 @@ impl LiveView {
     }
 }
 
-/// A sale's status and orders every second, as server-sent events; after a minute the browser asks again
+/// A sale's status and orders now; every second, as server-sent events, for clients that accept these
 ///
-/// A sale's status and orders every second, as server-sent events. It ends after a minute; browsers ask again.
+/// One JSON document. With `accept: text/event-stream` one every second, as server-sent events; it ends after a minute, and browsers
+/// ask again.
 #[utoipa::path(
     get,
     path = "/sales/{id}/live",
     operation_id = "watchSale",
     params(("id" = String, Path, description = "Its name.")),
     responses(
-        (status = 200, description = "Events: `LiveSale` each, or `problem`", body = LiveView, content_type = "text/event-stream"),
+        (status = 200, description = "`LiveSale`, or events: `LiveSale` each, or `problem`", content((LiveView = "application/json"), (LiveView = "text/event-stream"))),
     ),
 )]
 pub(super) async fn live(
