@@ -9,76 +9,91 @@ use weir_base::resp::Arguments;
 use crate::reply::Value;
 use crate::{Call, ReplyError, Script, write_check};
 
-/// What gateways send, and what the scripts of both sides run.
+/// What gateways send, and what the scripts of both sides run: each command with arguments, `KEY` for a key.
+///
+/// The arguments matter: Redis 7.0 crashes if `redis.acl_check_cmd` has fewer of them than the command takes.
 pub const SHARED: [&str; 50] = [
-    "decr",
-    "del",
-    "eval",
-    "evalsha",
-    "exists",
-    "expire",
-    "get",
-    "getbit",
-    "getrange",
-    "hdel",
-    "hexists",
-    "hget",
-    "hgetall",
-    "hincrby",
-    "hlen",
-    "hmget",
-    "hset",
-    "incr",
-    "incrby",
-    "mget",
-    "mset",
-    "pexpire",
-    "pexpireat",
-    "pfadd",
-    "pfcount",
+    "decr KEY",
+    "del KEY",
+    "eval x 1 KEY",
+    "evalsha x 1 KEY",
+    "exists KEY",
+    "expire KEY 1",
+    "get KEY",
+    "getbit KEY 0",
+    "getrange KEY 0 0",
+    "hdel KEY f",
+    "hexists KEY f",
+    "hget KEY f",
+    "hgetall KEY",
+    "hincrby KEY f 1",
+    "hlen KEY",
+    "hmget KEY f",
+    "hset KEY f v",
+    "incr KEY",
+    "incrby KEY 1",
+    "mget KEY",
+    "mset KEY v",
+    "pexpire KEY 1",
+    "pexpireat KEY 1",
+    "pfadd KEY e",
+    "pfcount KEY",
     "ping",
-    "pttl",
-    "sadd",
-    "scard",
-    "set",
-    "setbit",
-    "setrange",
-    "sismember",
-    "smembers",
-    "srem",
-    "strlen",
+    "pttl KEY",
+    "sadd KEY m",
+    "scard KEY",
+    "set KEY v",
+    "setbit KEY 0 1",
+    "setrange KEY 0 v",
+    "sismember KEY m",
+    "smembers KEY",
+    "srem KEY m",
+    "strlen KEY",
     "time",
-    "unlink",
-    "xadd",
-    "xrange",
-    "xrevrange",
-    "zadd",
-    "zcard",
-    "zcount",
-    "zrange",
-    "zrangebyscore",
-    "zrem",
-    "zremrangebyrank",
-    "zremrangebyscore",
-    "zscore",
+    "unlink KEY",
+    "xadd KEY * f v",
+    "xrange KEY - +",
+    "xrevrange KEY + -",
+    "zadd KEY 1 m",
+    "zcard KEY",
+    "zcount KEY 0 1",
+    "zrange KEY 0 1",
+    "zrangebyscore KEY 0 1",
+    "zrem KEY m",
+    "zremrangebyrank KEY 0 1",
+    "zremrangebyscore KEY 0 1",
+    "zscore KEY m",
 ];
 
 /// What the origin sends besides.
 pub const ORIGIN: [&str; 13] = [
-    "config|get",
-    "hscan",
+    "config get maxmemory",
+    "hscan KEY 0",
     "info",
-    "persist",
-    "sscan",
-    "xack",
-    "xautoclaim",
-    "xdel",
-    "xgroup|create",
-    "xgroup|delconsumer",
-    "xinfo|consumers",
-    "xlen",
-    "xreadgroup",
+    "persist KEY",
+    "sscan KEY 0",
+    "xack KEY g 1-1",
+    "xautoclaim KEY g c 0 0",
+    "xdel KEY 1-1",
+    "xgroup create KEY g 0",
+    "xgroup delconsumer KEY g c",
+    "xinfo consumers KEY g",
+    "xlen KEY",
+    "xreadgroup GROUP g c STREAMS KEY 0",
 ];
+
+/// Commands whose second word names what they do.
+const CONTAINERS: [&str; 3] = ["config", "xgroup", "xinfo"];
+
+/// The name of a command as rules have it, such as `get` or `config|get`.
+pub fn name(command: &str) -> String {
+    let mut words = command.split(' ');
+    let first = words.next().unwrap_or_default();
+    match words.next() {
+        Some(second) if CONTAINERS.contains(&first) => format!("{first}|{second}"),
+        _ => first.into(),
+    }
+}
 
 /// `acl_check.lua`: which commands the user may not run.
 pub static SCRIPT: Script = Script {
@@ -90,6 +105,7 @@ pub static SCRIPT: Script = Script {
 pub fn call<'a>(prefix: &str, commands: impl IntoIterator<Item = &'a str>) -> Call {
     let mut args = Arguments::default();
     for command in commands {
+        args.push(name(command).as_bytes());
         args.push(command.as_bytes());
     }
     Call {
@@ -122,7 +138,7 @@ pub fn rules<'a>(prefix: &str, commands: impl IntoIterator<Item = &'a str>) -> S
     let mut rules = format!("resetkeys ~{prefix}:* resetchannels -@all");
     for command in commands {
         rules.push_str(" +");
-        rules.push_str(command);
+        rules.push_str(&name(command));
     }
     rules
 }
@@ -133,7 +149,7 @@ mod tests {
 
     #[test]
     fn rules_allow_keys_of_one_prefix_and_named_commands() {
-        let rules = rules("weir", ["get", "config|get"]);
+        let rules = rules("weir", ["get KEY", "config get x"]);
         assert_eq!(
             rules,
             "resetkeys ~weir:* resetchannels -@all +get +config|get"

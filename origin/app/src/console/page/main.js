@@ -2,6 +2,7 @@
 
 import { audit } from "./audit.js";
 import { announce, complaint, el, field, replace } from "./dom.js";
+import { health } from "./health.js";
 import { keys } from "./keys.js";
 import { limits } from "./limits.js";
 import { newSale } from "./new-sale.js";
@@ -9,7 +10,6 @@ import { orders } from "./orders.js";
 import { rooms } from "./rooms.js";
 import { sale } from "./sale.js";
 import { sales } from "./sales.js";
-import { health } from "./health.js";
 import { session } from "./session.js";
 import { tenants } from "./tenants.js";
 import { users } from "./users.js";
