@@ -152,6 +152,21 @@ async fn lost_orders_pause_the_sale_until_they_are_restored() -> Result<()> {
     let again = buy(&stack, SALE, &format!("user-{SOLD}")).await?;
     assert_eq!(verdict(&again), "paused");
 
+    let mut doctor = Command::new(origin::ensure_built()?);
+    let database = format!("sqlite://{}", stack.origin.database().display());
+    doctor
+        .args(["--database-url", &database, "--key-prefix", SALE, "doctor"])
+        .env("WEIR_REDIS_URL", stack.redis_url());
+    let found = String::from_utf8(doctor.output()?.stdout)?;
+    let line = found
+        .lines()
+        .find(|line| line.ends_with("[sql-lost-orders]"));
+    let line = line.with_context(|| format!("doctor says only: {found}"))?;
+    assert!(
+        lost.iter().all(|order| line.contains(order.as_str())),
+        "{line}"
+    );
+
     let mut restore = Command::new(origin::ensure_built()?);
     restore
         .args(["lost-orders", SALE, "--restore"])

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor};
 use weir_stack::redis::RedisServer;
 
 use crate::support::{self, SECRET, TOKEN};
@@ -274,6 +276,37 @@ fn variables_that_nothing_reads_are_found() {
         "{found:?}"
     );
     assert_eq!(output.status.code(), Some(1));
+#[tokio::test(flavor = "multi_thread")]
+async fn database_is_asked_for_settings_that_lose_commits() {
+    let set_up = SetUp::new().await;
+    let doctor = |url: &str| {
+        let output = Command::new(support::binary())
+            .args(["--database-url", url, "doctor"])
+            .env_clear()
+            .env("WEIR_REDIS_URL", &set_up.redis_url)
+            .output();
+        lines(&output.unwrap())
+    };
+    let url = support::mysql_url().await;
+    assert_eq!(doctor(&url), [""; 0]);
+    let mut sql = MySqlConnection::connect(&url).await.unwrap();
+    for (value, check) in [(2, "[sql-flush]"), (1, "")] {
+        let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}");
+        let set = sqlx::raw_sql(AssertSqlSafe(set));
+        set.execute(&mut sql).await.unwrap();
+        let found = doctor(&url);
+        assert_eq!(found.len(), usize::from(!check.is_empty()), "{found:?}");
+        assert!(found.iter().all(|line| line.ends_with(check)), "{found:?}");
+    }
+    let away = doctor("mysql://weir:hush@127.0.0.1:1/weir");
+    assert!(
+        away[0].starts_with("error: SQL: it does not answer: "),
+        "{away:?}"
+    );
+    assert!(away[0].ends_with("[sql-away]") && !away[0].contains("hush"));
+    let absent = set_up.path("absent.db");
+    assert_eq!(doctor(&format!("sqlite://{}", absent.display())), [""; 0]);
+    assert!(!absent.exists(), "it has made the file");
 }
 
 #[test]
