@@ -370,7 +370,9 @@ impl<P: Plan> Pump<P> {
         let is_on_time = |batch: &&Batch<P::Job>| now_ms.abs_diff(batch.sent_at_ms) < LATE_MS;
         let under_way = self.batches.values().filter(is_on_time).count();
         let batch_max = self.batch_max();
-        let enough = BATCH_MIN.get(under_way).map_or(batch_max, |min| batch_max.min(*min));
+        let enough = BATCH_MIN
+            .get(under_way)
+            .map_or(batch_max, |min| batch_max.min(*min));
         let has_room = self.batches.len() < self.settings.batches_max && !self.is_busy();
         self.waiting.len() >= enough && (has_room || self.batches.is_empty())
     }

@@ -276,6 +276,8 @@ fn variables_that_nothing_reads_are_found() {
         "{found:?}"
     );
     assert_eq!(output.status.code(), Some(1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn database_is_asked_for_settings_that_lose_commits() {
     let set_up = SetUp::new().await;
@@ -322,7 +324,7 @@ fn init_writes_a_set_up_and_version_says_what_was_built() {
     assert!(
         lines(&written)
             .iter()
-            .any(|line| line.contains("exec weir-origin"))
+            .any(|line| line.contains("exec /") && line.contains("weir-origin"))
     );
     for name in ["envoy.yaml", "links.json", "origin.env", "gateway.env"] {
         assert!(dir.path().join("shop").join(name).is_file(), "{name}");

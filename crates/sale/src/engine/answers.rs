@@ -118,7 +118,13 @@ impl Answers {
 
     fn prepare(
         &self,
-        (verdict, Reader { language, wants_page }): (Verdict, Reader),
+        (
+            verdict,
+            Reader {
+                language,
+                wants_page,
+            },
+        ): (Verdict, Reader),
         retry_after_s: Option<u64>,
         order: Option<&ClaimId>,
     ) -> Answer {
@@ -250,7 +256,10 @@ mod tests {
             let kind = text(&answer, "content-type");
             assert_eq!(kind.as_deref(), Some("text/html; charset=utf-8"));
             assert_eq!(text(&answer, "retry-after").as_deref(), Some("7"));
-            assert_eq!(text(&answer, headers::VERDICT).as_deref(), Some(verdict.word()));
+            assert_eq!(
+                text(&answer, headers::VERDICT).as_deref(),
+                Some(verdict.word())
+            );
             let program = answers.reject(verdict.into(), Reader::default(), None);
             assert!(program.body.starts_with(b"{"));
         }

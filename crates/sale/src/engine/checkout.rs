@@ -155,14 +155,7 @@ impl Checkout {
             _ => reader_of(request),
         };
         let sale = sale.id.clone();
-        Ok((
-            Shopper {
-                sale,
-                user,
-                reader,
-            },
-            step,
-        ))
+        Ok((Shopper { sale, user, reader }, step))
     }
 
     /// A gateway without keys has no route to a checkout.

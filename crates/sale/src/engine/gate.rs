@@ -408,7 +408,10 @@ impl<D: SharedData + Clone> Gate<D> {
             CheckoutStep::Challenge(offer) => {
                 let verdict = Verdict::ChallengeRequired;
                 self.responder.count(sale, false, verdict);
-                let answer = self.responder.answers.challenge(&offer, shopper.reader.language);
+                let answer = self
+                    .responder
+                    .answers
+                    .challenge(&offer, shopper.reader.language);
                 effects.respond(stream, Arc::new(answer));
                 Ok(())
             }
