@@ -42,7 +42,7 @@ async fn run(redis: &mut MultiplexedConnection, command: &str) -> Result<()> {
 }
 
 /// Buyers are turned away, and everybody says why: the gateway's log and metrics, the origin's log, metrics and `/readyz`.
-async fn assert_all_say_why(stack: &Stack, sale: &str, reason: &str, word: &str) -> Result<()> {
+async fn assert_all_say_why(stack: &mut Stack, sale: &str, reason: &str, word: &str) -> Result<()> {
     let mut opened = false;
     for n in 0..3 * FAILURES {
         let answer = buy(stack, sale, &format!("early-{n}")).await?;
@@ -102,7 +102,8 @@ async fn assert_recovers(stack: &mut Stack, sale: &str) -> Result<()> {
     assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
     let ready = http::get(&format!("{}/readyz", stack.origin.admin_url())).await?;
     assert_eq!(ready.status, 200, "{}", ready.text());
-    stack.check_children()
+    stack.check_children()?;
+    Ok(())
 }
 
 /// After a failover the address still leads to the server that was the primary.
@@ -136,7 +137,7 @@ async fn demoted_primary_is_told_as_readonly() -> Result<()> {
         info.is_ok_and(|info| info.contains("master_link_status:up"))
     })
     .await?;
-    assert_all_say_why(&stack, "demoted", "readonly", "READONLY").await?;
+    assert_all_say_why(&mut stack, "demoted", "readonly", "READONLY").await?;
     run(&mut redis, "REPLICAOF NO ONE").await?;
     assert_recovers(&mut stack, "demoted").await?;
     drop(other);
@@ -147,7 +148,7 @@ async fn demoted_primary_is_told_as_readonly() -> Result<()> {
 async fn full_redis_is_told_as_oom() -> Result<()> {
     let (mut stack, mut redis) = shop("full").await?;
     run(&mut redis, "CONFIG SET maxmemory 1").await?;
-    assert_all_say_why(&stack, "full", "oom", "OOM").await?;
+    assert_all_say_why(&mut stack, "full", "oom", "OOM").await?;
     run(&mut redis, "CONFIG SET maxmemory 0").await?;
     assert_recovers(&mut stack, "full").await
 }
@@ -156,7 +157,7 @@ async fn full_redis_is_told_as_oom() -> Result<()> {
 async fn user_without_evalsha_is_told_as_noperm() -> Result<()> {
     let (mut stack, mut redis) = shop("forbidden").await?;
     run(&mut redis, "ACL SETUSER default -evalsha").await?;
-    assert_all_say_why(&stack, "forbidden", "noperm", "NOPERM").await?;
+    assert_all_say_why(&mut stack, "forbidden", "noperm", "NOPERM").await?;
     run(&mut redis, "ACL SETUSER default +evalsha").await?;
     assert_recovers(&mut stack, "forbidden").await
 }

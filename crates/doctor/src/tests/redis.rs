@@ -1,8 +1,10 @@
 //! Each mistake in Redis by itself.
 
-use super::{environment, found, origin, redis, shipped, words};
-use crate::facts::{OriginFacts, RedisFacts, Refused, Untold};
-use crate::{Severity, Subject, examine};
+use serde_json::json;
+
+use super::{SECRET, edit_settings, environment, found, named, origin, redis, shipped, words};
+use crate::facts::{GatewayEnvironment, Login, OriginFacts, RedisFacts, Refused, TlsFacts, Untold};
+use crate::{Envoy, Severity, Subject, examine, redis_logins, redis_tls};
 
 fn with(edit: impl FnOnce(&mut RedisFacts)) -> Vec<&'static str> {
     let mut facts = redis();
@@ -121,6 +123,61 @@ fn short_lists_matter_to_histories_alone() {
     };
     assert_eq!(words(true), ["redis-listpack"]);
     assert_eq!(words(false), [""; 0]);
+}
+
+#[test]
+fn certificate_without_the_expected_name_is_a_finding() {
+    let mut tree = shipped("weir.yaml");
+    let tls = json!({
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "common_tls_context": { "validation_context": {
+                "trusted_ca": { "filename": "/ca.pem" },
+                "match_typed_subject_alt_names": [{ "san_type": "DNS", "matcher": { "exact": "r.example" } }],
+            } },
+        },
+    });
+    named(&mut tree, "weir_redis_upstream")["transport_socket"] = tls;
+    let envoy = Envoy::of(tree).unwrap();
+    let [target] = <[_; 1]>::try_from(redis_tls(&envoy)).unwrap();
+    assert_eq!(
+        (&*target.address, &*target.ca_file),
+        ("127.0.0.1:6379", "/ca.pem")
+    );
+    assert_eq!(target.names, ["r.example"]);
+    let checks = |problem: Option<&str>| {
+        let tls = [TlsFacts {
+            target: target.clone(),
+            problem: problem.map(Into::into),
+        }];
+        words(&examine(&Subject {
+            tls: &tls,
+            ..Subject::default()
+        }))
+    };
+    assert_eq!(checks(Some("not valid for the name")), ["redis-tls"]);
+    assert_eq!(checks(None), [""; 0]);
+}
+
+#[test]
+fn logins_of_bridges_are_known_with_the_gateways_variables() {
+    let mut tree = shipped("weir.yaml");
+    assert_eq!(
+        redis_logins(&Envoy::of(tree.clone()).unwrap(), &environment()),
+        []
+    );
+    edit_settings(&mut tree, "weir.redis_bridge", |json| {
+        json["auth"] = json!({ "username": "gate", "password": { "env": "WEIR_REDIS_PASSWORD" } });
+    });
+    let envoy = Envoy::of(tree).unwrap();
+    let login = Login {
+        username: Some("gate".into()),
+        password: SECRET.into(),
+    };
+    assert!(!format!("{login:?}").contains(SECRET));
+    assert_eq!(redis_logins(&envoy, &environment()), [login]);
+    assert_eq!(redis_logins(&envoy, &GatewayEnvironment::default()), []);
 }
 
 #[test]
