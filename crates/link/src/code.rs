@@ -167,7 +167,7 @@ impl Code {
     /// # Errors
     /// Says what is wrong with the code.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, CodeError> {
-        let text = alloc::string::String::from_utf8_lossy(bytes.as_ref());
+        let text = String::from_utf8_lossy(bytes.as_ref());
         let mut characters = text.chars().zip(1..);
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/');
         if let Some((character, position)) = characters.find(|(c, _)| !is_allowed(*c)) {
