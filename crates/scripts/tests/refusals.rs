@@ -72,7 +72,7 @@ fn full_redis_refuses_before_anything_is_written() {
 }
 
 #[test]
-fn redis_without_its_replicas_refuses_before_anything_is_written() {
+fn redis_without_replicas_refuses_before_any_write() {
     let server = Server::start();
     let mut redis = server.connect();
     set(&mut redis, b"min-replicas-to-write", b"1");

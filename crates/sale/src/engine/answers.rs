@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn browsers_get_a_page_for_what_they_cannot_help_and_json_otherwise() {
+    fn browsers_get_a_page_and_programs_json() {
         let mut answers = Answers::new(7, StaticPage::default());
         let browser = Reader {
             language: Language::German,
