@@ -1,6 +1,6 @@
 //! The root context of an HTTP filter.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ pub struct Root<F: Filter> {
     worker: Option<Rc<RefCell<Worker<F::Engine>>>>,
     /// How far apart ticks are now: none before the first stream.
     tick: Option<Duration>,
+    /// The worker, from the first stream on. Envoy's main thread has a VM that gets no streams, and that reaches no internal
+    /// listener: each poll of it would count as a failed connection. So a VM ticks only once it serves.
+    serving: OnceCell<Rc<RefCell<Worker<F::Engine>>>>,
 }
 
 impl<F: Filter> Root<F> {
@@ -34,6 +37,7 @@ impl<F: Filter> Root<F> {
             id,
             worker: None,
             tick: None,
+            serving: OnceCell::new(),
         }
     }
 
@@ -51,10 +55,10 @@ impl<F: Filter> Root<F> {
     }
 
     fn adjust_tick(&mut self) {
-        let worker = self.worker.as_ref();
-        let Some(period) = worker.and_then(|worker| worker.borrow().tick_period()) else {
+        let Some(worker) = self.serving.get() else {
             return;
         };
+        let period = worker.borrow().tick_period();
         if self.tick.replace(period) == Some(period) {
             return;
         }
@@ -63,6 +67,16 @@ impl<F: Filter> Root<F> {
             let name = F::Engine::NAME;
             log::error!("{name}: the host gives no ticks, so nothing can be read: {status:?}");
         }
+    }
+
+    /// The first stream has come: its wake-up begins the ticks. If the host takes none, the next stream tries again.
+    fn begin_to_serve(&self) -> Option<&Rc<RefCell<Worker<F::Engine>>>> {
+        let worker = self.worker.as_ref()?;
+        let is_woken = worker.borrow().wake();
+        Some(match is_woken {
+            true => self.serving.get_or_init(|| Rc::clone(worker)),
+            false => worker,
+        })
     }
 
     fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
@@ -131,8 +145,10 @@ impl<F: Filter> RootContext for Root<F> {
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        let worker = Rc::clone(self.worker.as_ref()?);
-        worker.borrow_mut().note_stream();
-        Some(Box::new(Stream::new(id, worker)))
+        let worker = match self.serving.get() {
+            Some(worker) => worker,
+            None => self.begin_to_serve()?,
+        };
+        Some(Box::new(Stream::new(id, Rc::clone(worker))))
     }
 }

@@ -33,8 +33,6 @@ pub(crate) struct Worker<E> {
     links: Vec<Link>,
     fetches: Fetches,
     wake_queue: u32,
-    /// Whether this VM has ever had a stream. Until then it has no ticks.
-    has_streams: bool,
     metrics: HostMetrics,
 }
 
@@ -129,27 +127,16 @@ impl<E: Engine> Worker<E> {
                 .collect(),
             fetches: Fetches::default(),
             wake_queue,
-            has_streams: false,
             metrics: HostMetrics::default(),
         };
         worker.metrics.define(worker.engine.metrics());
         Ok(worker)
     }
 
-    /// How far apart ticks should be; `None` before the first stream. Envoy's main thread has a VM that gets no streams, and
-    /// that reaches no internal listener: each poll of it would count as a failed connection.
-    pub(crate) fn tick_period(&self) -> Option<Duration> {
+    /// How far apart ticks should be.
+    pub(crate) fn tick_period(&self) -> Duration {
         let period = self.engine.tick_ms();
-        let period = period.map_or(FLUSH_PERIOD, Duration::from_millis);
-        self.has_streams.then_some(period)
-    }
-
-    /// A stream begins. The first one wakes the root context, which then ticks.
-    pub(crate) fn note_stream(&mut self) {
-        if !self.has_streams {
-            // If the host takes no wake-up, the next stream tries again.
-            self.has_streams = self.wake();
-        }
+        period.map_or(FLUSH_PERIOD, Duration::from_millis)
     }
 
     // --- callbacks of streams
@@ -353,7 +340,7 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Has the root context called back soon. Whether the host will.
-    fn wake(&self) -> bool {
+    pub(crate) fn wake(&self) -> bool {
         // If it fails, the next tick does what the wake-up would have done.
         let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {

@@ -64,12 +64,15 @@ impl Gate {
     }
 
     pub fn make_ready(&self) {
-        // A worker polls from its first stream on.
+        self.begin_polls();
+        self.answer_polls();
+    }
+
+    /// A worker polls from its first stream on.
+    pub fn begin_polls(&self) {
         for worker in 0..2 {
             self.host.malformed_request(worker);
         }
-        self.host.advance(Duration::from_millis(50));
-        self.answer_polls();
     }
 
     pub fn request(&self, sale: &str, user: &str) -> RequestBuilder {
