@@ -10,7 +10,9 @@ use crate::access::{self, Access};
 use crate::console;
 use crate::disk::{Disk, Disks};
 use crate::domains::{self, AREAS, COUNTS};
-use crate::http::{self, ADMIN_LIMIT, AdminToken, Cors, Edges, Health, Live, PUBLIC_LIMIT};
+use crate::http::{
+    self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, Live, PUBLIC_LIMIT,
+};
 use crate::metrics::Metrics;
 use crate::openapi;
 use crate::redis::{Redis, policy};

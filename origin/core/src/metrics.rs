@@ -191,7 +191,10 @@ mod tests {
         let metrics = Metrics::default();
         metrics.requests().count("/a", 200, Duration::ZERO);
         let (open, plain) = (metrics.text(), metrics.plain_text());
-        assert!(open.contains("# TYPE weir_origin_requests counter\n"), "{open}");
+        assert!(
+            open.contains("# TYPE weir_origin_requests counter\n"),
+            "{open}"
+        );
         assert!(open.ends_with("# EOF\n"));
         for line in [
             "# HELP weir_origin_requests_total Requests",

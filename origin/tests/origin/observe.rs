@@ -102,7 +102,10 @@ fn each_alert_has_its_paragraph_its_test_and_no_paragraph_is_left_over() {
         let link = format!("runbook_url: '{page}#{}'\n", alert.to_lowercase());
         assert!(RULES.contains(&link), "{link}");
         let silent = format!("  - name: {alert}, once\n");
-        assert!(TESTS.contains(&silent), "no test of a single event: {alert}");
+        assert!(
+            TESTS.contains(&silent),
+            "no test of a single event: {alert}"
+        );
     }
     let no_pages = RULES.matches("runbook: ").count();
     assert_eq!(no_pages, 0, "tools link only `runbook_url`");

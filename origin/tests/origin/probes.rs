@@ -204,15 +204,22 @@ async fn metrics_come_in_the_format_that_a_client_prefers() {
         let kind = answer.headers["content-type"].to_str().unwrap().to_owned();
         (kind, answer.body.as_str().unwrap().to_owned())
     };
-    let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    let prometheus =
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
     for accept in [prometheus, "*/*", "application/openmetrics-text"] {
         let (kind, text) = ask(accept).await;
-        assert_eq!(kind, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+        assert_eq!(
+            kind,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        );
         assert!(text.ends_with("# EOF\n"));
     }
     let (kind, text) = ask("text/plain;version=0.0.4;q=0.5,*/*;q=0.1").await;
     assert_eq!(kind, "text/plain; version=0.0.4");
-    assert!(text.contains("# TYPE weir_origin_requests_total counter\n"), "{text}");
+    assert!(
+        text.contains("# TYPE weir_origin_requests_total counter\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -246,7 +246,10 @@ async fn metrics(State(health): State<Health>, headers: HeaderMap) -> impl IntoR
         true => ("text/plain; version=0.0.4", health.metrics.plain_text()),
         false => (OPEN_METRICS_1_0, health.metrics.text()),
     };
-    ([(header::CONTENT_TYPE, kind), (header::VARY, "accept")], text)
+    (
+        [(header::CONTENT_TYPE, kind), (header::VARY, "accept")],
+        text,
+    )
 }
 
 /// This document

@@ -8,9 +8,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::{Instrument, field, info, info_span};
 
-use super::{AccessLog, TimeLimit};
 use super::refusal::TIMEOUT;
 use super::trace::{request_id, trace_id};
+use super::{AccessLog, TimeLimit};
 use crate::metrics::RequestMetrics;
 use crate::traces::{self, SpanRequest};
 

@@ -82,12 +82,7 @@ impl From<Duration> for TimeLimit {
 }
 
 /// What every port has: limits, logs, and problem details for paths without a route.
-pub fn finish(
-    routes: Router,
-    limit: TimeLimit,
-    metrics: RequestMetrics,
-    log: AccessLog,
-) -> Router {
+pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics, log: AccessLog) -> Router {
     routes
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)

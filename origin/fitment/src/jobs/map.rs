@@ -45,7 +45,9 @@ impl Fitment {
                 match self.store().head().await?.version {
                     // So it is at the first start.
                     0 => info!(%cluster, "writing the map of vehicles to Redis for the first time"),
-                    _ => warn!(%cluster, "Redis has lost the map of vehicles: writing all of fitment again"),
+                    _ => {
+                        warn!(%cluster, "Redis has lost the map of vehicles: writing all of fitment again")
+                    }
                 }
                 is_lost = true;
             }
