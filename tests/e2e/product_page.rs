@@ -20,15 +20,13 @@ fn now_ms() -> u64 {
 
 /// In place of a CDN.
 async fn cdn(page: String) -> Result<Server> {
-    let respond = move |request: &hyper::Request<()>, _: hyper::body::Bytes| match request
-        .uri()
-        .path()
-    {
-        "/" => response(200, "text/html", page.clone()),
-        "/countdown.js" => response(200, "text/javascript", SCRIPT),
-        "/product.css" => response(200, "text/css", STYLE),
-        _ => response(404, "text/plain", ""),
-    };
+    let respond =
+        move |request: &hyper::Request<()>, _: hyper::body::Bytes| match request.uri().path() {
+            "/" => response(200, "text/html", page.clone()),
+            "/countdown.js" => response(200, "text/javascript", SCRIPT),
+            "/product.css" => response(200, "text/css", STYLE),
+            _ => response(404, "text/plain", ""),
+        };
     Server::start(0, Arc::new(respond)).await
 }
 
@@ -46,16 +44,21 @@ async fn the_countdown_goes_by_the_gateway_and_opens_the_sale() -> Result<()> {
     browser
         .open(&format!("http://{}/", server.address()))
         .await?;
-    let counts = "return /starts in 00:00:0\\d/.test(document.getElementById('countdown').textContent)";
+    let counts =
+        "return /starts in 00:00:0\\d/.test(document.getElementById('countdown').textContent)";
     browser.until(counts, &[]).await?;
     let is_hidden = "return document.getElementById('buy').hidden";
     ensure!(browser.run(is_hidden, &[]).await? == json!(true));
-    browser.wait_for_text("#countdown", "The sale is on.").await?;
+    browser
+        .wait_for_text("#countdown", "The sale is on.")
+        .await?;
     ensure!(now_ms() >= starts_at_ms, "it opened too early");
     ensure!(browser.run(is_hidden, &[]).await? == json!(false));
     // It has asked again, and the gateway says the same.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    browser.wait_for_text("#countdown", "The sale is on.").await?;
+    browser
+        .wait_for_text("#countdown", "The sale is on.")
+        .await?;
     let asked = "return performance.getEntriesByType('resource').filter(it => it.name.endsWith('/sales/shoes')).length";
     ensure!(browser.run(asked, &[]).await? == json!(2));
     Ok(())

@@ -96,10 +96,9 @@ impl Page {
                 "Too busy right now",
                 "Too many people are here at once. Please wait a moment and load this page again.",
             ],
-            (Self::Overloaded, Language::Chinese) => [
-                "当前过于繁忙",
-                "同时访问的人数过多，请稍候再重新加载本页。",
-            ],
+            (Self::Overloaded, Language::Chinese) => {
+                ["当前过于繁忙", "同时访问的人数过多，请稍候再重新加载本页。"]
+            }
             (Self::Overloaded, Language::German) => [
                 "Gerade ist zu viel los",
                 "Zu viele Menschen sind gleichzeitig hier. Bitte warten Sie einen Moment und laden Sie die Seite neu.",
@@ -154,7 +153,11 @@ mod tests {
     #[test]
     fn browsers_want_pages_and_programs_do_not() {
         assert!(wants_page(b"text/html,application/xhtml+xml,*/*;q=0.8"));
-        for accept in ["*/*", "application/json", "application/problem+json, text/html;q=0.5"] {
+        for accept in [
+            "*/*",
+            "application/json",
+            "application/problem+json, text/html;q=0.5",
+        ] {
             assert!(!wants_page(accept.as_bytes()), "{accept}");
         }
     }

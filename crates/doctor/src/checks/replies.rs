@@ -17,7 +17,10 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     let gates = gateway.filters.iter();
     for gate in gates.filter(|filter| *filter.kind == GATE) {
         let mappers = list(gate.manager.value, "local_reply_config.mappers");
-        let lacks = match mappers.iter().find(|mapper| is_for_all(mapper) && is_honest(mapper)) {
+        let lacks = match mappers
+            .iter()
+            .find(|mapper| is_for_all(mapper) && is_honest(mapper))
+        {
             None => {
                 vec!["a mapper that sets x-weir-verdict to unavailable and Retry-After".to_owned()]
             }

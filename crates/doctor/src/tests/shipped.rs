@@ -224,7 +224,11 @@ fn envoys_own_pages_are_those_of_the_filters() {
         let mappers = mappers.unwrap().as_array().unwrap();
         let pages: Vec<_> = mappers.iter().filter_map(page).collect();
         let expected = [Language::Chinese, Language::German, Language::English];
-        assert_eq!(pages, expected.map(|it| Page::Unavailable.html(it)), "{file}");
+        assert_eq!(
+            pages,
+            expected.map(|it| Page::Unavailable.html(it)),
+            "{file}"
+        );
     }
 }
 

@@ -337,6 +337,9 @@ mod tests {
             body: "later".into(),
         };
         let configured = refused(LIMITED).answer(browser, Some(&config));
-        assert_eq!(configured.status, 418, "an operator's own answer comes first");
+        assert_eq!(
+            configured.status, 418,
+            "an operator's own answer comes first"
+        );
     }
 }

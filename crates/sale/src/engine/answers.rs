@@ -103,7 +103,13 @@ impl Answers {
 
     fn prepare(
         &self,
-        (verdict, Reader { language, wants_page }): (Verdict, Reader),
+        (
+            verdict,
+            Reader {
+                language,
+                wants_page,
+            },
+        ): (Verdict, Reader),
         retry_after_s: Option<u64>,
         order: Option<&ClaimId>,
     ) -> Answer {
@@ -225,10 +231,14 @@ mod tests {
             assert_eq!(answer.details, format!("weir_{}", verdict.word()));
             let kind = text(&answer, "content-type");
             assert_eq!(kind.as_deref(), Some("text/html; charset=utf-8"));
-            assert_eq!(text(&answer, "retry-after").as_deref(), Some("7"));
-            assert_eq!(text(&answer, headers::VERDICT).as_deref(), Some(verdict.word()));
+            assert_eq!(
+                text(&answer, headers::VERDICT).as_deref(),
+                Some(verdict.word())
+            );
             let program = answers.reject(verdict.into(), Reader::default(), None);
             assert!(program.body.starts_with(b"{"));
+            let waits = [&answer, &program].map(|answer| text(answer, "retry-after"));
+            assert_eq!(waits[0], waits[1]);
         }
         let sold_out = answers.reject(Verdict::SoldOut.into(), browser, None);
         assert!(sold_out.body.starts_with(b"{"));

@@ -90,8 +90,7 @@ impl<D: SharedData + Clone> Gate<D> {
             ACCEPT_LANGUAGE,
             ACCEPT,
         ];
-        let [user, attempt, token, quantity, language, accept] =
-            request.headers().get_each(names);
+        let [user, attempt, token, quantity, language, accept] = request.headers().get_each(names);
         buyer.reader = read_reader(language.as_deref(), accept.as_deref());
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
