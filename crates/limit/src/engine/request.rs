@@ -68,6 +68,8 @@ pub enum Client {
 }
 
 impl Client {
+    // Inlined, it would cost requests that pass.
+    #[inline(never)]
     pub fn of(request: &dyn Request) -> Self {
         let content_type = request.header("content-type");
         if content_type.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
