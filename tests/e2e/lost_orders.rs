@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use weir_stack::http::{self, Method};
 use weir_stack::{Stack, command, origin};
 use weir_tests::{books, buy, faulty, until, verdict};
@@ -40,7 +43,7 @@ async fn orders_of(
     sale: &str,
     users: std::ops::Range<u64>,
 ) -> Result<BTreeSet<String>> {
-    let mut orders = BTreeSet::new();
+    let orders = Mutex::new(BTreeSet::new());
     for n in users {
         let user = format!("user-{n}");
         until("the user has bought", async || {
@@ -52,14 +55,13 @@ async fn orders_of(
                 .ok()
                 .and_then(|body| Some(body["order"].as_str()?.to_owned()));
             let is_order = matches!(answer.status, 200 | 201);
-            order
-                .filter(|_| is_order)
-                .map(|order| orders.insert(order))
-                .is_some()
+            let order = order.filter(|_| is_order);
+            let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+            order.map(|order| orders.insert(order)).is_some()
         })
         .await?;
     }
-    Ok(orders)
+    Ok(orders.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Sells eight of ten units, of which SQL forgets the last four; the ids of these.
@@ -81,13 +83,13 @@ async fn sell_and_go_back(stack: &mut Stack, sale: &str) -> Result<BTreeSet<Stri
 
 /// Newcomers ask until the sale is paused; how many of them were told of an order before that.
 async fn sold_until_paused(stack: &Stack, sale: &str) -> Result<u64> {
-    let mut sold = 0;
+    let sold = AtomicU64::new(0);
     until("the sale is paused", async || {
-        let user = format!("late-{sold}");
+        let user = format!("late-{}", sold.load(Relaxed));
         let Ok(answer) = buy(stack, sale, &user).await else {
             return false;
         };
-        sold += u64::from(matches!(answer.status, 200 | 201));
+        sold.fetch_add(matches!(answer.status, 200 | 201).into(), Relaxed);
         if verdict(&answer) != "paused" {
             return false;
         }
@@ -101,7 +103,7 @@ async fn sold_until_paused(stack: &Stack, sale: &str) -> Result<u64> {
         books(stack, sale).await.is_ok_and(|books| books.held == 0)
     })
     .await?;
-    Ok(sold)
+    Ok(sold.into_inner())
 }
 
 /// The ids in an answer about lost orders.
@@ -113,16 +115,17 @@ fn ids(answer: &Value) -> Result<BTreeSet<String>> {
 
 /// Newcomers buy what is left, and not one unit more.
 async fn sell_out(stack: &Stack, sale: &str, left: u64) -> Result<()> {
-    let mut sold = 0;
+    let sold = AtomicU64::new(0);
     until("all is sold", async || {
-        let user = format!("new-{sold}");
+        let user = format!("new-{}", sold.load(Relaxed));
         let Ok(answer) = buy(stack, sale, &user).await else {
             return false;
         };
-        sold += u64::from(matches!(answer.status, 200 | 201));
+        sold.fetch_add(matches!(answer.status, 200 | 201).into(), Relaxed);
         verdict(&answer) == "sold_out"
     })
     .await?;
+    let sold = sold.into_inner();
     ensure!(sold == left, "{sold} of {left} units are sold");
     let books = books(stack, sale).await?;
     assert_eq!((books.orders, books.stock, books.held), (UNITS, 0, 0));
@@ -141,16 +144,23 @@ async fn lost_orders_pause_the_sale_until_they_are_restored() -> Result<()> {
     let listed = stack.admin(Method::GET, &path, "", 200).await?;
     assert_eq!(listed["changes_lost"], SOLD, "{listed}");
     assert_eq!(ids(&listed)?, lost);
-    let ready = http::get(&format!("{}/readyz", stack.origin_admin_url())).await?;
-    assert_eq!(
-        (ready.status, &ready.json()?["sales"]),
-        (200, &json!("paused"))
-    );
+    let ready = format!("{}/readyz", stack.origin_admin_url());
+    until("the origin reports it", async || {
+        let answer = http::get(&ready).await;
+        let body = answer.ok().filter(|answer| answer.status == 200);
+        body.and_then(|answer| answer.json().ok())
+            .is_some_and(|body| body["sales"] == "paused")
+    })
+    .await?;
     let metrics = http::get(&format!("{}/metrics", stack.origin_admin_url())).await?;
     assert!(metrics.text().contains("weir_origin_paused_sales 1\n"));
     // A buyer of a lost order has it in Redis alone, and does not get a second one.
-    let again = buy(&stack, SALE, &format!("user-{SOLD}")).await?;
-    assert_eq!(verdict(&again), "paused");
+    let user = format!("user-{SOLD}");
+    until("every worker knows the pause", async || {
+        let answer = buy(&stack, SALE, &user).await;
+        answer.is_ok_and(|answer| verdict(&answer) == "paused")
+    })
+    .await?;
 
     let mut doctor = Command::new(origin::ensure_built()?);
     let database = format!("sqlite://{}", stack.origin.database().display());

@@ -5,8 +5,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_sale::ledger::Audit;
 use weir_sale::mark::changes_lost;
 
-use crate::plan::{PayMode, Plan};
+use crate::plan::{Caller, Fault, LAST_FAULT_AT_MS, PayMode, Plan, TimedFault};
+use crate::random::Rng;
 use crate::sql::{ClaimName, Order, Sql};
+
+/// In some schedules, once the sale is warm.
+pub(crate) fn planned(rng: &mut Rng) -> Option<TimedFault> {
+    let fault = Fault::FailOverSql {
+        behind_ms: rng.between(1, 1_200),
+        restores: rng.chance(50),
+    };
+    let at_ms = rng.between(1_800, LAST_FAULT_AT_MS);
+    rng.chance(12).then_some(TimedFault { at_ms, fault })
+}
+
+impl Fault {
+    /// Whether all that SQL had acknowledged is still in Redis if SQL fails over, and no operator has changed what it loses.
+    pub(crate) fn goes_with_a_failover(&self) -> bool {
+        let is_redis = matches!(
+            self,
+            Self::RestartRedis { .. }
+                | Self::Redis {
+                    caller: Caller::Origin,
+                    ..
+                }
+        );
+        let is_operator = matches!(
+            self,
+            Self::ChangeStock { .. } | Self::MoveEnd { .. } | Self::Refund { .. }
+        );
+        !self.loses_data() && !is_redis && !is_operator
+    }
+}
 
 /// Remembers what SQL may forget.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use weir_sale::ledger::EvictedKey;
 use weir_sale::shard::bucket;
 
 use crate::attempt::Attempt;
+use crate::failover;
 use crate::operators;
 use crate::random::Rng;
 
@@ -263,23 +264,6 @@ impl Fault {
         }
     }
 
-    /// Whether all that SQL had acknowledged is still in Redis if SQL fails over, and no operator has changed what it loses.
-    fn goes_with_a_failover(&self) -> bool {
-        let is_redis = matches!(
-            self,
-            Self::RestartRedis { .. }
-                | Self::Redis {
-                    caller: Caller::Origin,
-                    ..
-                }
-        );
-        let is_operator = matches!(
-            self,
-            Self::ChangeStock { .. } | Self::MoveEnd { .. } | Self::Refund { .. }
-        );
-        !self.loses_data() && !is_redis && !is_operator
-    }
-
     /// Whether Redis forgets something that it has acknowledged.
     pub(crate) fn loses_data(&self) -> bool {
         match self {
@@ -340,7 +324,7 @@ impl Plan {
             &clients,
             setting,
         ));
-        if let Some(fault) = failover(&mut Rng::new(seed, 10)) {
+        if let Some(fault) = failover::planned(&mut Rng::new(seed, 10)) {
             faults.retain(|known| known.fault.goes_with_a_failover());
             faults.push(fault);
             // Who loses an order may buy once more by the same key.
@@ -531,16 +515,6 @@ fn eviction(rng: &mut Rng, setting: Setting) -> TimedFault {
     };
     let at_ms = rng.between(SALE_STARTS_AT_MS, LAST_FAULT_AT_MS);
     TimedFault { at_ms, fault }
-}
-
-/// In some schedules, once the sale is warm.
-fn failover(rng: &mut Rng) -> Option<TimedFault> {
-    let fault = Fault::FailOverSql {
-        behind_ms: rng.between(1, 1_200),
-        restores: rng.chance(50),
-    };
-    let at_ms = rng.between(1_800, LAST_FAULT_AT_MS);
-    rng.chance(12).then_some(TimedFault { at_ms, fault })
 }
 
 fn clock(rng: &mut Rng, setting: Setting) -> Fault {
