@@ -6,7 +6,6 @@ use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::click_tag::{ClickTag, TAG_LEN_MAX};
-use weir_link::code::DomainId;
 use weir_link::domain::{Domain, DomainsConfig};
 use weir_link::engine::config::Config;
 use weir_link::engine::request::{Fields, Resource};
@@ -108,9 +107,8 @@ pub fn link_click(data: &[u8]) {
         point: 0,
         click_tag: None,
     };
-    let domain = DomainId::new("s").expect("a name");
     check_host(fields.host);
-    let Resource::Link(name) = fields.resource(&domain) else {
+    let Resource::Link(name) = fields.resource(&site()) else {
         return;
     };
     let code = fields
