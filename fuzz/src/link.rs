@@ -10,6 +10,7 @@ use weir_link::domain::{Domain, DomainsConfig};
 use weir_link::engine::config::Config;
 use weir_link::engine::request::{Fields, Resource};
 use weir_link::record::{App, Country, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
+use weir_link::spelling::CodeOptions;
 
 use crate::config::{check_nothing_follows, check_refusal};
 
@@ -108,6 +109,7 @@ pub fn link_click(data: &[u8]) {
         click_tag: None,
     };
     check_host(fields.host);
+    check_spelling(&fields);
     let Resource::Link(name) = fields.resource(&site()) else {
         return;
     };
@@ -125,6 +127,28 @@ pub fn link_click(data: &[u8]) {
     }
     check_memory(&name, now_ms);
     check_row(&name, &fields, now_ms);
+}
+
+/// Where all options for codes are on, the code that a path names is a path that names it.
+fn check_spelling(fields: &Fields<'_>) {
+    let every = Domain {
+        codes: CodeOptions {
+            trailing_slash: true,
+            ignore_case: true,
+            unicode: true,
+            segments: true,
+        },
+        ..site()
+    };
+    if let Resource::Link(name) = fields.resource(&every) {
+        let link = name.to_link().expect("a code");
+        let path = ["/", link.code.as_str()].concat();
+        let again = Fields {
+            path: path.as_bytes(),
+            ..*fields
+        };
+        assert_eq!(again.resource(&every), Resource::Link(name));
+    }
 }
 
 fn plain() -> Link {
