@@ -1,5 +1,12 @@
 //! `cargo xtask up`, as somebody tries it out: every address and every command that it prints works when it is pasted.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 

@@ -49,7 +49,7 @@ pub(crate) struct ProductChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ProductChangeOutcome)]
-pub(crate) enum Applied {
+pub(crate) enum ChangeOutcome {
     /// It is in SQL.
     Applied,
     /// It, or a later one, was applied before.
@@ -58,7 +58,7 @@ pub(crate) enum Applied {
     Unknown,
 }
 
-impl Applied {
+impl ChangeOutcome {
     const fn label(self) -> &'static str {
         match self {
             Self::Applied => "applied",
@@ -160,20 +160,23 @@ impl ProductChanges {
     ///
     /// # Errors
     /// When SQL does not answer. Apply the same again: what was applied is stale then.
-    pub(crate) async fn apply(&self, changes: &[CheckedChange]) -> Result<Vec<Applied>, SqlError> {
-        let mut outcomes = vec![Applied::Unknown; changes.len()];
+    pub(crate) async fn apply(
+        &self,
+        changes: &[CheckedChange],
+    ) -> Result<Vec<ChangeOutcome>, SqlError> {
+        let mut outcomes = vec![ChangeOutcome::Unknown; changes.len()];
         #[cfg(feature = "fitment")]
         if let Some(fitment) = &self.fitment {
-            use crate::fitment::store::Applied as InFitment;
+            use crate::fitment::store::ChangeOutcome as InFitment;
             let of: Vec<_> = changes
                 .iter()
                 .map(|change| change.fitment.clone())
                 .collect();
             for (outcome, applied) in outcomes.iter_mut().zip(fitment.change_products(&of).await?) {
                 *outcome = match applied {
-                    InFitment::Done => Applied::Applied,
-                    InFitment::Stale => Applied::Stale,
-                    InFitment::Unknown => Applied::Unknown,
+                    InFitment::Done => ChangeOutcome::Applied,
+                    InFitment::Stale => ChangeOutcome::Stale,
+                    InFitment::Unknown => ChangeOutcome::Unknown,
                 };
             }
         }
@@ -185,8 +188,8 @@ impl ProductChanges {
                 .collect();
             for (outcome, is_new) in outcomes.iter_mut().zip(history.change_products(&of).await?) {
                 *outcome = match (*outcome, is_new) {
-                    (_, true) => Applied::Applied,
-                    (Applied::Unknown, false) => Applied::Stale,
+                    (_, true) => ChangeOutcome::Applied,
+                    (ChangeOutcome::Unknown, false) => ChangeOutcome::Stale,
                     (known, false) => known,
                 };
             }
@@ -260,7 +263,7 @@ const SINK: &str = "products";
 
 #[cfg(feature = "events")]
 impl crate::events::pull::Sink for ProductChanges {
-    fn take<'a>(&'a self, list: &'a [u8]) -> crate::events::pull::Taking<'a> {
+    fn take<'a>(&'a self, list: &'a [u8]) -> crate::events::pull::SinkFuture<'a> {
         Box::pin(self.apply_records(list))
     }
 }

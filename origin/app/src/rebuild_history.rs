@@ -34,12 +34,12 @@ pub struct RebuildHistoryCommand {
 
 /// Views by their owners.
 #[derive(Debug, Default)]
-struct Collected {
+struct ViewLists {
     lists: HashMap<Owner, Vec<ViewedProduct>>,
     count: usize,
 }
 
-impl Collected {
+impl ViewLists {
     /// Takes an event; one that is no view, or is nobody's, is passed over.
     fn take(&mut self, event: &ArchivedEvent) {
         let (customer, visitor) = (event.customer.as_deref(), event.visitor.as_deref());
@@ -82,7 +82,7 @@ pub(crate) async fn run(config: &Config, command: &RebuildHistoryCommand) -> Res
 /// Reads views day by day; how many there were.
 async fn rebuild(history: &History, folder: &Folder, days: u64, now_ms: u64) -> Result<usize> {
     let today = now_ms / DAY_MS;
-    let (mut collected, mut views) = (Collected::default(), 0);
+    let (mut collected, mut views) = (ViewLists::default(), 0);
     for day in (today + 1).saturating_sub(days)..=today {
         for file in folder.files(VIEW, day).await? {
             let events = folder.events(&file).await;
@@ -99,7 +99,7 @@ async fn rebuild(history: &History, folder: &Folder, days: u64, now_ms: u64) -> 
     Ok(views)
 }
 
-async fn write(history: &History, collected: Collected) -> Result<usize> {
+async fn write(history: &History, collected: ViewLists) -> Result<usize> {
     let mut tasks = JoinSet::new();
     for (owner, views) in collected.lists {
         if tasks.len() >= TOGETHER

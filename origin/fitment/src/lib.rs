@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use weir_fitment::{Cluster, Place};
 
 use metrics::FitmentMetrics;
-use store::{Applied, FitmentStore, Product, ProductChange};
+use store::{ChangeOutcome, FitmentStore, Product, ProductChange};
 use weir_origin_core::redis::Redis;
 use weir_origin_core::sql::{Database, SqlError};
 
@@ -108,7 +108,7 @@ impl Fitment {
     pub async fn change_products(
         &self,
         changes: &[ProductChange],
-    ) -> Result<Vec<Applied>, SqlError> {
+    ) -> Result<Vec<ChangeOutcome>, SqlError> {
         let place = |product: &Product| self.place(product);
         self.store().change_products(changes, &place).await
     }

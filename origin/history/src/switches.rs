@@ -24,7 +24,7 @@ pub const BATCH_MAX: usize = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = HistorySwitches)]
-pub struct Switched {
+pub struct SwitchSettings {
     /// Whether lists with room are filled from the cold store.
     pub cold_reads: Option<bool>,
     /// Whether counts are kept in Redis until a list changes.
@@ -37,7 +37,7 @@ pub struct Switched {
 /// What counts at this origin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = HistorySwitchesNow)]
-pub struct SwitchesNow {
+pub struct EffectiveSwitches {
     /// Whether lists with room are filled from the cold store.
     cold_reads: bool,
     /// Whether counts are kept in Redis until a list changes.
@@ -72,8 +72,8 @@ impl Switches {
 
 impl History {
     /// What counts at this origin now.
-    pub fn switches(&self) -> SwitchesNow {
-        SwitchesNow {
+    pub fn switches(&self) -> EffectiveSwitches {
+        EffectiveSwitches {
             cold_reads: self.0.switches.has_cold_reads(),
             count_cache: self.0.switches.has_count_cache(),
             products_batch: self.products().batch(),
@@ -84,7 +84,7 @@ impl History {
     ///
     /// # Errors
     /// When SQL does not answer: then nothing is switched.
-    pub async fn switch(&self, switched: Switched) -> Result<(), SqlError> {
+    pub async fn switch(&self, switched: SwitchSettings) -> Result<(), SqlError> {
         self.store().put_switches(switched).await?;
         self.follow(switched);
         Ok(())
@@ -99,7 +99,7 @@ impl History {
         Ok(())
     }
 
-    fn follow(&self, switched: Switched) {
+    fn follow(&self, switched: SwitchSettings) {
         let (settings, switches) = (&self.0.settings, &self.0.switches);
         let cold_reads = switched.cold_reads.unwrap_or(settings.has_cold_reads);
         switches.cold_reads.store(cold_reads, Ordering::Relaxed);

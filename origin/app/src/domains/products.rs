@@ -20,7 +20,7 @@ use crate::http::refusal::{BODY_TOO_LARGE, SQL_UNAVAILABLE};
 use crate::http::{Problem, Refusal};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
-use crate::product_changes::{Applied, ProductChange, ProductChanges, ProductMetrics};
+use crate::product_changes::{ChangeOutcome, ProductChange, ProductChanges, ProductMetrics};
 use crate::sales::model::callback::{self, CallbackError};
 
 /// The most changes of one request.
@@ -97,7 +97,7 @@ struct ProductChangeList {
 #[derive(Debug, Serialize, ToSchema)]
 struct ProductChangeOutcomes {
     /// One for each change, in their order.
-    outcomes: Vec<Applied>,
+    outcomes: Vec<ChangeOutcome>,
 }
 
 /// Take changes of products, such as moves to another main SKU

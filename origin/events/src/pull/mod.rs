@@ -80,12 +80,12 @@ pub trait Source: fmt::Debug + Send + Sync {
 }
 
 /// A sink takes its time.
-pub type Taking<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+pub type SinkFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// Takes what a collector fetches, in place of the log.
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Takes a JSON list. It may come again after a crash. An error: the collector fetches the same again later.
-    fn take<'a>(&'a self, list: &'a [u8]) -> Taking<'a>;
+    fn take<'a>(&'a self, list: &'a [u8]) -> SinkFuture<'a>;
 }
 
 /// Where a collector's records go.

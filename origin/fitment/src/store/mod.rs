@@ -32,7 +32,7 @@ pub use import_rows::{Import, ImportError, NewImport, Progress, State};
 pub use imports::{ERRORS_MAX, ImportStore, Staged, StagedQualifier};
 pub use inverse::{InverseStore, PAGE_LEN};
 pub use outbox::{Dirty, Left, OutboxStore};
-pub use skus::{Applied, Changed, Product, ProductChange, Qualifiers};
+pub use skus::{ChangeOutcome, Changed, Product, ProductChange, Qualifiers};
 pub use vehicles::{NewVehicle, Vehicle};
 
 pub(crate) use inverse::Inverse;

@@ -104,7 +104,7 @@ pub struct ProductChange {
 
 /// What became of a change of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum ChangeOutcome {
     /// It is in SQL.
     Done,
     /// It, or a later one, was applied before.
@@ -183,14 +183,14 @@ impl FitmentStore {
         &self,
         changes: &[ProductChange],
         place: &(dyn Fn(&Product) -> Place + Sync),
-    ) -> Result<Vec<Applied>, SqlError> {
+    ) -> Result<Vec<ChangeOutcome>, SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.change().await?;
             let mut applied = Vec::with_capacity(changes.len());
             for change in changes {
                 applied.push(self.change_product(&mut tx, version, change, place).await?);
             }
-            if applied.contains(&Applied::Done) {
+            if applied.contains(&ChangeOutcome::Done) {
                 tx.execute(sql(NEW_STAMP)).await?;
             }
             tx.commit().await?;
@@ -205,11 +205,11 @@ impl FitmentStore {
         version: u64,
         change: &ProductChange,
         place: &(dyn Fn(&Product) -> Place + Sync),
-    ) -> Result<Applied, Error> {
+    ) -> Result<ChangeOutcome, Error> {
         let source = tx.one(sql(SELECT_SOURCE).text(change.sku.as_str())).await?;
         let source: Option<u64> = source.map(|row| row.number("source_version")).transpose()?;
         if source.is_some_and(|applied| applied >= change.version) {
-            return Ok(Applied::Stale);
+            return Ok(ChangeOutcome::Stale);
         }
         let old = row_in(tx, &change.sku).await?.filter(|old| !old.is_deleted);
         let (old_type, old_merchant) = old
@@ -218,7 +218,7 @@ impl FitmentStore {
         let product_type = change.product_type.clone().or(old_type);
         let merchant = change.merchant.clone().or(old_merchant);
         let (Some(product_type), Some(merchant)) = (product_type, merchant) else {
-            return Ok(Applied::Unknown);
+            return Ok(ChangeOutcome::Unknown);
         };
         let product = Product {
             spu: change.spu.clone(),
@@ -229,7 +229,7 @@ impl FitmentStore {
             .await?;
         let update = sql(UPDATE_SOURCE).number(change.version);
         tx.execute(update.text(change.sku.as_str())).await?;
-        Ok(Applied::Done)
+        Ok(ChangeOutcome::Done)
     }
 
     pub(super) async fn put_product(

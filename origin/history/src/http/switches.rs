@@ -4,7 +4,7 @@ use axum::Json;
 
 use super::refusals::INVALID_SWITCHES;
 use crate::History;
-use crate::switches::{BATCH_MAX, Switched, SwitchesNow};
+use crate::switches::{BATCH_MAX, EffectiveSwitches, SwitchSettings};
 use weir_origin_core::http::{Problem, TypedBody};
 
 /// What counts at this origin now
@@ -14,9 +14,9 @@ use weir_origin_core::http::{Problem, TypedBody};
     get,
     path = "/history-switches",
     operation_id = "getHistorySwitches",
-    responses((status = 200, description = "It counts at this origin", body = SwitchesNow)),
+    responses((status = 200, description = "It counts at this origin", body = EffectiveSwitches)),
 )]
-pub(super) async fn get(history: History) -> Json<SwitchesNow> {
+pub(super) async fn get(history: History) -> Json<EffectiveSwitches> {
     Json(history.switches())
 }
 
@@ -27,13 +27,13 @@ pub(super) async fn get(history: History) -> Json<SwitchesNow> {
     put,
     path = "/history-switches",
     operation_id = "setHistorySwitches",
-    request_body = Switched,
-    responses((status = 200, description = "It counts at this origin now", body = SwitchesNow)),
+    request_body = SwitchSettings,
+    responses((status = 200, description = "It counts at this origin now", body = EffectiveSwitches)),
 )]
 pub(super) async fn put(
     history: History,
-    TypedBody(switched): TypedBody<Switched>,
-) -> Result<Json<SwitchesNow>, Problem> {
+    TypedBody(switched): TypedBody<SwitchSettings>,
+) -> Result<Json<EffectiveSwitches>, Problem> {
     let batch = switched.products_batch.unwrap_or(1);
     if !(1..=BATCH_MAX).contains(&batch) {
         let detail = format!("products_batch: must be 1 to {BATCH_MAX}");

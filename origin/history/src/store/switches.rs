@@ -1,7 +1,7 @@
 //! The switches in SQL.
 
 use super::HistoryStore;
-use crate::switches::Switched;
+use crate::switches::SwitchSettings;
 use weir_origin_core::sql::{SqlError, sql};
 
 const SELECT: &str =
@@ -12,12 +12,12 @@ const REPLACE: &str = "
 
 impl HistoryStore {
     /// What is switched.
-    pub async fn switches(&self) -> Result<Switched, SqlError> {
+    pub async fn switches(&self) -> Result<SwitchSettings, SqlError> {
         let Some(row) = self.db.one(sql(SELECT)).await? else {
-            return Ok(Switched::default());
+            return Ok(SwitchSettings::default());
         };
         let batch = row.maybe("products_batch")?;
-        Ok(Switched {
+        Ok(SwitchSettings {
             cold_reads: row.maybe("cold_reads")?.map(|flag| flag != 0),
             count_cache: row.maybe("count_cache")?.map(|flag| flag != 0),
             products_batch: batch.and_then(|batch| usize::try_from(batch).ok()),
@@ -25,7 +25,7 @@ impl HistoryStore {
     }
 
     /// Switches.
-    pub async fn put_switches(&self, switched: Switched) -> Result<(), SqlError> {
+    pub async fn put_switches(&self, switched: SwitchSettings) -> Result<(), SqlError> {
         let replace = sql(REPLACE)
             .maybe(switched.cold_reads.map(u64::from))
             .maybe(switched.count_cache.map(u64::from))
