@@ -38,11 +38,7 @@ async fn lose_lists(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-<<<<<<< HEAD
-async fn cold_lists_are_rebuilt_without_deleted_views() {
-=======
 async fn cold_lists_are_rebuilt_from_the_archive_without_deletions() {
->>>>>>> fitment
     let folder = |dir: &std::path::Path| dir.join("archive").display().to_string();
     let mut world = World::with_flags(&folder, &[], &["--history"]).await;
     let now_ms = now_ms();

@@ -82,8 +82,8 @@ fn the_checkout_gives_a_token_that_counts_once_it_is_old_enough() {
     assert_eq!(gate.requests("token_minted"), 1);
 
     let token = field(&reply, "token").as_str().unwrap().to_owned();
-    let early = buy(&gate, "alice", &token);
-    assert_eq!(early.status(), Some(403));
+    let early = buy(&gate, "alice", &token).reply().unwrap();
+    assert_eq!(early.status, 403);
     assert_eq!(early.header("x-weir-verdict"), Some("token_too_young"));
     assert_eq!(early.header("retry-after"), Some("1"));
     gate.host.advance(Duration::from_millis(1_000));
