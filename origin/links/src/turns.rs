@@ -132,7 +132,7 @@ mod tests {
     use tokio::task::JoinHandle;
 
     fn link(code: &str) -> LinkId {
-        format!("d/{code}").parse().unwrap()
+        format!("d/{code}-link").parse().unwrap()
     }
 
     /// Asks for a turn, and comes to wait or has it.

@@ -8,8 +8,6 @@ use weir_scripts::Script;
 use super::*;
 use crate::effect::Effect;
 
-mod refusals;
-
 static SCRIPT: Script = Script {
     name: "echo",
     source: "return ARGV",
@@ -55,7 +53,6 @@ struct Bench {
     /// Each call that went, its body and its timeout in milliseconds.
     sent: Vec<(BatchId, Vec<u8>, u64)>,
     wakes: usize,
-    logged: Vec<String>,
     is_down: bool,
     /// Whether a connection is open, so that no turn is needed to send.
     is_ready: bool,
@@ -66,13 +63,11 @@ impl Bench {
     fn new(settings: Settings) -> Self {
         let mut metrics = Metrics::new();
         let counts = Counts::new(&mut metrics, "t");
-        let refusals = Refusals::new(&mut metrics, "t", "weir_redis");
         Self {
-            pump: Pump::new(settings, ByParity, counts, refusals),
+            pump: Pump::new(settings, ByParity, counts),
             effects: Effects::new(),
             sent: vec![],
             wakes: 0,
-            logged: vec![],
             is_down: false,
             is_ready: true,
             metrics,
@@ -104,7 +99,6 @@ impl Bench {
             for effect in list {
                 match effect {
                     Effect::Wake => self.wakes += 1,
-                    Effect::Log(_, text) => self.logged.push(text),
                     Effect::Call {
                         batch,
                         at_once: true,
@@ -642,7 +636,7 @@ fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
         }
         let mut completed = bench.turn(now_ms);
         for (id, _, timeout_ms) in core::mem::take(&mut bench.sent) {
-            let len = bench.pump.batches[&id].len() as u64;
+            let len = bench.pump.batches[&id].len as u64;
             free_at_us = free_at_us.max(now_ms * 1_000) + len * per_request_us;
             let deadline_us = (now_ms + timeout_ms) * 1_000;
             let is_reply = free_at_us <= deadline_us;

@@ -15,7 +15,7 @@ const RESUME: &str = "
     UPDATE sales SET paused_at_ms = NULL
     WHERE id = ? AND pauses = ? AND paused_at_ms IS NOT NULL";
 
-const SELECT_PAUSED: &str = "SELECT id FROM sales WHERE paused_at_ms IS NOT NULL ORDER BY id";
+const SELECT_PAUSED: &str = "SELECT id FROM sales WHERE paused_at_ms IS NOT NULL";
 
 const SELECT_ORDER: &str = "
     SELECT 1 AS one FROM orders WHERE id = ?
@@ -47,7 +47,10 @@ impl PauseStore<'_> {
     pub async fn paused(self) -> Result<Vec<SaleId>, SqlError> {
         let rows = self.0.db.all(sql(SELECT_PAUSED)).await?;
         let ids = rows.iter().map(|row| sale_id(row, "id"));
-        Ok(ids.collect::<Result<_, _>>()?)
+        let mut ids: Vec<SaleId> = ids.collect::<Result<_, _>>()?;
+        // Not by SQL, which would walk through all sales by their ids.
+        ids.sort();
+        Ok(ids)
     }
 
     /// Whether SQL has the order that this claim became, in whatever state.
