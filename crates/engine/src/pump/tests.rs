@@ -8,6 +8,8 @@ use weir_scripts::Script;
 use super::*;
 use crate::effect::Effect;
 
+mod refusals;
+
 static SCRIPT: Script = Script {
     name: "echo",
     source: "return ARGV",
@@ -53,6 +55,7 @@ struct Bench {
     /// Each call that went, its body and its timeout in milliseconds.
     sent: Vec<(BatchId, Vec<u8>, u64)>,
     wakes: usize,
+    logged: Vec<String>,
     is_down: bool,
     /// Whether a connection is open, so that no turn is needed to send.
     is_ready: bool,
@@ -63,11 +66,13 @@ impl Bench {
     fn new(settings: Settings) -> Self {
         let mut metrics = Metrics::new();
         let counts = Counts::new(&mut metrics, "t");
+        let refusals = Refusals::new(&mut metrics, "t", "weir_redis");
         Self {
-            pump: Pump::new(settings, ByParity, counts),
+            pump: Pump::new(settings, ByParity, counts, refusals),
             effects: Effects::new(),
             sent: vec![],
             wakes: 0,
+            logged: vec![],
             is_down: false,
             is_ready: true,
             metrics,
@@ -99,6 +104,7 @@ impl Bench {
             for effect in list {
                 match effect {
                     Effect::Wake => self.wakes += 1,
+                    Effect::Log(_, text) => self.logged.push(text),
                     Effect::Call {
                         batch,
                         at_once: true,
