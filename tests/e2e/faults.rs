@@ -16,7 +16,7 @@ use weir_stack::fault::Fault;
 use weir_stack::http::{self, Method, Response};
 use weir_stack::redis::RedisKind;
 use weir_stack::{Builder, Stack};
-use weir_tests::{Crowd, Verdicts, buy, faulty, sold_out_exactly, until, users};
+use weir_tests::{Crowd, Verdicts, buy, faulty, sold_out_exactly, until, users, verdict};
 
 const STOCK: u64 = 600;
 const SHARDS: u32 = 4;

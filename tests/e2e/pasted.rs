@@ -15,7 +15,13 @@ use weir_stack::{build, command, tools, wasm, workspace};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Makes a namespace with a loopback device; everything in it ends with the script.
-const NAMESPACE: &[&str] = &["--map-root-user", "--net", "--pid", "--fork", "--kill-child"];
+const NAMESPACE: &[&str] = &[
+    "--map-root-user",
+    "--net",
+    "--pid",
+    "--fork",
+    "--kill-child",
+];
 
 /// The shell blocks of the section with this title.
 fn blocks(document: &str, title: &str) -> Result<String> {
@@ -35,7 +41,10 @@ fn path() -> Result<String> {
     let envoy = tools::Envoy::find_or_get(&tools::Options::default(), &mut Console)?.path;
     let redis = tools::Redis::find_or_get(&mut Console)?.path;
     let folder = |path: &Path| path.parent().map(PathBuf::from);
-    let folders: Option<Vec<_>> = [origin, envoy, redis].iter().map(|path| folder(path)).collect();
+    let folders: Option<Vec<_>> = [origin, envoy, redis]
+        .iter()
+        .map(|path| folder(path))
+        .collect();
     let folders = folders.context("a program has no folder")?;
     let own = std::env::join_paths(folders)?;
     let own = own.to_str().context("a folder is not UTF-8")?;
@@ -45,7 +54,9 @@ fn path() -> Result<String> {
 /// What a person sees who pastes the section; none where no namespace can be made.
 fn pasted(title: &str) -> Result<Option<String>> {
     let mut probe = Command::new("unshare");
-    probe.args(NAMESPACE).args(["ip", "link", "set", "lo", "up"]);
+    probe
+        .args(NAMESPACE)
+        .args(["ip", "link", "set", "lo", "up"]);
     if let Err(error) = command::succeed(&mut probe, LIMIT) {
         eprintln!("skipped: no network namespace: {error}");
         return Ok(None);
@@ -72,8 +83,14 @@ fn limit_of_the_first_five_minutes_refuses_too_many() -> Result<()> {
     let Some(seen) = pasted("Limit a service of yours, without Redis")? else {
         return Ok(());
     };
-    let counts = seen.lines().filter_map(|line| line.split_whitespace().nth(1));
-    assert_eq!(counts.collect::<BTreeSet<_>>(), ["200", "429"].into(), "{seen}");
+    let counts = seen
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    assert_eq!(
+        counts.collect::<BTreeSet<_>>(),
+        ["200", "429"].into(),
+        "{seen}"
+    );
     Ok(())
 }
 

@@ -4,9 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use weir_stack::Stack;
 use weir_stack::http::{self, Response};
 use weir_stack::sale::sale_json;
-use weir_stack::Stack;
 use weir_tests::{buy, until, verdict};
 
 async fn stack(prefix: &str) -> Result<Stack> {

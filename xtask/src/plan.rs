@@ -3,8 +3,7 @@
 /// One step of a task.
 pub(crate) struct Step(pub(crate) &'static str);
 
-pub(crate) const BUILD_WASM: Step =
-    Step("compile the filters to WebAssembly, and the origin");
+pub(crate) const BUILD_WASM: Step = Step("compile the filters to WebAssembly, and the origin");
 
 pub(crate) const GET_TOOLS: Step =
     Step("find Envoy and Redis, or unpack them into target/weir/tools");

@@ -138,14 +138,14 @@ impl Counts {
     fn add<J>(&self, batch: &Batch<J>) {
         self.batches.increment();
         self.commands.add(batch.calls.len());
-        self.requests.add(batch.len());
+        self.requests.add(batch.len);
     }
 
     /// The host did not send it.
     fn take_back<J>(&self, batch: &Batch<J>) {
         self.batches.take_back(1);
         self.commands.take_back(batch.calls.len());
-        self.requests.take_back(batch.len());
+        self.requests.take_back(batch.len);
     }
 }
 
@@ -163,15 +163,8 @@ struct Batch<J> {
     sent_at_ms: u64,
     /// Whether no more could have gone with it.
     is_full: bool,
-}
-
-impl<J> Batch<J> {
-    fn len(&self) -> usize {
-        self.calls
-            .iter()
-            .map(|planned| planned.requests.len())
-            .sum()
-    }
+    /// How many requests it decides.
+    len: usize,
 }
 
 /// The pump of one engine.
@@ -191,6 +184,12 @@ pub struct Pump<P: Plan> {
     /// How many requests the batch had that ended last: how many a turn may gather.
     last_len: usize,
     pace: Pace,
+    /// How many requests Redis has.
+    under_way: usize,
+    /// Redis gets no more while it has so many: what waits here can still be given up.
+    under_way_max: usize,
+    /// How many requests may go together: a batch is answered as a whole, and the oldest has waited for the one before it.
+    batch_max: usize,
     counts: Counts,
 }
 
@@ -209,6 +208,9 @@ impl<P: Plan> Pump<P> {
             has_sent: false,
             last_len: 0,
             pace: Pace::default(),
+            under_way: 0,
+            under_way_max: UNDER_WAY_UNKNOWN,
+            batch_max: BATCH_MAX,
             counts,
         }
     }
@@ -246,27 +248,28 @@ impl<P: Plan> Pump<P> {
 
     /// Whether one more request would be answered after three quarters of its deadline: the rest is for what cannot be foreseen.
     fn is_late(&self) -> bool {
-        let wait_ms = self.pace.time_ms(self.waiting.len() + self.under_way());
+        let wait_ms = self.pace.time_ms(self.waiting.len() + self.under_way);
         wait_ms.is_some_and(|wait_ms| wait_ms > self.settings.deadline_ms * 3 / 4)
     }
 
-    /// Whether Redis has as many requests as it should: what waits here can still be given up.
-    fn is_busy(&self) -> bool {
-        match self.pace.time_ms(self.under_way()) {
-            None => self.under_way() >= UNDER_WAY_UNKNOWN,
-            Some(time_ms) => time_ms > self.settings.deadline_ms / 4,
+    /// A batch has ended, and it is known better how fast Redis is.
+    fn note_pace(&mut self, batch: &Batch<P::Job>, is_answered: bool, now_ms: u64) {
+        self.last_len = batch.len;
+        let answered = if is_answered { batch.len } else { 0 };
+        self.pace
+            .ended(answered, batch.is_full, batch.sent_at_ms, now_ms);
+        let deadline_ms = self.settings.deadline_ms;
+        self.batch_max = self.pace.in_ms(deadline_ms / 8, BATCH_MAX).max(1);
+        if self.pace.is_known() {
+            self.under_way_max = self.pace.in_ms(deadline_ms / 4, usize::MAX);
         }
     }
 
-    /// How many requests may go together: a batch is answered as a whole, and the oldest has waited for the one before it.
-    fn batch_max(&self) -> usize {
-        let fits = self.pace.in_ms(self.settings.deadline_ms / 8, BATCH_MAX);
-        fits.max(1)
-    }
-
-    /// How many requests Redis has.
-    fn under_way(&self) -> usize {
-        self.batches.values().map(Batch::len).sum()
+    /// Takes a batch out that has ended.
+    fn take_batch(&mut self, id: BatchId) -> Option<Batch<P::Job>> {
+        let batch = self.batches.remove(&id)?;
+        self.under_way -= batch.len;
+        Some(batch)
     }
 
     /// Lets `stream` wait for `job`.
@@ -361,9 +364,10 @@ impl<P: Plan> Pump<P> {
     fn may_send(&self, now_ms: u64) -> bool {
         let is_on_time = |batch: &&Batch<P::Job>| now_ms.abs_diff(batch.sent_at_ms) < LATE_MS;
         let under_way = self.batches.values().filter(is_on_time).count();
-        let batch_max = self.batch_max();
-        let enough = BATCH_MIN.get(under_way).map_or(batch_max, |min| batch_max.min(*min));
-        let has_room = self.batches.len() < self.settings.batches_max && !self.is_busy();
+        let enough = BATCH_MIN.get(under_way).copied().unwrap_or(BATCH_MAX);
+        let enough = enough.min(self.batch_max);
+        let has_room =
+            self.batches.len() < self.settings.batches_max && self.under_way < self.under_way_max;
         self.waiting.len() >= enough && (has_room || self.batches.is_empty())
     }
 
@@ -371,12 +375,12 @@ impl<P: Plan> Pump<P> {
     /// was answered together asks again together. The first batch of all takes its turn, with which ticks begin that watch
     /// over calls.
     fn needs_turn(&self) -> bool {
-        self.is_woken || !self.has_sent || self.under_way().max(self.last_len) > FEW
+        self.is_woken || !self.has_sent || self.under_way.max(self.last_len) > FEW
     }
 
     /// The calls of the next batch, off what waits.
     fn take_calls(&mut self, now_ms: u64) -> Vec<Planned<P::Job>> {
-        let count = self.waiting.len().min(self.batch_max());
+        let count = self.waiting.len().min(self.batch_max);
         let requests = self.waiting.drain(..count).collect();
         self.plan.plan(requests, now_ms)
     }
@@ -417,11 +421,8 @@ impl<P: Plan> Pump<P> {
         now_ms: u64,
         effects: &mut Effects,
     ) -> Option<Vec<Completed<P::Job>>> {
-        let batch = self.batches.remove(&id)?;
-        self.last_len = batch.len();
-        let answered = if reply.is_ok() { self.last_len } else { 0 };
-        self.pace
-            .ended(answered, batch.is_full, batch.sent_at_ms, now_ms);
+        let batch = self.take_batch(id)?;
+        self.note_pace(&batch, reply.is_ok(), now_ms);
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
             Err(failure) => self.fail(batch.calls, &failure),
@@ -436,7 +437,7 @@ impl<P: Plan> Pump<P> {
 
     /// The host could not send the call `batch`. Whether it was the pump's.
     pub fn not_sent(&mut self, id: BatchId, effects: &mut Effects) -> bool {
-        let Some(batch) = self.batches.remove(&id) else {
+        let Some(batch) = self.take_batch(id) else {
             return false;
         };
         self.counts.take_back(&batch);
@@ -447,7 +448,7 @@ impl<P: Plan> Pump<P> {
 
     /// The call `batch` has to wait for a turn. Whether it was the pump's.
     pub fn deferred(&mut self, id: BatchId, effects: &mut Effects) -> bool {
-        let Some(batch) = self.batches.remove(&id) else {
+        let Some(batch) = self.take_batch(id) else {
             return false;
         };
         self.counts.take_back(&batch);
@@ -515,7 +516,7 @@ impl<P: Plan> Pump<P> {
     ) {
         let timeout_ms = self.time_left_ms(&calls, now_ms);
         let len: usize = calls.iter().map(|planned| planned.requests.len()).sum();
-        let is_full = len >= self.batch_max();
+        let is_full = len >= self.batch_max;
         let digests = &mut self.digests;
         let write = |body: &mut Vec<u8>| {
             for planned in &calls {
@@ -528,7 +529,9 @@ impl<P: Plan> Pump<P> {
             spelling,
             sent_at_ms: now_ms,
             is_full,
+            len,
         };
+        self.under_way += len;
         self.counts.add(&batch);
         self.batches.insert(id, batch);
     }

@@ -150,10 +150,9 @@ impl Verdict {
             | Self::TooFew
             | Self::AllReserved => Some(409),
             Self::RateLimited => Some(429),
-            Self::StaticPage
-            | Self::Overloaded
-            | Self::Unavailable
-            | Self::Misconfigured => Some(503),
+            Self::StaticPage | Self::Overloaded | Self::Unavailable | Self::Misconfigured => {
+                Some(503)
+            }
             Self::TokenMinted => Some(200),
         }
     }

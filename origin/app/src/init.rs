@@ -284,7 +284,10 @@ mod tests {
             let (_temp, command) = written(*purpose);
             let text = fs::read_to_string(command.folder.join("envoy.yaml")).unwrap();
             assert!(!text.contains(WASM_DIR) && text.contains("/opt/weir/filters/"));
-            assert!(!text.contains("cargo"), "{purpose:?}: it is not in a checkout");
+            assert!(
+                !text.contains("cargo"),
+                "{purpose:?}: it is not in a checkout"
+            );
             let envoy = Envoy::read(&text).unwrap();
             let (mut origin, mut gateway) = (BTreeMap::new(), BTreeMap::new());
             if purpose.has_origin() {

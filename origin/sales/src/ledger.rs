@@ -18,11 +18,11 @@ use weir_sale::redis::{
 use weir_sale::sale::Sale;
 use weir_sale::shard::{BUCKETS, bucket, home_shard};
 
-pub use crate::model::user_list::UserList;
 use super::store::OrderedAttempt;
 use super::verdicts::Verdicts;
 use crate::jobs::list_changes::{ListChange, ListChanges};
 pub use crate::model::claim_key::ClaimKey;
+pub use crate::model::user_list::UserList;
 use weir_origin_core::redis::{CallError, Redis};
 
 /// How many commands of one page of users run at once: enough to fill the connection, few beside what orders send.

@@ -30,6 +30,11 @@ impl Pace {
         }
     }
 
+    /// Whether it was measured.
+    pub(super) fn is_known(&self) -> bool {
+        self.busy_ms > 0
+    }
+
     /// How many requests Redis answers in that time, at most `max`.
     pub(super) fn in_ms(&self, time_ms: u64, max: usize) -> usize {
         let count = (time_ms * self.answered).checked_div(self.busy_ms);

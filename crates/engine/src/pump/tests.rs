@@ -636,7 +636,7 @@ fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
         }
         let mut completed = bench.turn(now_ms);
         for (id, _, timeout_ms) in core::mem::take(&mut bench.sent) {
-            let len = bench.pump.batches[&id].len() as u64;
+            let len = bench.pump.batches[&id].len as u64;
             free_at_us = free_at_us.max(now_ms * 1_000) + len * per_request_us;
             let deadline_us = (now_ms + timeout_ms) * 1_000;
             let is_reply = free_at_us <= deadline_us;

@@ -66,11 +66,7 @@ impl SkuRoute {
     ///
     /// # Errors
     /// Says which of them is wrong.
-    pub fn new(
-        method: &str,
-        path: &str,
-        source: Option<SkuSource>,
-    ) -> Result<Self, SkuRouteError> {
+    pub fn new(method: &str, path: &str, source: Option<SkuSource>) -> Result<Self, SkuRouteError> {
         if method.is_empty() || !method.bytes().all(|b| b.is_ascii_uppercase()) {
             return Err(SkuRouteError::Method);
         }
@@ -178,7 +174,10 @@ pub(crate) fn sale_of<'c>(
     };
     let mut sales = catalogue.sales.iter();
     sales.find(|sale| {
-        let sells = sale.sku.as_deref().is_some_and(|known| known.as_bytes() == &*sku);
+        let sells = sale
+            .sku
+            .as_deref()
+            .is_some_and(|known| known.as_bytes() == &*sku);
         sells && is_on(sale)
     })
 }
@@ -210,7 +209,12 @@ mod tests {
         }
     }
 
-    fn found(route: &SkuRoute, path: &str, headers: &[(&str, &str)], now_ms: u64) -> Option<String> {
+    fn found(
+        route: &SkuRoute,
+        path: &str,
+        headers: &[(&str, &str)],
+        now_ms: u64,
+    ) -> Option<String> {
         let headers = [headers, &[(":method", "POST")]].concat();
         let request = request(&headers, now_ms);
         let routes = core::slice::from_ref(route);
@@ -229,9 +233,17 @@ mod tests {
         assert_eq!(at(&by_path, "/buy/red%20shoes/now?x").as_deref(), Some("a"));
         assert_eq!(at(&by_path, "/buy/hat/later"), None);
         assert_eq!(at(&by_path, "/buy/a/hat/now"), None);
-        assert_eq!(at(&by_query, "/orders?x=1&sku=red+shoes").as_deref(), Some("a"));
+        assert_eq!(
+            at(&by_query, "/orders?x=1&sku=red+shoes").as_deref(),
+            Some("a")
+        );
         assert_eq!(at(&by_query, "/orders?sku=hat").as_deref(), Some("b"));
-        for other in ["/orders", "/orders?sku=", "/orders?skus=hat", "/orders/1?sku=hat"] {
+        for other in [
+            "/orders",
+            "/orders?sku=",
+            "/orders?skus=hat",
+            "/orders/1?sku=hat",
+        ] {
             assert_eq!(at(&by_query, other), None, "{other}");
         }
         assert_eq!(at(&by_header, "/orders").as_deref(), Some("b"));
@@ -241,7 +253,11 @@ mod tests {
     fn sale_counts_from_its_creation_to_its_end() {
         let route = SkuRoute::new("POST", "/o", Some(SkuSource::Query("sku".into()))).unwrap();
         for (now_ms, counts) in [(0, true), (1_999, true), (2_000, false)] {
-            assert_eq!(found(&route, "/o?sku=hat", &[], now_ms).is_some(), counts, "{now_ms}");
+            assert_eq!(
+                found(&route, "/o?sku=hat", &[], now_ms).is_some(),
+                counts,
+                "{now_ms}"
+            );
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::bars::{Bar, Limit, bars, is_load_bound};
 use super::edges::REQUESTS;
-use super::report::{Cost, Measured, Point, Report, Round, Run};
 use super::overload::Loaded;
+use super::report::{Cost, Measured, Point, Report, Round, Run};
 use super::room::Positions;
 use super::scenario::{ALL, ONE, Scenario};
 use super::statistics::Spread;

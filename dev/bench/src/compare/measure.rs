@@ -272,7 +272,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    pub(super) async fn one(&self, server: &mut Server, connections: usize, pace: Pace) -> Result<Round> {
+    pub(super) async fn one(
+        &self,
+        server: &mut Server,
+        connections: usize,
+        pace: Pace,
+    ) -> Result<Round> {
         let mut calls = 0;
         if let Some(store) = &mut server.store {
             if self.scenario.kind.claims() {

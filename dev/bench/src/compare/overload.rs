@@ -94,7 +94,12 @@ async fn of_one(scenario: &Scenario, effort: &Effort, yard: &Yard<'_>) -> Result
         };
         println!(
             "{:<15} {:>7.0}/s at most; at twice that {:>7.0}/s right of {:>7.0}/s answers, p50 {:.1}, p99 {:.1} ms",
-            scenario.name, loaded.capacity, loaded.goodput, loaded.answers, loaded.p50_ms, loaded.p99_ms
+            scenario.name,
+            loaded.capacity,
+            loaded.goodput,
+            loaded.answers,
+            loaded.p50_ms,
+            loaded.p99_ms
         );
         rounds.push(loaded);
     }

@@ -382,7 +382,11 @@ pub(super) const VERDICTS: &[Refusal] = &[
         StatusCode::CONFLICT,
         "A sale sells what the normal order asks for",
     ),
-    verdict("too_few", StatusCode::CONFLICT, "Fewer units are left than the request wants"),
+    verdict(
+        "too_few",
+        StatusCode::CONFLICT,
+        "Fewer units are left than the request wants",
+    ),
     verdict(
         "all_reserved",
         StatusCode::CONFLICT,

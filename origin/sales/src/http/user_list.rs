@@ -10,9 +10,9 @@ use weir_base::id::UserId;
 use weir_sale::sale::SALES_MAX;
 
 use super::refusals::{INVALID_REASON, INVALID_USER};
-use crate::store::{ListedUser, Remark, Standing};
 use crate::Sales;
 use crate::model::user_list::UserList;
+use crate::store::{ListedUser, Remark, Standing};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody, read_typed};
 
