@@ -28,7 +28,6 @@ fn gate() -> Gate {
 
 fn gate_with(catalogue: &str) -> Gate {
     let gate = Gate::builder(&config(), |host| host.env("WEIR_TOKEN_SECRET", SECRET));
-    gate.begin_polls();
     gate.answer_polls_with(catalogue);
     gate
 }
@@ -209,7 +208,6 @@ fn a_draining_sale_gives_no_tokens_and_one_in_shadow_gives_them_to_all() {
 #[test]
 fn a_sale_that_wants_tokens_is_not_sold_by_a_gate_that_has_no_keys() {
     let gate = Gate::start(CONFIG);
-    gate.begin_polls();
     gate.answer_polls_with(&catalogue());
     assert_eq!(gate.buy("alice").status(), Some(503));
     assert!(gate.host.logged("`token` is not configured"));
