@@ -15,7 +15,7 @@ use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::answer::{Refusal, retry_after_seconds};
 use weir_engine::{Answer, Request};
 
-use crate::engine::challenge::Asked;
+use crate::engine::checkout::ChallengeOffer;
 use crate::engine::config::StaticPage;
 
 /// The language that whoever asks likes best of those that there are.
@@ -68,14 +68,14 @@ impl Answers {
     }
 
     /// The answer to somebody who must solve a challenge first.
-    pub(crate) fn ask(&self, asked: &Asked, language: Language) -> Answer {
+    pub(crate) fn challenge(&self, offer: &ChallengeOffer, language: Language) -> Answer {
         let verdict = Verdict::ChallengeRequired;
         let mut headers = vec![(headers::VERDICT, verdict.word())];
         headers.extend(content_language(language));
         let refusal = refusal_of(verdict, language);
-        let body = AskedBody {
+        let body = ChallengeBody {
             refusal: &refusal,
-            challenge: asked,
+            challenge: offer,
         };
         Answer::refusal_with(headers, &refusal, &body)
     }
@@ -137,10 +137,10 @@ fn content_language(language: Language) -> Option<(&'static str, &'static str)> 
 
 /// A refusal, and the challenge that is to be solved.
 #[derive(Serialize)]
-struct AskedBody<'a> {
+struct ChallengeBody<'a> {
     #[serde(flatten)]
     refusal: &'a Refusal<'a>,
-    challenge: &'a Asked,
+    challenge: &'a ChallengeOffer,
 }
 
 #[cfg(test)]
