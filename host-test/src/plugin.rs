@@ -14,7 +14,7 @@ use crate::world::{ContextId, LogLine, Owner, Slot, SlotId, Thread, VmState, VmU
 /// A dead VM is not made anew more often than this, in nanoseconds of virtual time.
 const RELOAD_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// The outcome of requests after the VM has died (`failure_policy` of Envoy's `PluginConfig`).
+/// How requests are handled after the VM has died (`failure_policy` of Envoy's `PluginConfig`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailurePolicy {
     /// 503 for good on that worker: Envoy's default.

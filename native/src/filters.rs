@@ -402,7 +402,7 @@ impl Module for Filters {
 }
 
 impl Phase {
-    /// The outcome of a part of the request that the engine did not ask for: as the one before it.
+    /// How to handle a part of the request that the engine did not ask for: as the one before it.
     fn of_body(self) -> BodyStatus {
         match self {
             Self::Apart | Self::Open => BodyStatus::Continue,

@@ -21,7 +21,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\nx\n";
 const TRAILERS_ONLY: &[u8] = b"HTTP/1.1 200 OK\r\ngrpc-status: 14\r\ncontent-length: 0\r\n\r\n";
 
-/// The outcome of the connection after an answer.
+/// How a connection goes on after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Stays,

@@ -324,7 +324,7 @@ pub struct Map {
     blocks: BTreeMap<(u64, u32), Vec<Option<VehicleId>>>,
 }
 
-/// The outcome of a piece of the map, as `fit_vehicles_put.lua` says it.
+/// The result of writing a piece of the map, as `fit_vehicles_put.lua` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
     /// It is written.

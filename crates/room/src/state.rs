@@ -135,7 +135,7 @@ impl RoomState {
     }
 }
 
-/// The outcome of a visitor who asks for a place or for entry.
+/// The answer to a visitor who asks for a place or for entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// Waits at the place.

@@ -29,7 +29,7 @@ const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// The chunk that ends a response.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The outcome of bytes that came from the caller. They are always taken off Envoy's buffer.
+/// What to do with bytes from the caller. They are always taken off Envoy's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inbound {
     /// Nothing passes yet.
@@ -41,7 +41,7 @@ pub enum Inbound {
     Close,
 }
 
-/// The outcome of bytes that came from Redis. They are always taken off Envoy's buffer.
+/// What to do with bytes from Redis. They are always taken off Envoy's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outbound {
     /// Nothing passes yet.

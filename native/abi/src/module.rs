@@ -19,7 +19,7 @@ pub enum Level {
     Error = 4,
 }
 
-/// The outcome of a request after its head: the ABI's numbers.
+/// How a request goes on after its head: the ABI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum HeadersStatus {
@@ -31,7 +31,7 @@ pub enum HeadersStatus {
     StopAll = 4,
 }
 
-/// The outcome of a part of the body: the ABI's numbers.
+/// How a request goes on after a part of the body: the ABI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum BodyStatus {

@@ -43,7 +43,7 @@ struct GroupStateLabel {
     state: &'static str,
 }
 
-/// The outcome of events in a group.
+/// The outcomes of events in a group.
 const HANDLED: &str = "handled";
 const FAILED: &str = "failed";
 const AGAIN: &str = "handled_again";

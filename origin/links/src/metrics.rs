@@ -9,11 +9,11 @@ use weir_link::segment::Skip;
 use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 
-/// The outcome of segments that an origin asks for, beside the reasons of [`Skip`].
+/// The outcomes of requests for segments, beside the reasons of [`Skip`].
 const RESERVED: &str = "reserved";
 const TAKEN: &str = "taken";
 
-/// The outcome of links that have ended.
+/// How clean-up handled ended links.
 const CLEANED: [&str; 2] = ["removed", "alive"];
 
 /// How a look into the cold store ends.
@@ -30,7 +30,7 @@ struct ToldLabel {
     outcome: &'static str,
 }
 
-/// The outcome of passwords that are tried.
+/// The outcomes of password attempts.
 pub(super) const PASSWORDS: [&str; 4] = ["right", "wrong", "too_many", "busy"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,7 +38,7 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// The outcome of batches of clicks.
+/// The outcomes of batches of clicks.
 const CLICK_BATCHES: [&str; 3] = ["counted", "counted_before", "refused"];
 
 /// The numbers of links. Cloning it is cheap: clones share them.

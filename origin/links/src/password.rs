@@ -95,7 +95,7 @@ impl fmt::Debug for Password {
 #[error("too many passwords are being looked at")]
 pub struct Busy;
 
-/// The outcome of a password that is tried.
+/// The outcome of a password attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tried {
     /// It is the link's.

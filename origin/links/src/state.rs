@@ -1,4 +1,4 @@
-//! The outcome of whoever clicks a link now, as the API shows it.
+//! How a link answers a click now, as the API shows it.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::records::{Asked, LinkRecords};
 use crate::store::{LinkStore, StoredLink};
 use weir_origin_core::sql::SqlError;
 
-/// The outcome of whoever clicks a link.
+/// How a link answers a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkState)]
@@ -29,7 +29,7 @@ pub enum State {
 /// A link's state, and how many clicks it has left; `None`: as many as come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The outcome of whoever clicks it.
+    /// How it answers a click.
     pub state: State,
     /// How many clicks it has left.
     pub clicks_left: Option<u64>,

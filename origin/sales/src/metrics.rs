@@ -11,7 +11,7 @@ use super::store::PaymentState;
 use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 
-/// The outcome of claims at `POST /orders`.
+/// The outcomes of claims at `POST /orders`.
 const ORDER_OUTCOMES: [&str; 10] = [
     "group_cap",
     "cooling_down",
@@ -37,7 +37,7 @@ pub struct ClaimAge {
     pub past_ms_max: Option<u64>,
 }
 
-/// The outcome of the clicks that requests to buy name.
+/// The outcomes of clicks that orders name.
 const CLICKS: [&str; 2] = ["counted", "refused"];
 
 /// Open claims are told apart by how far their deadline has passed, the youngest first.

@@ -18,7 +18,7 @@ pub trait Host {
     /// Why it cannot do what a vector asks for, if so.
     fn cannot(&self, vector: &Vector) -> Option<&'static str>;
 
-    /// The outcome of vectors, each by itself, in their order.
+    /// The results of vectors, each by itself, in their order.
     ///
     /// # Errors
     /// When the host itself does not run.

@@ -1,4 +1,4 @@
-//! The outcome of requests with events.
+//! Requests with events.
 
 use weir_event::address::Network;
 use weir_event::consent::Consent;

@@ -1,4 +1,4 @@
-//! The outcome of questions when Redis, a client or a key is lost.
+//! Questions when Redis, a client or a key is lost.
 
 use serde_json::json;
 use weir_fitment::Spu;

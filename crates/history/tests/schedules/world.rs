@@ -93,7 +93,7 @@ pub struct Load {
     pub must_not: Removals,
 }
 
-/// The outcome of a list that was read.
+/// The result of reading a list.
 pub enum Then {
     Show,
     Delete(Sku),

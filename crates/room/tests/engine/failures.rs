@@ -1,4 +1,4 @@
-//! The outcome of visitors when Redis or a gateway is away.
+//! Visitors when Redis or a gateway is away.
 
 use crate::world::{Link, Visitor, World, config};
 

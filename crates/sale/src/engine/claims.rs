@@ -1,4 +1,4 @@
-//! The outcome of requests when Redis has answered.
+//! Decisions on requests when Redis has answered.
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -48,7 +48,7 @@ pub struct BuiltFilter {
     pub size_final: u64,
 }
 
-/// The outcome of cargo's messages.
+/// Where cargo's messages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Messages {
     /// On to standard error, as they come.

@@ -15,7 +15,7 @@ pub struct Count {
     pub over_max: u64,
 }
 
-/// The outcome of the counters.
+/// How the counters change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Values that are there, and how much is added to each.

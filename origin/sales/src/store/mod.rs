@@ -171,7 +171,7 @@ impl SaleStore {
         PayloadStore(self)
     }
 
-    /// The outcome of an order: paid, cancelled or expired, each decided in one transaction by the
+    /// Payment, cancellation and expiry of orders, each decided in one transaction by the
     pub fn payments(&self) -> PaymentStore<'_> {
         PaymentStore(self)
     }

@@ -1,4 +1,4 @@
-//! The outcome of an order: paid, cancelled or expired, each decided in one transaction by the
+//! Payment, cancellation and expiry of orders, each decided in one transaction by the
 //! one statement that changes its status.
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ const EXPIRE: &str = "
 const SELECT_OVERDUE: &str = "
     SELECT * FROM orders WHERE pay_by_ms <= ? ORDER BY pay_by_ms LIMIT ?";
 
-/// The outcome of an order: paid, cancelled or expired, each decided in one transaction by the
+/// Payment, cancellation and expiry of orders, each decided in one transaction by the
 #[derive(Clone, Copy, Debug)]
 pub struct PaymentStore<'a>(pub(super) &'a SaleStore);
 

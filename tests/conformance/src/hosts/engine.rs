@@ -51,7 +51,7 @@ impl EngineHost {
         Ok(Self { store })
     }
 
-    /// The outcome of one vector.
+    /// The result of one vector.
     ///
     /// # Errors
     /// When it cannot be replayed.
