@@ -6,11 +6,11 @@ use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::click_tag::{ClickTag, TAG_LEN_MAX};
-use weir_link::code::DomainId;
 use weir_link::domain::{Domain, DomainsConfig};
 use weir_link::engine::config::Config;
 use weir_link::engine::request::{Fields, Resource};
 use weir_link::record::{App, Country, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
+use weir_link::spelling::CodeOptions;
 
 use crate::config::{check_nothing_follows, check_refusal};
 
@@ -108,9 +108,9 @@ pub fn link_click(data: &[u8]) {
         point: 0,
         click_tag: None,
     };
-    let domain = DomainId::new("s").expect("a name");
     check_host(fields.host);
-    let Resource::Link(name) = fields.resource(&domain) else {
+    check_spelling(&fields);
+    let Resource::Link(name) = fields.resource(&site()) else {
         return;
     };
     let code = fields
@@ -127,6 +127,28 @@ pub fn link_click(data: &[u8]) {
     }
     check_memory(&name, now_ms);
     check_row(&name, &fields, now_ms);
+}
+
+/// With all options for codes on, a path made of the code that another path names leads to the same link.
+fn check_spelling(fields: &Fields<'_>) {
+    let every = Domain {
+        codes: CodeOptions {
+            trailing_slash: true,
+            ignore_case: true,
+            unicode: true,
+            segments: true,
+        },
+        ..site()
+    };
+    if let Resource::Link(name) = fields.resource(&every) {
+        let link = name.to_link().expect("a code");
+        let path = ["/", link.code.as_str()].concat();
+        let again = Fields {
+            path: path.as_bytes(),
+            ..*fields
+        };
+        assert_eq!(again.resource(&every), Resource::Link(name));
+    }
 }
 
 fn plain() -> Link {

@@ -88,6 +88,8 @@ pub fn link_domains(data: &[u8]) {
         assert_eq!(domains.by_id(domain.id.as_str()), Some(domain));
         assert!((1..=HOSTS_MAX).contains(&domain.hosts.len()));
         assert!(domain.life_days <= LIFE_DAYS_MAX);
+        let mut lives = domain.life_days_by_length.values();
+        assert!(lives.all(|days| *days <= LIFE_DAYS_MAX));
         for host in &domain.hosts {
             for spelt in [host.clone(), host.to_uppercase(), format!("{host}.:443")] {
                 assert_eq!(domains.by_host(&spelt), Some(domain), "{spelt}");

@@ -1,10 +1,12 @@
 //! What a test drives.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::abi::{LogLevel, Status};
 use crate::builder::Builder;
+use crate::http::End;
 use crate::net::Connection;
 use crate::plugin::{Plugin, StartError};
 use crate::process::Process;
@@ -67,6 +69,17 @@ impl Host {
     /// If there is no such worker.
     pub fn request(&self, worker: usize) -> RequestBuilder {
         RequestBuilder::new(self.process(), self.slot(worker))
+    }
+
+    /// A client sends malformed HTTP to `worker` (from 0). Envoy answers 400: it creates and ends the filter's context, which gets
+    /// no headers.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn malformed_request(&self, worker: usize) {
+        let (vm, root) = self.process.vm_for_stream(self.slot(worker));
+        let id = self.process.open_stream(vm, root, HashMap::new());
+        self.process.end_stream(id, End::Gone);
     }
 
     /// A client connects to `worker` (from 0), for a network filter.

@@ -30,9 +30,6 @@ use crate::slot::Slot;
 /// How far apart ticks are for an engine that needs none, in milliseconds.
 const IDLE_TICK_MS: u64 = 1_000;
 
-/// The most values of histograms that wait to be told. The main thread takes them each second; more are lost.
-const VALUES_MAX: usize = 65_536;
-
 /// What all desks of one filter's configuration share.
 pub struct Common {
     /// Which filter it is.
@@ -106,8 +103,6 @@ struct State {
     /// The streams that wait, in the order in which they came.
     slots: BTreeMap<StreamId, Arc<Slot>>,
     next_stream: StreamId,
-    /// Values of histograms that Envoy was not told yet, with the histogram's place.
-    values: Vec<(usize, u64)>,
     /// Replies of Redis that the engine was not given yet.
     replies: Vec<(BatchId, Reply)>,
     /// Whether the engine asked for a turn that it has not had.
@@ -166,7 +161,6 @@ impl Desk {
                 applying: Effects::list(),
                 slots: BTreeMap::new(),
                 next_stream: 0,
-                values: Vec::new(),
                 replies: Vec::new(),
                 wants_turn: false,
                 is_rung: false,
@@ -317,8 +311,8 @@ impl Desk {
         }
     }
 
-    /// What was counted, and which values were recorded, since the last time.
-    pub fn collect(&self) -> (Counts, Vec<(usize, u64)>) {
+    /// What was counted since the last time.
+    pub fn collect(&self) -> Counts {
         let mut state = self.lock();
         let metrics = state.engine.metrics();
         let mut counted = Vec::new();
@@ -328,8 +322,7 @@ impl Desk {
             names.extend(metrics.counters().enumerate());
         }
         let name = |(index, count)| Some(((*names.get(&index)?).to_owned(), count));
-        let counts = counted.into_iter().filter_map(name).collect();
-        (counts, std::mem::take(&mut state.values))
+        counted.into_iter().filter_map(name).collect()
     }
 
     /// A panic has left the engine half way. All that wait get `answer`, and a fresh engine takes over.
@@ -442,14 +435,11 @@ impl Desk {
                 self.common.call_main();
             }
             Effect::Wake => state.wants_turn = true,
-            Effect::Record { histogram, value } if state.values.len() < VALUES_MAX => {
-                state.values.push((histogram.index(), value));
-            }
             Effect::Log(level, text) => {
                 let name = state.engine.name();
                 self.common.log(level_of(level), &format!("{name}: {text}"));
             }
-            // Values beyond those; all others are for streams.
+            // All others are for streams.
             _ => {}
         }
         None

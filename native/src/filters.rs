@@ -262,9 +262,7 @@ impl Module for Filters {
         }
         for desk in &config.desks {
             guard(desk, |desk| {
-                let (counts, values) = desk.collect();
-                config.metrics.tell(host, &counts);
-                config.metrics.record(host, &values);
+                config.metrics.tell(host, &desk.collect());
             });
         }
         let panics = config.common.panics.swap(0, Ordering::Relaxed);

@@ -15,7 +15,7 @@
 //! | [`service`] | the thread of a desk: ticks and calls to Redis |
 //! | [`redis`] | connections to Redis: one server, or a cluster; with TLS and a password |
 //! | [`fetches`] | HTTP requests, which only the main thread sends |
-//! | [`metrics`] | counters and histograms in Envoy's own stats |
+//! | [`metrics`] | counters in Envoy's own stats |
 //! | [`shared`] | memory that all engines of this process share |
 //! | [`request`] | the request, read from Envoy as far as the engine asks |
 //! | [`filters`] | what Envoy's hooks do |

@@ -1,4 +1,4 @@
-//! Counters and histograms in Envoy's own stats.
+//! Counters in Envoy's own stats.
 //!
 //! Envoy takes definitions only while a configuration is made, and values only on its own threads. So all is defined at first,
 //! and told on the main thread from time to time. A tag, which stands in a counter's name as `<name>.<tag>.<value>`, is a label
@@ -18,7 +18,6 @@ const PANICS: &str = "weir_native_panics_total";
 #[derive(Debug, Default)]
 pub struct HostMetrics {
     counters: HashMap<(String, Option<String>), MetricId>,
-    histograms: Vec<Option<MetricId>>,
 }
 
 /// What was counted since the last time: by its counter's name.
@@ -40,11 +39,7 @@ impl HostMetrics {
                 counters.insert(key, id);
             }
         }
-        let histograms = metrics.histograms().iter();
-        let made = Self {
-            counters,
-            histograms: histograms.map(|name| host.define_histogram(name)).collect(),
-        };
+        let made = Self { counters };
         // Envoy shows a counter with a label from its first increment on; operators look for it before.
         let none = metrics.counters().map(|name| (name.to_owned(), 0));
         made.tell(host, &none.collect());
@@ -66,15 +61,6 @@ impl HostMetrics {
     pub fn tell_panics(&self, host: &ConfigHost<'_>, count: u64) {
         if count > 0 {
             self.tell(host, &vec![(PANICS.to_owned(), count)]);
-        }
-    }
-
-    /// Records values, each with its histogram's place.
-    pub fn record(&self, host: &ConfigHost<'_>, values: &[(usize, u64)]) {
-        for (index, value) in values {
-            if let Some(Some(id)) = self.histograms.get(*index) {
-                host.record(*id, *value);
-            }
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_stack::http::{self, Method, Response};
 use weir_stack::{Stack, ports};
-use weir_tests::until;
+use weir_tests::{is_left_out_on_native, until, use_garage};
 
 use crate::metrics::{Gateways, documented, scraped};
 
@@ -190,6 +190,25 @@ async fn questions_are_answered_by_the_gateway_and_what_it_does_not_know_by_the_
         shop.count("answered").await.is_ok_and(|now| now > before)
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garage_is_reached_through_the_gate_of_sales() -> Result<()> {
+    let builder = Stack::builder().workers(1).key_prefix("garage");
+    let stack = builder.fitment().start().await?;
+    use_garage(&stack, &stack.gateway_url()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garage_is_reached_through_all_filters() -> Result<()> {
+    if is_left_out_on_native("the shipped file for WebAssembly") {
+        return Ok(());
+    }
+    let links = json!({ "domains": [{ "id": "s", "hosts": ["link.localhost"] }] });
+    let builder = Stack::builder().workers(1).key_prefix("garage-all");
+    let builder = builder.all_filters().links(links.to_string());
+    let stack = builder.events().fitment().start().await?;
+    use_garage(&stack, &stack.gateway_url()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

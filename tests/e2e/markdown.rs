@@ -107,11 +107,10 @@ fn the_book_can_be_made() -> Result<()> {
     command::succeed(&mut mdbook, Duration::from_secs(60))?;
     let docs = root.join("docs");
     for page in summary(&docs)? {
-        let name = page.strip_prefix(&docs)?.with_extension("html");
-        let name = match name.to_str() {
-            Some("README.html") => PathBuf::from("index.html"),
-            Some("examples/README.html") => PathBuf::from("examples/index.html"),
-            _ => name,
+        let page = page.strip_prefix(&docs)?;
+        let name = match page.ends_with("README.md") {
+            true => page.with_file_name("index.html"),
+            false => page.with_extension("html"),
         };
         ensure!(out.path().join(&name).is_file(), "no {}", name.display());
     }

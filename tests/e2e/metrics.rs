@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use weir_stack::Stack;
 use weir_stack::http;
 use weir_stack::native::Host;
@@ -140,5 +141,18 @@ async fn told_in_the_log(stack: &Stack) -> Result<()> {
         let is_told = until(line, async || read().contains(line)).await;
         is_told.with_context(|| format!("{line} is not in {}", log.display()))?;
     }
+    one_request_has_one_id_in_both_logs(stack)
+}
+
+fn one_request_has_one_id_in_both_logs(stack: &Stack) -> Result<()> {
+    let read = |name: &str| std::fs::read_to_string(stack.data_dir().join(name));
+    let (gateway, origin) = (read("envoy.log")?, read("origin.log")?);
+    let mut lines = gateway
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ordered = lines.find(|line| line["details"] == "via_upstream");
+    let id = ordered.context("no order in the gateway's log")?["request_id"].clone();
+    ensure!(id.as_str().is_some_and(|id| id.len() == 36), "{id}");
+    ensure!(origin.contains(&format!("\"request_id\":{id}")), "{id}");
     Ok(())
 }

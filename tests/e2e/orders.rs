@@ -85,7 +85,7 @@ async fn a_refunded_unit_is_sold_again_and_the_shop_is_told_of_each_step() -> Re
     ensure!(refund["payment"]["state"] == "refund_due", "{refund}");
     let payment = refund["payment"]["payment"].as_str();
     let payment = payment.context("no payment")?.to_owned();
-    let meanwhile = ["sold_out", "restocking"];
+    let meanwhile = ["sold_out", "all_reserved"];
     buys_at_last(&stack, "desk", "carol", &meanwhile).await?;
     audited(&stack, "desk", 0, 2).await?;
     let noted = format!("/payments/{payment}/refunded");

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, validate};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::tools::{self, Options};
-use weir_stack::{Secrets, Stack, origin, ports, wasm};
+use weir_stack::{Secrets, Stack, origin, ports, wasm, workspace};
 use weir_tests::{books, buy, is_left_out_on_native, until, verdict};
 
 /// What Envoy is started with.
@@ -176,6 +179,50 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     Ok(())
 }
 
+/// The VMs of Envoy's main thread cannot reach Redis and must not try: each attempt counts as a failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_gateway_counts_no_failures_and_warns_of_nothing() -> Result<()> {
+    if is_left_out_on_native("the bridge") {
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let port = ports::free()?;
+    let _redis =
+        RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;
+    let config = EnvoyConfig::all()?
+        .redis("127.0.0.1", port)?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?;
+    let envoy = Envoy::start(&tool()?, &options(config, &dir)?).await?;
+    let failures = async || -> Result<Vec<(String, u64)>> {
+        let is_failure = |name: &str| name.contains("fail") || name.contains("_5xx");
+        let stats = envoy.stats().await?.into_iter();
+        let is_bad = |(name, count): &(String, u64)| *count > 0 && is_failure(name);
+        Ok(stats.filter(is_bad).collect())
+    };
+    let read = || std::fs::read_to_string(dir.path().join("envoy.log")).unwrap_or_default();
+    let warnings = || {
+        let log = read();
+        let grave = log.lines().filter(|line| {
+            line.contains("wasm log") && ["[warn", "[error"].iter().any(|it| line.contains(it))
+        });
+        grave.map(str::to_owned).collect::<Vec<_>>()
+    };
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(failures().await?, [], "{}", read());
+    assert_eq!(warnings(), [""; 0]);
+    let order = format!("{}/sales/none/orders", envoy.url());
+    until("Redis answers", async || {
+        let _ = http::send(Method::POST, &order, &[("x-user-id", "u1")], String::new()).await;
+        read().contains("seckill-gate: Redis answers")
+    })
+    .await?;
+    let name = "cluster.weir_redis.upstream_cx_connect_fail";
+    assert_eq!(envoy.stat(name).await?, 0);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn all_filters_load_on_one_listener() -> Result<()> {
     if is_left_out_on_native("the shipped file for WebAssembly") {
@@ -183,6 +230,67 @@ async fn all_filters_load_on_one_listener() -> Result<()> {
     }
     let dir = tempfile::tempdir()?;
     validate(&tool()?, &options(EnvoyConfig::all()?, &dir)?)
+}
+
+/// Answers every request with 200.
+async fn answer_all(listener: TcpListener) {
+    while let Ok((mut client, _)) = listener.accept().await {
+        let _ = client.read(&mut [0; 4_096]).await;
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let _ = client.write_all(answer).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn origin_that_is_away_leaves_its_requests_to_another() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let config = EnvoyConfig::shipped()?
+        .origin(listener.local_addr()?)?
+        .edit_cluster("origin", |cluster| {
+            let endpoints = &mut cluster["load_assignment"]["endpoints"][0]["lb_endpoints"];
+            let endpoints = endpoints.as_array_mut().context("no endpoints")?;
+            let mut away = endpoints[0].clone();
+            let address = &mut away["endpoint"]["address"]["socket_address"];
+            address["port_value"] = json!(ports::free()?);
+            endpoints.push(away);
+            Ok(())
+        })?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?;
+    tokio::spawn(answer_all(listener));
+    let envoy = Envoy::start(&tool()?, &options(config, &dir)?).await?;
+    for number in 0..16 {
+        let url = format!("{}/sale-list", envoy.url());
+        let answer = http::send(Method::GET, &url, &[], String::new()).await?;
+        assert_eq!(answer.status, 200, "{number}: {}", answer.text());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_takes_every_complete_file() -> Result<()> {
+    if is_left_out_on_native("the shipped files for WebAssembly") {
+        return Ok(());
+    }
+    let (tool, out) = (tool()?, workspace::out_dir());
+    let mut count = 0;
+    for entry in std::fs::read_dir(workspace::root().join("envoy"))? {
+        let path = entry?.path();
+        // The native module's file has a test of its own.
+        let is_native = path.ends_with("native.yaml");
+        if is_native || path.extension().is_none_or(|ending| ending != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path)?;
+        let text = text.replace("target/weir/", &format!("{}/", out.display()));
+        let dir = tempfile::tempdir()?;
+        let config = EnvoyConfig::parse(&text)?;
+        validate(&tool, &options(config, &dir)?).with_context(|| path.display().to_string())?;
+        count += 1;
+    }
+    assert!(count >= 8, "{count}");
+    Ok(())
 }
 
 /// The doctor reads what a gateway that runs tells of itself.

@@ -33,14 +33,16 @@ async fn a_sale_that_wants_tokens_is_sold_to_those_who_waited_for_theirs() -> Re
     let wait_ms = number("usable_at_ms")? - number("now_ms")?;
     assert_eq!(wait_ms, 1_000);
 
-    for (user, token) in [
-        ("alice", ""),
-        ("alice", "forged"),
-        ("alice", token),
-        ("bob", token),
+    for (user, token, word) in [
+        ("alice", "", "invalid_token"),
+        ("alice", "forged", "invalid_token"),
+        ("alice", token, "token_too_young"),
+        ("bob", token, "invalid_token"),
     ] {
         let refused = buy(&stack, user, token).await?;
-        assert_eq!((refused.status, verdict(&refused)), (403, "invalid_token"));
+        assert_eq!((refused.status, verdict(&refused)), (403, word));
+        let retry_after = refused.header("retry-after");
+        assert_eq!(retry_after.is_some(), word == "token_too_young");
     }
     tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     let bought = buy(&stack, "alice", token).await?;

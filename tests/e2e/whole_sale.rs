@@ -307,15 +307,16 @@ async fn a_sale_that_was_sold_out_reopens_when_an_unpaid_order_expires() -> Resu
     stack.open_sale_with("expire", 1, 1, hold).await?;
     let lost = order(&stack, "expire", "alice").await?;
     audited(&stack, "expire", 0, 1).await?;
-    is_sold_out(&stack, "expire", "bob").await?;
+    hears_at_last(&stack, "expire", "bob", "all_reserved", &[]).await?;
 
-    let path = buys_at_last(&stack, "expire", "bob", &["sold_out", "restocking"]).await?;
+    let path = buys_at_last(&stack, "expire", "bob", &["all_reserved"]).await?;
     let late = end(&stack, &lost, "alice", "pay").await?;
     is_told(&late, 409, "order_expired")?;
     let seen = ask(&stack, Method::GET, &lost, Some("alice")).await?;
     is_told(&seen, 200, "expired")?;
     pays(&stack, &path, "bob").await?;
-    audited(&stack, "expire", 0, 1).await
+    audited(&stack, "expire", 0, 1).await?;
+    is_sold_out(&stack, "expire", "carol").await
 }
 
 /// With a hold of a second, somebody who orders again at each expiry once took 9 of 11 holds.
@@ -325,12 +326,12 @@ async fn who_lets_holds_expire_leaves_the_next_to_others() -> Result<()> {
     let hold = json!({ "payment": { "hold": { "pay_within_ms": 1_000 } } });
     stack.open_sale_with("hoard", 2, 1, hold).await?;
     let lost = order(&stack, "hoard", "mallory").await?;
-    let barred = ["granted_again", "cap_reached", "restocking"];
+    let barred = ["granted_again", "cap_reached", "all_reserved"];
     hears_at_last(&stack, "hoard", "mallory", "blocked", &barred).await?;
     let seen = ask(&stack, Method::GET, &lost, Some("mallory")).await?;
     is_told(&seen, 200, "expired")?;
     for user in ["alice", "bob"] {
-        let path = buys_at_last(&stack, "hoard", user, &["sold_out", "restocking"]).await?;
+        let path = buys_at_last(&stack, "hoard", user, &["all_reserved"]).await?;
         pays(&stack, &path, user).await?;
     }
     let answer = buy(&stack, "hoard", "mallory").await?;
@@ -349,7 +350,7 @@ async fn a_cancelled_order_gives_its_unit_to_the_next_one() -> Result<()> {
         let cancelled = end(&stack, &path, "alice", "cancel").await?;
         is_told(&cancelled, 200, "cancelled")?;
     }
-    let next = buys_at_last(&stack, "cancel", "bob", &["sold_out", "restocking"]).await?;
+    let next = buys_at_last(&stack, "cancel", "bob", &["sold_out", "all_reserved"]).await?;
     let paid = end(&stack, &path, "alice", "pay").await?;
     is_told(&paid, 409, "order_cancelled")?;
     pays(&stack, &next, "bob").await?;
@@ -372,7 +373,7 @@ async fn where_units_leave_at_payment_who_pays_first_has_them() -> Result<()> {
     stack.open_sale_with("at-payment", 1, 1, more).await?;
     let slow = order(&stack, "at-payment", "alice").await?;
     // Her order leaves the unit in stock, as soon as its claim has ended.
-    let quick = buys_at_last(&stack, "at-payment", "bob", &["sold_out", "restocking"]).await?;
+    let quick = buys_at_last(&stack, "at-payment", "bob", &["all_reserved"]).await?;
     audited(&stack, "at-payment", 1, 0).await?;
     pays(&stack, &quick, "bob").await?;
     let late = end(&stack, &slow, "alice", "pay").await?;

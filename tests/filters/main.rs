@@ -12,6 +12,7 @@
 mod events;
 #[path = "../../filters/fitment/tests/filter/main.rs"]
 mod fitment;
+mod idle;
 #[path = "../../filters/ratelimit/tests/filter/main.rs"]
 mod ratelimit;
 #[path = "../../filters/redis-bridge/tests/bridge.rs"]

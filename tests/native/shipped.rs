@@ -7,14 +7,15 @@ use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
 use weir_stack::report::Silent;
 use weir_stack::{DataDir, ports, tools};
-use weir_tests::until;
+use weir_tests::{until, use_garage};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shipped_file_sells() -> Result<()> {
+async fn the_shipped_file_sells_and_keeps_garages() -> Result<()> {
     // Redis and origin, and their secrets, are a stack's; its own gateway looks on.
     let mut stack = Stack::builder()
         .host(Host::Native)
         .workers(1)
+        .fitment()
         .start()
         .await?;
     stack.open_sale("shipped", 3, 1).await?;
@@ -49,5 +50,6 @@ async fn the_shipped_file_sells() -> Result<()> {
         answer.is_ok_and(|answer| answer.status == 409)
     })
     .await?;
+    use_garage(&stack, &envoy.url()).await?;
     Ok(stack.check_children()?)
 }

@@ -10,6 +10,7 @@ mod crowd;
 mod drained;
 mod events;
 mod fill;
+mod garage;
 mod limiters;
 mod links;
 mod rooms;
@@ -31,6 +32,7 @@ pub use crowd::{Crowd, Verdicts};
 pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
 pub use events::{EventGateway, EventOrigin, Received, Respond, SHOP_KEY, Server, Shop, response};
 pub use fill::fill;
+pub use garage::use_garage;
 pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
 pub use links::{LinkGateways, LinkSetup};
 pub use rooms::{Person, ROOM_SECRET, RoomSetup, Rooms};
@@ -218,7 +220,7 @@ async fn buy_patiently(connection: &mut Connection, path: &str, user: &str) -> R
 /// How long to wait before asking again; `None` after a final answer. Whoever asks too often waits as
 /// long as it is told. After a fault, people press the button sooner than that: after `pause`.
 fn wait_after(answer: &Response, pause: Duration) -> Result<Option<Duration>> {
-    if !matches!(answer.status, 429 | 503) {
+    if !matches!(answer.status, 429 | 503) && verdict(answer) != "all_reserved" {
         return Ok(None);
     }
     let seconds = answer.header("retry-after").and_then(|s| s.parse().ok());

@@ -32,9 +32,11 @@ fn fnv1a_64(bytes: &[u8]) -> u64 {
 }
 
 fn fnv1a_64_from(basis: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(basis, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
-    })
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME);
+    // A loop with a known number of steps costs half as many instructions.
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    let whole = |hash, chunk: &[u8; 8]| chunk.iter().fold(hash, step);
+    rest.iter().fold(chunks.iter().fold(basis, whole), step)
 }
 
 /// The 64-bit finaliser of MurmurHash3 (Austin Appleby, public domain).

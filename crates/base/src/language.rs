@@ -16,10 +16,10 @@ pub enum Language {
 pub const ACCEPT_LANGUAGE: &str = "accept-language";
 
 /// So many ranges of a header are looked at: browsers send a handful.
-const RANGES_MAX: usize = 16;
+pub(crate) const RANGES_MAX: usize = 16;
 
 /// The weight of a range that says none, in thousandths.
-const WEIGHT_MAX: u16 = 1_000;
+pub(crate) const WEIGHT_MAX: u16 = 1_000;
 
 impl Language {
     /// Every language.
@@ -65,7 +65,7 @@ fn read_range(range: &[u8]) -> Option<(u16, Language)> {
 }
 
 /// `q=0.875`, in thousandths.
-fn read_weight(text: &[u8]) -> Option<u16> {
+pub(crate) fn read_weight(text: &[u8]) -> Option<u16> {
     let [b'q' | b'Q', b'=', whole @ (b'0' | b'1'), fraction @ ..] = text else {
         return None;
     };

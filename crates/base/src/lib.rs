@@ -5,9 +5,11 @@
 //!
 //! | module | |
 //! |---|---|
+//! | [`accept`] | the media type that a client prefers |
 //! | [`address`] | which addresses count as one |
 //! | [`agent`] | who asks: crawlers, prefetches |
 //! | [`breaker`] | the circuit breaker: whether what failed too often may be asked |
+//! | [`bytes`] | comparisons of short byte strings |
 //! | [`duration`] | durations as people write them |
 //! | [`feed`], [`stamp`] | documents that the origin signs for edges; requests that edges sign |
 //! | [`hash`] | seeded hashes that all bits of are even |
@@ -15,6 +17,7 @@
 //! | [`id`] | which sale ids and user ids are well formed |
 //! | [`key`] | named secrets, what they sign, and their rotation |
 //! | [`language`] | the language in which somebody is told something |
+//! | [`method`] | the methods of HTTP |
 //! | [`permutation`] | keyed permutations of ranges of numbers |
 //! | [`resp`] | RESP2, the protocol of Redis |
 //! | [`problem`] | refusals as problem details (RFC 9457) |
@@ -28,9 +31,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod accept;
 pub mod address;
 pub mod agent;
 pub mod breaker;
+pub mod bytes;
 pub mod duration;
 pub mod feed;
 mod field_error;
@@ -39,6 +44,7 @@ pub mod headers;
 pub mod id;
 pub mod key;
 pub mod language;
+pub mod method;
 pub mod permutation;
 pub mod resp;
 pub mod stamp;

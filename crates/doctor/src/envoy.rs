@@ -88,6 +88,11 @@ impl Envoy {
         Some(Self { root, routes })
     }
 
+    /// Whether `word` occurs anywhere in it.
+    pub fn mentions(&self, word: &str) -> bool {
+        self.root().to_string().contains(word)
+    }
+
     /// The whole.
     pub(crate) fn root(&self) -> &Value {
         &self.root

@@ -40,13 +40,23 @@ pub struct NamedKey {
     pub fingerprint: String,
 }
 
-/// What Redis said.
+/// Facts that Redis reported to one user.
 #[derive(Clone, Debug, Default)]
 pub struct RedisFacts {
-    /// Its address, for findings.
+    /// Its address, for findings. If the user is not the origin's, the user follows.
     pub address: String,
     /// Why it could not be asked. All else is then unknown.
     pub away: Option<String>,
+    /// The refusal of a test write.
+    pub refused: Option<Refused>,
+    /// Commands that Weir needs and that the user may not run.
+    pub forbidden: Vec<String>,
+    /// Queries that Redis refused. The checks that need them were skipped.
+    pub untold: Vec<Untold>,
+    /// Whether it is a replica.
+    pub is_replica: Option<bool>,
+    /// Memory in use, in bytes.
+    pub used_memory: Option<u64>,
     /// Its most bytes of memory: 0 is no limit.
     pub maxmemory: Option<u64>,
     /// What it does when they are full.
@@ -59,6 +69,103 @@ pub struct RedisFacts {
     pub clock_ahead_ms: Option<i64>,
     /// How far off that may be: half of the time that asking took.
     pub clock_uncertain_ms: i64,
+}
+
+/// A write that Redis refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The error reply.
+    pub error: String,
+    /// Whether the user lacks a permission.
+    pub is_permission: bool,
+    /// What the operator should do.
+    pub remedy: &'static str,
+}
+
+/// A query that Redis refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untold {
+    /// The command.
+    pub command: &'static str,
+    /// The skipped checks, with their verb: `eviction and memory were`.
+    pub checks: &'static str,
+    /// The error reply.
+    pub error: String,
+}
+
+/// The credentials with which a gateway logs in to Redis. The password is a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user, if it is not the default user.
+    pub username: Option<String>,
+    /// The password.
+    pub password: String,
+}
+
+/// Leaves the password out.
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login")
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A certificate that gateways expect of Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsTarget {
+    /// Its place in Envoy's configuration, for findings.
+    pub place: String,
+    /// `host:port`.
+    pub address: String,
+    /// The accepted names: the certificate must have one of them.
+    pub names: Vec<String>,
+    /// The file with the trusted authorities.
+    pub ca_file: String,
+}
+
+/// The result of a TLS handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// The server.
+    pub target: TlsTarget,
+    /// Why it failed, if it did.
+    pub problem: Option<String>,
+}
+
+/// Facts that SQL reported.
+#[derive(Clone, Debug, Default)]
+pub struct SqlFacts {
+    /// Its name in findings, without the password of its URL.
+    pub place: String,
+    /// Why it could not be asked. All else is then unknown.
+    pub away: Option<String>,
+    /// Its system variables by name. SQLite has none.
+    pub variables: BTreeMap<String, String>,
+    /// The sales that wait for a decision of an operator.
+    pub paused: Vec<PausedSale>,
+}
+
+/// A sale that is paused because SQL has lost orders of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PausedSale {
+    /// Its id.
+    pub id: String,
+    /// The ids of the lost orders that Redis knows.
+    pub lost: Vec<String>,
+}
+
+impl SqlFacts {
+    /// The value of a setting.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// Whether a setting exists and is on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        let value = self.value(name);
+        value.is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("ON"))
+    }
 }
 
 /// The variables that Envoy is started with.

@@ -1,9 +1,9 @@
 //! Finds what is wrong with a set-up of Weir, and says how to mend it.
 //!
 //! ```text
-//! Envoy's configuration ─┐
-//! the origin's settings ─┼─▶ examine ─▶ findings: where, what is wrong, what to do
-//! what Redis says ───────┘
+//! Envoy's configuration ──┐
+//! the origin's settings ──┼─▶ examine ─▶ findings: where, what is wrong, what to do
+//! what Redis and SQL say ─┘
 //! ```
 //!
 //! Envoy checks that a configuration is well formed, and each filter refuses settings that make no sense. What is left are
@@ -13,7 +13,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`envoy`] | Envoy's configuration as a tree: a file, or what the admin port tells |
-//! | [`facts`] | what is known of the origin, of Redis, and of the gateway's environment |
+//! | [`facts`] | what is known of the origin, of Redis, of SQL, and of the gateway's environment |
 //! | [`finding`] | what was found |
 //! | `filters` | Weir's filters in that tree, with their settings as their engines read them |
 //! | `route` | where a request would go |
@@ -32,7 +32,7 @@ mod place;
 mod route;
 mod tree;
 
-pub use checks::{Subject, examine, uses_redis};
+pub use checks::{Subject, examine, redis_logins, redis_tls, uses_redis};
 pub use envoy::Envoy;
 pub use finding::{Finding, Severity};
 

@@ -354,7 +354,8 @@ impl<S: Store> Knowledge<S> {
 
     fn link_key(&self, id: &LinkId) -> String {
         let generation = self.progress.generation;
-        format!("link/{generation}/{id}")
+        // A store may take slashes for folders, in which a code would stand in the way of others.
+        format!("link/{generation}/{}", id.to_path())
     }
 
     fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {

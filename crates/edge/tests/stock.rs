@@ -166,7 +166,7 @@ fn units_move_to_who_asks_for_them_and_none_is_sold_twice() {
     for user in 0..9 {
         match world.buy(&format!("user-{user}"), false, Some(201)) {
             // What is held may come back, so nobody is told that it is over.
-            Sold::Answer(answer) => assert!(tickets.len() == 5 && answer.status == 503),
+            Sold::Answer(answer) => assert!(tickets.len() == 5 && answer.status == 409),
             sold => tickets.push(ticket(&sold)),
         }
         world.now_ms += 10;

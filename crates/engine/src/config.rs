@@ -46,6 +46,30 @@ impl SecretSource {
 /// # Errors
 /// When it is not JSON, has an unknown field, lacks one, or has one of a wrong type; with the path.
 pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
+    parse_json(json).map_err(|error| match is_protobuf_struct(json) {
+        true => FieldError::new(
+            "configuration",
+            "must be a google.protobuf.StringValue with JSON in its value, is a google.protobuf.Struct",
+        ),
+        false => error,
+    })
+}
+
+/// Whether these bytes, which are not valid JSON, are a `google.protobuf.Struct` as Envoy passes it: field 1 with an entry of
+/// the map, whose field 1 is a name.
+fn is_protobuf_struct(bytes: &[u8]) -> bool {
+    const FIELD_1: u8 = 0x0a;
+    // The entry's value. No text of JSON holds this byte.
+    const FIELD_2: u8 = 0x12;
+    const MORE: u8 = 0x80;
+    let Some(length) = bytes.strip_prefix(&[FIELD_1]) else {
+        return false;
+    };
+    let mut entry = length.iter().skip_while(|byte| **byte & MORE != 0);
+    entry.nth(1) == Some(&FIELD_1) && bytes.contains(&FIELD_2)
+}
+
+fn parse_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut reader)
         .map_err(|error| FieldError::new(format!("{}", error.path()), error.into_inner()))?;
@@ -236,6 +260,27 @@ mod tests {
         );
         assert!(refused("{\"inner\":[]} x").to_string().contains("trailing"));
         assert!(refused("nonsense").to_string().starts_with("expected"));
+    }
+
+    #[test]
+    fn protobuf_struct_is_refused_by_its_name() {
+        // {"inner": null}, and one that is longer than 127 bytes.
+        let short = b"\n\x0b\n\x05inner\x12\x02\x08\x00".to_vec();
+        let long = [
+            b"\n\x80\x02\n\x05inner\x12\xf7\x01".as_slice(),
+            &[b'x'; 247],
+        ]
+        .concat();
+        for bytes in [short, long] {
+            let refused = parse::<Outer>(&bytes).unwrap_err();
+            assert_eq!(refused.path, "configuration");
+            assert!(refused.problem.contains("StringValue"), "{refused}");
+        }
+        for json in ["\n{\"inner\":[]}", "\n\n\n{\"inner\":[]}"] {
+            assert!(parse::<Outer>(json.as_bytes()).is_ok());
+        }
+        let other = parse::<Outer>(b"\nnonsense").unwrap_err();
+        assert!(other.problem.starts_with("expected"), "{other}");
     }
 
     #[test]

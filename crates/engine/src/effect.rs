@@ -8,7 +8,6 @@ use core::ops::Range;
 
 use crate::answer::Answer;
 use crate::event::StreamId;
-use crate::metrics::Histogram;
 
 /// A call to Redis: one batch of commands. Engines get them from [`Effects::call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,13 +126,6 @@ pub enum Effect {
     },
     /// Asks for an [`Event::Tick`](crate::Event::Tick) as soon as what is happening now is over.
     Wake,
-    /// Records a value.
-    Record {
-        /// Of what.
-        histogram: Histogram,
-        /// The value.
-        value: u64,
-    },
     /// Writes a line into the log.
     Log(Level, String),
 }

@@ -3,6 +3,8 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+use weir_base::bytes::is_same;
+
 /// The bytes of a number.
 const WORD: usize = 4;
 
@@ -49,7 +51,9 @@ impl Headers {
     /// The value of the header `name`, in lower case. Several of one name are one, with commas between: only such a value
     /// is owned.
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
+        let mut values = self
+            .iter()
+            .filter(|(known, _)| is_same(known, name.as_bytes()));
         let (_, first) = values.next()?;
         // A host takes no request that has a pseudo-header twice: RFC 9113, section 8.1.1.
         if name.starts_with(':') {
@@ -65,7 +69,7 @@ impl Headers {
         let mut found = [const { None }; N];
         for (name, value) in self.iter() {
             for (wanted, found) in names.iter().zip(&mut found) {
-                if name == wanted.as_bytes() {
+                if is_same(name, wanted.as_bytes()) {
                     add_value(found, value);
                 }
             }

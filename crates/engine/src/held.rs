@@ -39,7 +39,7 @@ impl<T> Held<T> {
         self.until_ms = Some(now_ms.saturating_add(HOLD_MS));
     }
 
-    /// Whether a request has ever come. Where none does, as on Envoy's main thread, nothing needs to be known.
+    /// Whether a request has ever come. Where none does, nothing needs to be known.
     pub fn has_begun(&self) -> bool {
         self.until_ms.is_some()
     }

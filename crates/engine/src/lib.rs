@@ -10,13 +10,14 @@
 //! Response, Closed                SetResponseHeader · AddResponseHeader
 //! RedisReply, NotSent, Deferred   Call
 //! FetchDone                       Fetch
-//! Undelivered                     Record · Log
+//! Undelivered                     Log
 //! Tick                            Wake
 //! ```
 //!
 //! - [`event`], [`effect`]: what goes in and what comes out.
-//! - [`pump`]: batches requests for Redis. [`redis`]: what a failed call tells. [`breaker`]: when to leave something alone.
-//! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers.
+//! - [`pump`]: batches requests for Redis. [`redis`]: what a failed call tells. [`refusals`]: counts and logs what Redis refuses.
+//!   [`breaker`]: when to leave something alone.
+//! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers. [`page`]: answers for browsers.
 //! - [`poll`]: when to read documents from Redis, with back-off. [`held`]: requests that wait until that has happened once.
 //! - [`metrics`]: counters that the host collects.
 //! - [`setup`]: what a host gives for an engine to be made.
@@ -40,9 +41,11 @@ pub mod headers;
 pub mod held;
 pub mod keys;
 pub mod metrics;
+pub mod page;
 pub mod poll;
 pub mod pump;
 pub mod redis;
+pub mod refusals;
 pub mod setup;
 pub mod tally;
 

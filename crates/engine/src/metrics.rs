@@ -4,6 +4,7 @@
 //! microsecond. A tag's value is part of the name, `<name>.<tag>.<value>`; `stats_tags` in Envoy's configuration takes it out
 //! again (`envoy/weir.yaml` shows how).
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,16 +37,46 @@ impl Counter {
     }
 }
 
-/// A histogram. Its values are recorded by [`Effect::Record`](crate::Effect::Record).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Histogram {
-    index: usize,
+/// The upper bounds of a histogram's buckets in milliseconds, and in seconds as Prometheus writes them.
+const BOUNDS_MS: [(u64, &str); 13] = [
+    (1, "0.001"),
+    (2, "0.002"),
+    (5, "0.005"),
+    (10, "0.01"),
+    (20, "0.02"),
+    (50, "0.05"),
+    (100, "0.1"),
+    (200, "0.2"),
+    (500, "0.5"),
+    (1_000, "1"),
+    (2_000, "2"),
+    (5_000, "5"),
+    (u64::MAX, "+Inf"),
+];
+
+/// A histogram of durations: counters `<name>_seconds_bucket` with the label `le`, as Prometheus' `histogram_quantile` reads
+/// them. Envoy's own histograms hold whole numbers and cannot show fractions of a second.
+#[derive(Clone, Debug)]
+pub struct DurationHistogram {
+    buckets: [(u64, Counter); BOUNDS_MS.len()],
 }
 
-impl Histogram {
-    /// Its place in [`Metrics::histograms`].
-    pub fn index(self) -> usize {
-        self.index
+impl DurationHistogram {
+    /// The histogram `<name>_seconds`.
+    pub fn new(metrics: &mut Metrics, name: &str) -> Self {
+        let buckets = BOUNDS_MS.map(|(max_ms, le)| {
+            let counter = metrics.counter(format!("{name}_seconds_bucket.le.{le}"));
+            (max_ms, counter)
+        });
+        Self { buckets }
+    }
+
+    /// Counts a duration of `took_ms` milliseconds.
+    pub fn record_ms(&self, took_ms: u64) {
+        let is_within = |(max_ms, _): &&(u64, Counter)| took_ms <= *max_ms;
+        for (_, counter) in self.buckets.iter().filter(is_within) {
+            counter.increment();
+        }
     }
 }
 
@@ -53,7 +84,6 @@ impl Histogram {
 #[derive(Debug, Default)]
 pub struct Metrics {
     counters: Vec<(String, Counter)>,
-    histograms: Vec<String>,
 }
 
 impl Metrics {
@@ -72,19 +102,6 @@ impl Metrics {
         let counter = Counter::default();
         self.counters.push((name, counter.clone()));
         counter
-    }
-
-    /// The histogram `name`.
-    pub fn histogram(&mut self, name: impl Into<String>) -> Histogram {
-        self.histograms.push(name.into());
-        Histogram {
-            index: self.histograms.len() - 1,
-        }
-    }
-
-    /// The names of all histograms.
-    pub fn histograms(&self) -> &[String] {
-        &self.histograms
     }
 
     /// The names of all counters, in the order in which they were first asked for.
@@ -160,7 +177,6 @@ macro_rules! tag {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
     use alloc::vec;
 
     #[test]
@@ -177,11 +193,18 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_is_known_by_its_place() {
+    fn a_duration_counts_in_each_bucket_that_it_fits() {
         let mut metrics = Metrics::new();
-        let places = ["a_ms", "b_ms"].map(|name| metrics.histogram(name).index());
-        assert_eq!(places, [0, 1]);
-        assert_eq!(metrics.histograms(), ["a_ms", "b_ms"]);
+        let waits = DurationHistogram::new(&mut metrics, "weir_waits");
+        for took_ms in [0, 1, 3, 5_000, 5_001] {
+            waits.record_ms(took_ms);
+        }
+        let mut counts = vec![0; BOUNDS_MS.len()];
+        metrics.collect(|index, count| counts[index] = count);
+        assert_eq!(counts, [2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5]);
+        let names: Vec<&str> = metrics.counters().collect();
+        assert_eq!(names[2], "weir_waits_seconds_bucket.le.0.005");
+        assert_eq!(names.last(), Some(&"weir_waits_seconds_bucket.le.+Inf"));
     }
 
     mod colours {

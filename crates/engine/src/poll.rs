@@ -6,8 +6,7 @@ use crate::effect::BatchId;
 /// ready soon after Redis is, and does not spin while it is not.
 const FIRST_POLL_MS: u64 = 50;
 
-/// How far apart polls become while an engine has neither found anything nor seen a request. Envoy runs such an engine on
-/// its main thread, from which nothing can be reached.
+/// How far apart polls become while an engine has neither found anything nor seen a request that concerns it.
 const IDLE_POLL_MS: u64 = 30_000;
 
 /// The longest between ticks of an engine that is in use: what a lost wake-up costs it.
@@ -54,6 +53,17 @@ impl Schedule {
     /// The next poll is due at once: the last one has told of more.
     pub fn again(&mut self) {
         self.due_ms = 0;
+    }
+
+    /// Sets the interval between polls. The next one is counted from the last.
+    pub fn set_interval(&mut self, interval_ms: u64) {
+        if self.has_reached && interval_ms != self.interval_ms {
+            let earlier_ms = self.interval_ms.saturating_sub(interval_ms);
+            self.due_ms = self.due_ms.saturating_sub(earlier_ms);
+            self.backoff_ms = interval_ms;
+            self.backoff_max_ms = interval_ms;
+        }
+        self.interval_ms = interval_ms;
     }
 
     /// How far apart ticks should be, in milliseconds.
@@ -210,6 +220,20 @@ mod tests {
         assert!(schedule.is_due(1_100));
         assert!(!schedule.is_due(1_329));
         assert!(schedule.is_due(1_330), "a tick may be early");
+    }
+
+    #[test]
+    fn a_shorter_interval_counts_from_the_last_poll() {
+        let mut schedule = Schedule::new(250);
+        assert!(schedule.is_due(1_000));
+        schedule.succeeded();
+        assert!(schedule.is_due(2_000));
+        schedule.set_interval(50);
+        assert_eq!(schedule.tick_ms(), 50);
+        assert!(!schedule.is_due(2_020));
+        assert_eq!(polls(&mut schedule, 2_050..2_200), [2_050, 2_100, 2_150]);
+        schedule.set_interval(250);
+        assert_eq!(polls(&mut schedule, 2_200..2_600), [2_200, 2_450]);
     }
 
     #[test]

@@ -14,7 +14,12 @@
 //! - Every request completes exactly once, with a reply or a [`Failure`], at most two deadlines and 10 ms after it was
 //!   enqueued: waiting ends with the first tick after the deadline, and a batch's call with the first tick after its
 //!   oldest request's.
+//! - The pump measures how fast Redis answers. It turns a request away at once that would be answered too late, and gives Redis
+//!   no more than it can answer soon. Otherwise all requests would wait in a long queue, and Redis would work on requests that
+//!   have been given up.
 //! - A request whose stream has gone is forgotten; if it was sent, it still completes, without a stream.
+
+mod pace;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -24,10 +29,12 @@ use alloc::vec::Vec;
 use weir_base::resp::Value;
 use weir_scripts::Call;
 
+use self::pace::Pace;
 use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
 use crate::metrics::{Counter, Metrics};
 use crate::redis::{Definite, Failure, Reply, Unknown, classify, is_noscript, read};
+use crate::refusals::Refusals;
 
 /// The most requests in one batch, and the most that complete in one event. To answer N paused requests from one callback
 /// nests N deep inside Envoy; around 500 it overflows V8's stack and kills the VM.
@@ -97,7 +104,13 @@ pub trait Plan {
     fn plan(&self, requests: Vec<Pending<Self::Job>>, now_ms: u64) -> Vec<Planned<Self::Job>>;
 }
 
-/// The pump was full: the request was not taken.
+/// This many requests may wait even if Redis is slow: their calls show when it is faster again.
+const WAITING_MIN: usize = 16;
+
+/// The first value of `under_way_max`, until the pump has measured Redis.
+const UNDER_WAY_UNKNOWN: usize = 2 * BATCH_MAX;
+
+/// The pump is full, or would answer the request too late: it did not take the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests wait for Redis")]
 pub struct Full;
@@ -126,14 +139,14 @@ impl Counts {
     fn add<J>(&self, batch: &Batch<J>) {
         self.batches.increment();
         self.commands.add(batch.calls.len());
-        self.requests.add(batch.len());
+        self.requests.add(batch.len);
     }
 
     /// The host did not send it.
     fn take_back<J>(&self, batch: &Batch<J>) {
         self.batches.take_back(1);
         self.commands.take_back(batch.calls.len());
-        self.requests.take_back(batch.len());
+        self.requests.take_back(batch.len);
     }
 }
 
@@ -149,15 +162,10 @@ struct Batch<J> {
     calls: Vec<Planned<J>>,
     spelling: Spelling,
     sent_at_ms: u64,
-}
-
-impl<J> Batch<J> {
-    fn len(&self) -> usize {
-        self.calls
-            .iter()
-            .map(|planned| planned.requests.len())
-            .sum()
-    }
+    /// Whether it was as large as a batch could be.
+    is_full: bool,
+    /// How many requests it decides.
+    len: usize,
 }
 
 /// The pump of one engine.
@@ -176,12 +184,20 @@ pub struct Pump<P: Plan> {
     has_sent: bool,
     /// How many requests the batch had that ended last: how many a turn may gather.
     last_len: usize,
+    pace: Pace,
+    /// How many requests are in calls to Redis.
+    under_way: usize,
+    /// No batch goes while `under_way` is this or more: requests that wait here can still expire.
+    under_way_max: usize,
+    /// The most requests in one batch: Redis answers a batch as a whole, and only after the batch before it.
+    batch_max: usize,
     counts: Counts,
+    refusals: Refusals,
 }
 
 impl<P: Plan> Pump<P> {
     /// A pump that groups by `plan`.
-    pub fn new(settings: Settings, plan: P, counts: Counts) -> Self {
+    pub fn new(settings: Settings, plan: P, counts: Counts, refusals: Refusals) -> Self {
         Self {
             settings,
             redis: RedisId::default(),
@@ -193,7 +209,12 @@ impl<P: Plan> Pump<P> {
             is_woken: false,
             has_sent: false,
             last_len: 0,
+            pace: Pace::default(),
+            under_way: 0,
+            under_way_max: UNDER_WAY_UNKNOWN,
+            batch_max: BATCH_MAX,
             counts,
+            refusals,
         }
     }
 
@@ -205,6 +226,11 @@ impl<P: Plan> Pump<P> {
     /// Its limits.
     pub fn settings(&self) -> Settings {
         self.settings
+    }
+
+    /// What Redis has refused. Engines note refusals of their own calls here too, such as polls.
+    pub fn refusals(&mut self) -> &mut Refusals {
+        &mut self.refusals
     }
 
     /// How it groups.
@@ -222,9 +248,36 @@ impl<P: Plan> Pump<P> {
         self.waiting.len()
     }
 
-    /// Whether no more requests can wait.
+    /// Whether one more request could not wait, or would be answered too late.
     pub fn is_full(&self) -> bool {
-        self.waiting.len() >= self.settings.waiting_max
+        let waiting = self.waiting.len();
+        waiting >= self.settings.waiting_max || waiting >= WAITING_MIN && self.is_late()
+    }
+
+    /// Whether one more request would be answered after three quarters of its deadline: the last quarter is a reserve.
+    fn is_late(&self) -> bool {
+        let wait_ms = self.pace.time_ms(self.waiting.len() + self.under_way);
+        wait_ms.is_some_and(|wait_ms| wait_ms > self.settings.deadline_ms * 3 / 4)
+    }
+
+    /// Measures Redis by a batch that has ended, and adapts the limits.
+    fn note_pace(&mut self, batch: &Batch<P::Job>, is_answered: bool, now_ms: u64) {
+        self.last_len = batch.len;
+        let answered = if is_answered { batch.len } else { 0 };
+        self.pace
+            .ended(answered, batch.is_full, batch.sent_at_ms, now_ms);
+        let deadline_ms = self.settings.deadline_ms;
+        self.batch_max = self.pace.in_ms(deadline_ms / 8, BATCH_MAX).max(1);
+        if self.pace.is_known() {
+            self.under_way_max = self.pace.in_ms(deadline_ms / 4, usize::MAX);
+        }
+    }
+
+    /// Removes a batch that has ended.
+    fn take_batch(&mut self, id: BatchId) -> Option<Batch<P::Job>> {
+        let batch = self.batches.remove(&id)?;
+        self.under_way -= batch.len;
+        Some(batch)
     }
 
     /// Lets `stream` wait for `job`.
@@ -319,21 +372,23 @@ impl<P: Plan> Pump<P> {
     fn may_send(&self, now_ms: u64) -> bool {
         let is_on_time = |batch: &&Batch<P::Job>| now_ms.abs_diff(batch.sent_at_ms) < LATE_MS;
         let under_way = self.batches.values().filter(is_on_time).count();
-        let enough = BATCH_MIN.get(under_way).unwrap_or(&BATCH_MAX);
-        self.waiting.len() >= *enough && self.batches.len() < self.settings.batches_max
+        let enough = BATCH_MIN.get(under_way).copied().unwrap_or(BATCH_MAX);
+        let enough = enough.min(self.batch_max);
+        let has_room =
+            self.batches.len() < self.settings.batches_max && self.under_way < self.under_way_max;
+        self.waiting.len() >= enough && (has_room || self.batches.is_empty())
     }
 
-    /// Whether what waits goes in a turn. A turn costs time, and where few are under way it gathers nobody else; but whoever
-    /// was answered together asks again together. The first batch of all takes its turn, with which ticks begin that watch
+    /// Whether what waits goes in a turn. A turn costs time, and where few are under way it gathers nobody else; but clients
+    /// that were answered together ask again together. The first batch of all takes its turn, with which ticks begin that watch
     /// over calls.
     fn needs_turn(&self) -> bool {
-        let under_way: usize = self.batches.values().map(Batch::len).sum();
-        self.is_woken || !self.has_sent || under_way.max(self.last_len) > FEW
+        self.is_woken || !self.has_sent || self.under_way.max(self.last_len) > FEW
     }
 
     /// The calls of the next batch, off what waits.
     fn take_calls(&mut self, now_ms: u64) -> Vec<Planned<P::Job>> {
-        let count = self.waiting.len().min(BATCH_MAX);
+        let count = self.waiting.len().min(self.batch_max);
         let requests = self.waiting.drain(..count).collect();
         self.plan.plan(requests, now_ms)
     }
@@ -374,11 +429,14 @@ impl<P: Plan> Pump<P> {
         now_ms: u64,
         effects: &mut Effects,
     ) -> Option<Vec<Completed<P::Job>>> {
-        let batch = self.batches.remove(&id)?;
-        self.last_len = batch.len();
+        let batch = self.take_batch(id)?;
+        self.note_pace(&batch, reply.is_ok(), now_ms);
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
-            Err(failure) => self.fail(batch.calls, &failure),
+            Err(failure) => {
+                self.note_refusal(&failure, &batch, now_ms, effects);
+                self.fail(batch.calls, &failure);
+            }
         }
         Some(self.turn(now_ms, effects))
     }
@@ -390,7 +448,7 @@ impl<P: Plan> Pump<P> {
 
     /// The host could not send the call `batch`. Whether it was the pump's.
     pub fn not_sent(&mut self, id: BatchId, effects: &mut Effects) -> bool {
-        let Some(batch) = self.batches.remove(&id) else {
+        let Some(batch) = self.take_batch(id) else {
             return false;
         };
         self.counts.take_back(&batch);
@@ -401,7 +459,7 @@ impl<P: Plan> Pump<P> {
 
     /// The call `batch` has to wait for a turn. Whether it was the pump's.
     pub fn deferred(&mut self, id: BatchId, effects: &mut Effects) -> bool {
-        let Some(batch) = self.batches.remove(&id) else {
+        let Some(batch) = self.take_batch(id) else {
             return false;
         };
         self.counts.take_back(&batch);
@@ -428,10 +486,21 @@ impl<P: Plan> Pump<P> {
                 Some(Value::Error(error))
                     if is_noscript(&error) && batch.spelling == Spelling::Digest =>
                 {
+                    let error = String::from_utf8_lossy(&error);
+                    let (script, requests) = (planned.call.script.name, planned.requests.len());
+                    self.refusals
+                        .note_unknown_script(&error, script, requests, now_ms, effects);
                     again.push(planned);
                     continue;
                 }
-                Some(Value::Error(error)) => Err(classify(&error)),
+                Some(Value::Error(error)) => {
+                    let failure = classify(&error);
+                    if let Some(error) = failure.refusal() {
+                        let (script, requests) = (planned.call.script.name, planned.requests.len());
+                        self.refusals.note(error, script, requests, now_ms, effects);
+                    }
+                    Err(failure)
+                }
                 Some(value) => Ok(value),
                 None => Err(Unknown::Garbled.into()),
             };
@@ -442,6 +511,20 @@ impl<P: Plan> Pump<P> {
         }
         if !again.is_empty() {
             self.send_calls(again, Spelling::Source, false, now_ms, effects);
+        }
+    }
+
+    /// A whole batch has failed: if Redis refused the login, it refused each request.
+    fn note_refusal(
+        &mut self,
+        failure: &Failure,
+        batch: &Batch<P::Job>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(error) = failure.refusal() {
+            self.refusals
+                .note(error, "AUTH", batch.len, now_ms, effects);
         }
     }
 
@@ -468,6 +551,8 @@ impl<P: Plan> Pump<P> {
         effects: &mut Effects,
     ) {
         let timeout_ms = self.time_left_ms(&calls, now_ms);
+        let len: usize = calls.iter().map(|planned| planned.requests.len()).sum();
+        let is_full = len >= self.batch_max;
         let digests = &mut self.digests;
         let write = |body: &mut Vec<u8>| {
             for planned in &calls {
@@ -479,7 +564,10 @@ impl<P: Plan> Pump<P> {
             calls,
             spelling,
             sent_at_ms: now_ms,
+            is_full,
+            len,
         };
+        self.under_way += len;
         self.counts.add(&batch);
         self.batches.insert(id, batch);
     }

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::resp::{Value, decode};
+use weir_scripts::RefusalKind;
 
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum Definite {
     /// The bridge refused the call before it passed anything on.
     #[error("the bridge: {0}")]
     Refused(String),
+    /// Redis refused the login, before any command was sent.
+    #[error("Redis refuses the login: {0}")]
+    Login(String),
     /// Redis or redis_proxy said so, in words that leave no doubt.
     #[error("{0}")]
     Reply(String),
@@ -48,6 +52,9 @@ pub enum Unknown {
     /// The same, and the host knows why: where it led, and what is likely wrong there.
     #[error("the connection to the bridge is lost: {0}")]
     LostAt(String),
+    /// Redis refused the login. The commands went with it, and a Redis that needs no login has run them.
+    #[error("Redis refuses the login: {0}")]
+    Login(String),
     /// The bridge could make nothing of what came from Redis.
     #[error("the bridge: {0}")]
     Bridge(String),
@@ -59,32 +66,25 @@ pub enum Unknown {
     Reply(String),
 }
 
-/// Beginnings of error replies after which nothing has run: Redis checks these before it starts a
-/// command or script, and redis_proxy has found no host to send to.
-const DEFINITE_REPLIES: [&str; 11] = [
-    "NOSCRIPT",
-    "LOADING",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "MOVED",
-    "ASK",
-    "CROSSSLOT",
-    "NOAUTH",
-    "NOPERM",
-    "WRONGPASS",
-    "no upstream host",
-];
+impl Failure {
+    /// The error with which Redis refused, if that is the cause.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Definite(Definite::Login(error) | Definite::Reply(error))
+            | Self::Unknown(Unknown::Login(error) | Unknown::Reply(error)) => Some(error),
+            Self::Definite(_) | Self::Unknown(_) => None,
+        }
+    }
+}
 
-/// What an error reply tells.
+/// The failure that an error reply means: definite only if the reply proves that nothing has run. [`weir_scripts::refusal`]
+/// tells which do.
 pub fn classify(error: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(error).into_owned();
-    // An error raised inside a script names the script: what the script wrote before it stays.
-    let inside_script = text.contains("script:") || text.contains("user_script");
-    let definite = DEFINITE_REPLIES.iter().any(|start| text.starts_with(start));
-    if definite && !inside_script {
-        return Definite::Reply(text).into();
+    match RefusalKind::of(&text) {
+        Some(kind) if kind.is_definite(&text) => Definite::Reply(text).into(),
+        _ => Unknown::Reply(text).into(),
     }
-    Unknown::Reply(text).into()
 }
 
 /// Whether an error reply says that Redis does not know the script's digest.
@@ -132,13 +132,16 @@ mod tests {
             "LOADING Redis is loading the dataset in memory"
         ));
         assert!(is_definite("no upstream host"));
+        assert!(is_definite(
+            "OOM command not allowed when used memory > 'maxmemory'."
+        ));
         for unknown in [
             "upstream failure", // redis_proxy: connection lost or timed out, perhaps after sending
             "upstream protocol error",
             "ERR Error running script (call to f_x): @user_script:9: boom",
             "MOVED 1 a:1 script: f_x, on @user_script:3.", // a call inside a script that wrote before
             "MOVED 1 a:1 script: f_x, on @enable_strict_lua:8.", // the same, in what Redis puts around scripts
-            "OOM command not allowed when used memory > 'maxmemory'.",
+            "NOPERM User u has no permissions to run the 'set' command script: f_x, on @user_script:1.",
             "ERR something new",
             "",
         ] {
@@ -148,8 +151,10 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_the_words_of_redis() {
-        let definite = Definite::Reply("NOAUTH no".into());
-        assert_eq!(classify(b"NOAUTH no"), definite.into());
+        let definite = Failure::from(Definite::Reply("NOAUTH no".into()));
+        assert_eq!(definite.refusal(), Some("NOAUTH no"));
+        assert_eq!(Failure::from(Unknown::Lost).refusal(), None);
+        assert_eq!(classify(b"NOAUTH no"), definite);
         assert_eq!(classify(b"ERR no"), Unknown::Reply("ERR no".into()).into());
         assert!(is_noscript(b"NOSCRIPT no"));
         assert!(!is_noscript(b"ERR NOSCRIPT"));

@@ -17,6 +17,9 @@ use crate::event::{Event, id_of};
 use crate::limits::{BODY_LEN_MAX, EVENTS_MAX};
 use crate::name::EventId;
 
+/// The values of `content-encoding` that a body may have. The limit of an uncompressed body applies to the decoded body, too.
+pub const CONTENT_ENCODINGS: [&str; 3] = ["identity", "gzip", "zstd"];
+
 /// The events of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {

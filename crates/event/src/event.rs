@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::answer::{Reason, Rejection};
 use crate::fingerprint::Fingerprint;
 pub use crate::json::Attributes;
-use crate::json::{canonical, nesting_of};
+use crate::json::{canonical, inexact_number, nesting_of};
 use crate::limits::{EVENT_LEN_MAX, NESTING_MAX};
 use crate::name::{CustomerId, EventId, EventType, KeyName, VisitorId};
 use crate::stamps::Kind;
@@ -167,6 +167,10 @@ impl Event {
         let members: Members<'_> = serde_path_to_error::deserialize(&mut reader)
             .map_err(|error| unreadable(&error.path().to_string(), error.inner()))?;
         reader.end().map_err(|error| unreadable(".", &error))?;
+        if let Some(path) = inexact_number(json) {
+            let problem = "the number has more digits than can be kept: send it as a text";
+            return Err(invalid(&path, problem));
+        }
         Self::new(members)
     }
 

@@ -1,9 +1,15 @@
 //! JSON as it is compared and kept: without spaces, members in the order of their names.
 
-use alloc::string::String;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::Write;
 
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
+
+/// Every decimal number of up to this many characters is kept exactly.
+const EXACT_LEN: usize = 15;
 
 /// Attributes, as JSON reads them.
 pub type Attributes = Map<String, Value>;
@@ -43,6 +49,101 @@ fn write(text: &mut String, value: &Value) {
         }
         Value::Object(members) => write_object(text, members),
         plain => push_json(text, plain),
+    }
+}
+
+/// The path of a number in an event that would lose digits, such as `attributes.items[0].price`.
+///
+/// `json` must be JSON.
+pub(crate) fn inexact_number(json: &str) -> Option<String> {
+    // Most events have no such long number and need no second reading.
+    if !has_long_number(json) {
+        return None;
+    }
+    let mut path = String::new();
+    is_inexact(json, &mut path).then_some(path)
+}
+
+/// Whether there is a number with more than [`EXACT_LEN`] characters, or with an exponent.
+fn has_long_number(json: &str) -> bool {
+    let (mut length, mut is_in_text) = (0, false);
+    let mut bytes = json.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_in_text = !is_in_text,
+            // An escaped quote does not end the text.
+            b'\\' => drop(bytes.next()),
+            _ if is_in_text => {}
+            b'0'..=b'9' | b'.' => length += 1,
+            b'e' | b'E' if length > 0 => return true,
+            _ => length = 0,
+        }
+        if length > EXACT_LEN {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether there is such a number; `path` then leads to it. The recursion is as deep as values nest: readers stop at 128 levels.
+fn is_inexact(json: &str, path: &mut String) -> bool {
+    let begin = path.len();
+    match json.trim_ascii_start().as_bytes().first() {
+        Some(b'{') => {
+            let members: BTreeMap<String, &RawValue> = read(json);
+            for (name, value) in &members {
+                let dot = if begin == 0 { "" } else { "." };
+                let _ = write!(path, "{dot}{name}");
+                if is_inexact(value.get(), path) {
+                    return true;
+                }
+                path.truncate(begin);
+            }
+            false
+        }
+        Some(b'[') => {
+            let values: Vec<&RawValue> = read(json);
+            for (index, value) in values.iter().enumerate() {
+                let _ = write!(path, "[{index}]");
+                if is_inexact(value.get(), path) {
+                    return true;
+                }
+                path.truncate(begin);
+            }
+            false
+        }
+        Some(b'-' | b'0'..=b'9') => {
+            let number: Result<Number, _> = serde_json::from_str(json);
+            number.is_ok_and(|number| decimal(&number.to_string()) != decimal(json.trim_ascii()))
+        }
+        _ => false,
+    }
+}
+
+fn read<'j, T: serde::Deserialize<'j> + Default>(json: &'j str) -> T {
+    serde_json::from_str(json).unwrap_or_default()
+}
+
+/// A number of JSON as a sign, digits without zeros at either end, and the power of ten of the last one.
+fn decimal(text: &str) -> (bool, String, i64) {
+    let (is_negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    let significant = digits.trim_end_matches('0');
+    // An exponent outside `i64` has made the reader fail, or it belongs to a number that reads as 0.
+    let exponent: i64 = exponent.parse().unwrap_or(i64::from(i32::MIN));
+    let moved = (digits.len() - significant.len()) as i64 - fraction.len() as i64;
+    match significant.trim_start_matches('0') {
+        "" => (false, String::new(), 0),
+        digits => (
+            is_negative,
+            digits.to_string(),
+            exponent.saturating_add(moved),
+        ),
     }
 }
 
@@ -112,6 +213,34 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn numbers_that_would_change_are_found_by_their_path() {
+        for exact in [
+            r#"{"a":[0,-1,18446744073709551615,-9223372036854775808,1.10,1e3,1E+22,-0,0.30000000000000004]}"#,
+            r#"{"a":9007199254740993,"b":1.7976931348623157e308,"c":5e-324,"d":"12345678901234567890123"}"#,
+            r#"{"a":100000000000000000000000,"b":0e999999999999999999999,"c":[]}"#,
+        ] {
+            assert_eq!(inexact_number(exact), None, "{exact}");
+        }
+        for (json, path) in [
+            (
+                r#"{"attributes":{"n":12345678901234567890123}}"#,
+                "attributes.n",
+            ),
+            (
+                r#"{"attributes":{"items":[{"price":1},{"price":3.14159265358979323846}]}}"#,
+                "attributes.items[1].price",
+            ),
+            (r#" { "a" : [ 1 , [ 18446744073709551616 ] ] } "#, "a[1][0]"),
+            (r#"{"a":-9223372036854775809}"#, "a"),
+            (r#"{"a":1e-400}"#, "a"),
+            (r#"{"\"":"\\","a":18446744073709551616}"#, "a"),
+            (r#"{"a":1.0000000000000001}"#, "a"),
+        ] {
+            assert_eq!(inexact_number(json).as_deref(), Some(path), "{json}");
+        }
+    }
+
+    #[test]
     fn levels_are_counted() {
         let of = |text: &str| nesting(&serde_json::from_str(text).unwrap());
         assert_eq!((of("1"), of("[]"), of("{}")), (0, 1, 1));
@@ -119,6 +248,11 @@ pub(crate) mod tests {
     }
 
     proptest! {
+        #[test]
+        fn numbers_that_were_kept_are_kept_exactly(object in attributes()) {
+            prop_assert_eq!(inexact_number(&canonical(&object)), None);
+        }
+
         #[test]
         fn what_is_written_reads_the_same(object in attributes()) {
             let text = canonical(&object);

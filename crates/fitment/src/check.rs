@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(Browse::read("vehicle=0000001").unwrap().after, 0);
         for (query, code) in [
             ("", "invalid_vehicle"),
-            ("vehicle=12", "invalid_vehicle"),
+            ("vehicle=12345678", "invalid_vehicle"),
             ("vehicle=100000a", "invalid_vehicle"),
             ("vehicle=1000001&after=", "invalid_after"),
             ("vehicle=1000001&after=+1", "invalid_after"),

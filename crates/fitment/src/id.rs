@@ -10,19 +10,19 @@ use weir_base::id::{IdError, check};
 
 use crate::SEGMENT_LEN;
 
-/// A vehicle by the number that its users know: seven decimal digits, zeros in front included.
+/// A vehicle by the number that its users know, such as the `BaseVehicle` of a VCdb: 1 to 7 decimal digits.
 ///
-/// `0000000` is none: it marks the place of a vehicle that was retired.
+/// It is written with seven, including leading zeros. 0 is not an id: it marks the place of a vehicle that was retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VehicleId(NonZeroU32);
 
 /// Why a text is no vehicle's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be seven digits, not all of them 0")]
+#[error("must be 1 to 7 digits, not all of them 0")]
 pub struct VehicleIdError;
 
 impl VehicleId {
-    /// How many digits an id has.
+    /// How many digits a written id has. Shorter texts are read as if padded with leading zeros.
     pub const DIGITS: usize = 7;
 
     /// The largest id as a number.
@@ -47,7 +47,8 @@ impl FromStr for VehicleId {
     type Err = VehicleIdError;
 
     fn from_str(text: &str) -> Result<Self, VehicleIdError> {
-        if text.len() != Self::DIGITS || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let has_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if text.len() > Self::DIGITS || !has_digits {
             return Err(VehicleIdError);
         }
         Self::from_number(text.parse().map_err(|_| VehicleIdError)?)
@@ -173,15 +174,18 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn a_vehicle_has_seven_digits() {
+    fn vehicle_of_1_to_7_digits_is_written_with_7() {
         for text in ["1000001", "0000001", "9999999"] {
             assert_eq!(text.parse::<VehicleId>().unwrap().to_string(), text);
         }
+        for (text, written) in [("1", "0000001"), ("2771", "0002771"), ("018242", "0018242")] {
+            assert_eq!(text.parse::<VehicleId>().unwrap().to_string(), written);
+        }
         for bad in [
             "",
-            "1",
-            "100000",
+            "0",
             "10000001",
+            "00000001",
             "0000000",
             "100000a",
             "+000001",

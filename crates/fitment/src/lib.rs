@@ -1,7 +1,7 @@
 //! Vehicle fitment: which parts (SKUs) fit which vehicles.
 //!
-//! A vehicle has an id of seven digits and an [`Offset`], a small number that is never used twice. A SKU belongs to a product
-//! (SPU) and fits a set of offsets. Redis keeps the set as a set of integers while it is small and as bitmaps of
+//! A vehicle has an id of at most seven digits and an [`Offset`], a small number that is never used twice. A SKU belongs to a
+//! product (SPU) and fits a set of offsets. Redis keeps the set as a set of integers while it is small and as bitmaps of
 //! [`SEGMENT_LEN`] offsets when it is not. A SKU that Redis does not know is *unknown*, which is not the same as "does not fit".
 //!
 //! | module | |

@@ -44,7 +44,8 @@ pub struct Visit<'a> {
     pub now_ms: u64,
     /// The name of the click, if the link [is tracked](Link::is_tracked) and there is somebody who names clicks.
     pub click_tag: Option<&'a str>,
-    /// How long the link still lives if nobody clicks it, in milliseconds; `None` is for ever.
+    /// How long the link lives without a click, in milliseconds; `None`: permanently. 0: it has ended, because it had no click for
+    /// that long.
     pub left_ms: Option<u64>,
 }
 
@@ -105,7 +106,7 @@ pub enum Answer<'a> {
 pub enum Gone {
     /// It was disabled.
     Disabled,
-    /// Its end has come.
+    /// Its end has come, or it had no click for its whole life.
     Expired,
     /// All its clicks are used.
     UsedUp,
@@ -175,7 +176,8 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     if link.is_disabled {
         return Answer::Gone(Gone::Disabled);
     }
-    if link.expires_at_ms != 0 && visit.now_ms >= link.expires_at_ms {
+    let has_own_end_come = link.expires_at_ms != 0 && visit.now_ms >= link.expires_at_ms;
+    if has_own_end_come || visit.left_ms == Some(0) {
         return ended(link, Gone::Expired);
     }
     if link.guard.is_some() {

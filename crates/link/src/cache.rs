@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use super::code::{Code, DomainId, LinkId};
 use super::record::{Link, Preview};
 use super::rule::Rule;
+use weir_base::bytes::is_same;
 use weir_base::hash::seeded_hash;
 
 /// A link's name as a gateway looks it up, without memory of its own.
@@ -34,7 +35,7 @@ pub struct Limits {
     pub fresh_ms: u64,
     /// After so many if the origin has told of it: it tells when Redis cannot, and then nobody hears of edits.
     pub origin_fresh_ms: u64,
-    /// For so many milliseconds a code is known to name nothing.
+    /// For so many milliseconds a code is known to name nothing, or a link that has ended.
     pub unknown_ms: u64,
     /// How much of its life must be gone before a link is renewed, in thousandths.
     pub renew_permille: u32,
@@ -47,7 +48,10 @@ pub struct Known {
     pub link: Link,
     /// Whether all its clicks are used.
     pub is_used_up: bool,
-    /// When its life ends if nobody renews it, in milliseconds since the Unix epoch; `u64::MAX` is never.
+    /// Whether its life is over.
+    pub has_ended: bool,
+    /// When its life ends without a renewal, in milliseconds since the Unix epoch; `u64::MAX` is never. An ended link is
+    /// forgotten at this time.
     pub dies_at_ms: u64,
     /// When it is to be read again.
     read_at_ms: u64,
@@ -71,7 +75,7 @@ pub struct Learnt {
     pub link: Link,
     /// Whether all its clicks are used.
     pub is_used_up: bool,
-    /// How much of its life is left, in milliseconds; `None`: it has no end.
+    /// How much of its life is left, in milliseconds; `None`: it has no end. 0: it has ended.
     pub left_ms: Option<u64>,
     /// Where.
     pub source: Source,
@@ -111,14 +115,24 @@ pub struct Memory {
     generation: u32,
 }
 
+/// Whether a code consists of letters, digits, `-` and `_`, in segments with one slash between them.
+fn has_whole_segments(code: &[u8]) -> bool {
+    let mut is_in_segment = false;
+    let is_allowed = |byte: &u8| {
+        let was_in_segment = is_in_segment;
+        is_in_segment = *byte != b'/';
+        match byte {
+            b'/' => was_in_segment,
+            byte => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'),
+        }
+    };
+    code.iter().all(is_allowed) && is_in_segment
+}
+
 impl LinkName {
     /// The name of `code` under `domain`; `None` if no code is spelt like that.
     pub fn new(domain: &DomainId, code: &[u8]) -> Option<Self> {
-        let is_code = (Code::LEN_MIN..=Code::LEN_MAX).contains(&code.len())
-            && code
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-        if !is_code {
+        if !(Code::LEN_MIN..=Code::LEN_MAX).contains(&code.len()) || !has_whole_segments(code) {
             return None;
         }
         let domain = domain.as_str().as_bytes();
@@ -202,12 +216,21 @@ impl Memory {
     pub fn learn(&mut self, name: &LinkName, learnt: Learnt, now_ms: u64) {
         self.unknown.remove(name.as_bytes());
         let bytes = ENTRY_BYTES + size_of_link(&learnt.link);
-        let left_ms = learnt.left_ms;
+        let has_ended = learnt.left_ms == Some(0);
+        // If ended links were not cached, each request for one would go to the origin.
+        let kept_ms = match has_ended {
+            true => Some(self.limits.unknown_ms),
+            false => learnt.left_ms,
+        };
         let known = Known {
-            read_at_ms: self.read_at_ms(&learnt, now_ms),
-            dies_at_ms: left_ms.map_or(u64::MAX, |left_ms| now_ms.saturating_add(left_ms)),
+            read_at_ms: match has_ended {
+                true => u64::MAX,
+                false => self.read_at_ms(&learnt, now_ms),
+            },
+            dies_at_ms: kept_ms.map_or(u64::MAX, |kept_ms| now_ms.saturating_add(kept_ms)),
             link: learnt.link,
             is_used_up: learnt.is_used_up,
+            has_ended,
             generation: self.generation,
         };
         self.links.insert(name.as_bytes(), known, bytes);
@@ -341,7 +364,7 @@ impl<V> Cache<V> {
     fn get(&mut self, name: &[u8]) -> Option<&mut V> {
         let place = *self.index.get(&seeded_hash(self.seed, name))?;
         let slot = self.slots.get_mut(place)?.as_mut()?;
-        if *slot.name != *name {
+        if !is_same(&slot.name, name) {
             return None;
         }
         slot.is_asked_for = true;

@@ -4,9 +4,11 @@
 //! Its payload is JSON:
 //!
 //! ```text
-//! {"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00d1…",  "mobile","ios","safari","a.example","zh"]]}
-//!              link        minute        n address       user agent device   os    browser  referrer    language
+//! {"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00d1…",  "mobile","ios","safari","a.example","zh",    1234]]}
+//!              link        minute        n address       user agent device   os    browser  referrer    language last
 //! ```
+//!
+//! `last` is the last click's time within the minute, in milliseconds. Older gateways omit it.
 //!
 //! Addresses are in the clear in here only; whoever reads batches hashes them and deletes the batch.
 
@@ -53,6 +55,8 @@ pub struct Row {
     pub link: LinkId,
     /// In the minute that began then, in milliseconds since the Unix epoch.
     pub minute_ms: u64,
+    /// The time of the last one, in milliseconds since the Unix epoch; the end of the minute if the gateway omits it.
+    pub last_ms: u64,
     /// How often: at least 1.
     pub clicks: u32,
     /// Whence, if that is an address.
@@ -156,7 +160,13 @@ struct Columns(
     Browser,
     String,
     String,
+    #[serde(default = "end_of_minute")] u64,
 );
+
+/// For rows of older gateways, which omit the last click's time.
+const fn end_of_minute() -> u64 {
+    MINUTE_MS - 1
+}
 
 /// The payload of a batch.
 pub fn encode(rows: &[Row]) -> Vec<u8> {
@@ -203,6 +213,7 @@ impl From<&Row> for Columns {
             row.agent.browser,
             row.referrer.clone(),
             row.language.to_string(),
+            row.last_ms % MINUTE_MS,
         )
     }
 }
@@ -220,14 +231,17 @@ impl Columns {
             browser,
             referrer,
             language,
+            last_ms,
         ) = self;
-        let is_right = clicks > 0 && minute_ms % MINUTE_MS == 0 && is_host(&referrer);
+        let is_time = minute_ms % MINUTE_MS == 0 && last_ms < MINUTE_MS;
+        let is_right = clicks > 0 && is_time && is_host(&referrer);
         if !is_right {
             return None;
         }
         Some(Row {
             link: link.parse().ok()?,
             minute_ms,
+            last_ms: minute_ms.checked_add(last_ms)?,
             clicks,
             address: match address.as_str() {
                 "" => None,
@@ -333,6 +347,7 @@ mod tests {
         Row {
             link: "s/aZ3k9Qx".parse().unwrap(),
             minute_ms: 1_700_000_040_000,
+            last_ms: 1_700_000_041_234,
             clicks: 3,
             address: Some("203.0.113.7".parse().unwrap()),
             agent_hash: 0xd1,
@@ -350,8 +365,16 @@ mod tests {
     fn a_batch_is_written_as_the_contract_has_it() {
         assert_eq!(
             String::from_utf8(encode(&[row()])).unwrap(),
-            r#"{"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00000000000000d1","mobile","ios","safari","a.example","zh"]]}"#
+            r#"{"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00000000000000d1","mobile","ios","safari","a.example","zh",1234]]}"#
         );
+    }
+
+    #[test]
+    fn a_row_of_an_older_gateway_lasts_to_the_end_of_its_minute() {
+        let text = String::from_utf8(encode(&[row()])).unwrap();
+        let older = text.replace(",1234]", "]");
+        let last_ms = row().minute_ms + 59_999;
+        assert_eq!(decode(older.as_bytes()), Ok(vec![Row { last_ms, ..row() }]));
     }
 
     #[test]
@@ -370,6 +393,7 @@ mod tests {
             ("00000000000000d1", "x"),
             ("a.example", "A.example"),
             ("\"zh\"", "\"z\""),
+            (",1234]", ",60000]"),
         ] {
             assert_eq!(with(old, new), Err(ClickError::Row(0)), "{new}");
         }
@@ -402,6 +426,7 @@ mod tests {
                 .parse()
                 .unwrap(),
             minute_ms: u64::MAX / MINUTE_MS * MINUTE_MS,
+            last_ms: u64::MAX,
             clicks: u32::MAX,
             address: Some("1111:2222:3333:4444:5555:6666:7777:8888".parse().unwrap()),
             agent_hash: u64::MAX,
@@ -514,8 +539,11 @@ mod tests {
         }
 
         #[test]
-        fn every_row_comes_back(clicks in 1..u32::MAX, minute in 0..1_u64 << 40, address: Option<IpAddr>, hash: u64) {
-            let row = Row { clicks, minute_ms: minute * MINUTE_MS, address, agent_hash: hash, ..row() };
+        fn every_row_comes_back(
+            clicks in 1..u32::MAX, minute in 0..1_u64 << 40, last in 0..MINUTE_MS, address: Option<IpAddr>, hash: u64
+        ) {
+            let minute_ms = minute * MINUTE_MS;
+            let row = Row { clicks, minute_ms, last_ms: minute_ms + last, address, agent_hash: hash, ..row() };
             prop_assert_eq!(decode(&encode(core::slice::from_ref(&row))), Ok(vec![row]));
         }
     }

@@ -81,6 +81,7 @@ impl ClickBuffer {
         let key = key(self.counter, click);
         if let Some(row) = self.rows.get_mut(&key) {
             row.clicks = row.clicks.saturating_add(1);
+            row.last_ms = row.last_ms.max(click.now_ms);
             return;
         }
         let agent = self.agent(click.user_agent);
@@ -191,6 +192,7 @@ fn row(click: &Click<'_>, agent: Agent) -> Option<Row> {
     Some(Row {
         link: click.link.to_link()?,
         minute_ms: click.now_ms - click.now_ms % MINUTE_MS,
+        last_ms: click.now_ms,
         clicks: 1,
         address: client_address(click.address),
         agent_hash: agent_hash(click.user_agent),

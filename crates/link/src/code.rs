@@ -20,10 +20,11 @@ use weir_base::id::{IdError, check};
 #[serde(try_from = "String", into = "String")]
 pub struct DomainId(Box<str>);
 
-/// A link's name under its domain: [`Code::LEN_MIN`] to [`Code::LEN_MAX`] of `0-9A-Za-z-_`.
+/// A link's name under its domain: [`Code::LEN_MIN`] to [`Code::LEN_MAX`] of `0-9A-Za-z-_`, or segments of these with a slash
+/// between them.
 ///
 /// So narrow because it stands in paths as it is, and in Redis hash tags, where a `}` would move the key
-/// to another slot. Upper and lower case are different codes.
+/// to another slot. Upper and lower case are different codes. How people may write it: [`CodeOptions`](super::spelling::CodeOptions).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Code(Box<str>);
@@ -46,12 +47,36 @@ pub struct Length(u8);
 /// Why a name of a link was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
-    /// Too long, empty, or with a byte that may not be there.
-    #[error("the code {0}")]
-    Code(IdError),
+    /// A character that codes may not have.
+    #[error(
+        "has the character {character:?} at position {position}, which codes may not have: use 0-9, A-Z, a-z, - and _"
+    )]
+    Character {
+        /// The character.
+        character: char,
+        /// Which one it is, counted from 1.
+        position: usize,
+    },
+    /// A slash at either end, or two slashes in a row.
+    #[error("has an empty segment: write one slash between two segments")]
+    EmptySegment,
+    /// Reserved for Weir's own paths.
+    #[error("is kept for paths of Weir's own: choose another one")]
+    Reserved,
+    /// People could confuse it with another code.
+    #[error(
+        "mixes scripts, or has letters that look like ASCII: write it in the letters of one language"
+    )]
+    Lookalike,
+    /// It begins like the stored form of letters beyond ASCII, but does not decode.
+    #[error("has a segment that begins with xn-- and is no Punycode: write its letters")]
+    Punycode,
     /// Fewer bytes than [`Code::LEN_MIN`].
-    #[error("the code is shorter than {} bytes", Code::LEN_MIN)]
+    #[error("is shorter than {} bytes", Code::LEN_MIN)]
     TooShort,
+    /// More bytes than [`Code::LEN_MAX`].
+    #[error("is longer than {} bytes", Code::LEN_MAX)]
+    TooLong,
     /// The domain's name is not well formed.
     #[error("the domain {0}")]
     Domain(IdError),
@@ -62,6 +87,9 @@ pub enum CodeError {
     #[error("generated codes have {} to {} digits", Length::MIN.0, Length::MAX.0)]
     Length,
 }
+
+/// The most digits of a number in base 36.
+const LOWER_CASE_LEN_MAX: usize = 10;
 
 impl DomainId {
     /// The most bytes in a domain's name.
@@ -106,6 +134,16 @@ impl Length {
         self.0
     }
 
+    /// How many digits the same numbers have in base 36.
+    const fn digits_in_lower_case(self) -> usize {
+        match self.0 {
+            ..=5 => 6,
+            6 => 7,
+            7 => 9,
+            _ => LOWER_CASE_LEN_MAX,
+        }
+    }
+
     /// Where it stands in [`Length::ALL`].
     pub const fn position(self) -> usize {
         (self.0 - Self::MIN.0) as usize
@@ -129,12 +167,23 @@ impl Code {
     /// # Errors
     /// Says what is wrong with the code.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, CodeError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        let text = check(bytes.as_ref(), Self::LEN_MAX, allowed).map_err(CodeError::Code)?;
-        let is_long_enough = text.len() >= Self::LEN_MIN;
-        is_long_enough
-            .then(|| Self(text.into()))
-            .ok_or(CodeError::TooShort)
+        let text = String::from_utf8_lossy(bytes.as_ref());
+        let mut characters = text.chars().zip(1..);
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/');
+        if let Some((character, position)) = characters.find(|(c, _)| !is_allowed(*c)) {
+            return Err(CodeError::Character {
+                character,
+                position,
+            });
+        }
+        if text.contains('/') && text.split('/').any(str::is_empty) {
+            return Err(CodeError::EmptySegment);
+        }
+        match text.len() {
+            ..Self::LEN_MIN => Err(CodeError::TooShort),
+            Self::LEN_MIN..=Self::LEN_MAX => Ok(Self(text.into())),
+            _ => Err(CodeError::TooLong),
+        }
     }
 
     /// The code of `length` that is `number` in base62; `None` if it does not fit.
@@ -159,6 +208,34 @@ impl Code {
         Some((length, u64::try_from(number).ok()?))
     }
 
+    /// The lower-case form of a generated code, for domains that ignore case: its number in base 36, with more digits. `None` for
+    /// a code that is not generated.
+    pub fn in_lower_case(&self) -> Option<Self> {
+        let (length, mut number) = self.number()?;
+        let mut digits = [0; LOWER_CASE_LEN_MAX];
+        let digits = digits.get_mut(..length.digits_in_lower_case())?;
+        for digit in digits.iter_mut().rev() {
+            let value = u8::try_from(number % 36).ok()?;
+            *digit = if value < 10 {
+                b'0' + value
+            } else {
+                b'a' + (value - 10)
+            };
+            number /= 36;
+        }
+        let text = core::str::from_utf8(digits).ok()?;
+        (number == 0).then(|| Self(text.into()))
+    }
+
+    /// The generated code of the same number: the inverse of [`Code::in_lower_case`].
+    pub fn from_lower_case(&self) -> Option<Self> {
+        let has_digits = |length: &Length| length.digits_in_lower_case() == self.0.len();
+        let length = Length::ALL.into_iter().find(has_digits)?;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
+        let number = u64::from_str_radix(&self.0, 36).ok();
+        Self::generated(length, number.filter(|_| self.0.bytes().all(is_digit))?)
+    }
+
     /// The code as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -168,6 +245,12 @@ impl Code {
 impl LinkId {
     /// The most bytes of its text.
     pub const LEN_MAX: usize = DomainId::LEN_MAX + 1 + Code::LEN_MAX;
+
+    /// Its domain and code as two path segments: slashes in the code are escaped.
+    pub fn to_path(&self) -> String {
+        let code = self.code.as_str().replace('/', "%2F");
+        alloc::format!("{}/{code}", self.domain)
+    }
 }
 
 impl FromStr for LinkId {
@@ -264,6 +347,7 @@ impl From<Length> for u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use proptest::prelude::*;
     use std::string::ToString;
 
@@ -314,6 +398,15 @@ mod tests {
         }
 
         #[test]
+        fn a_number_comes_back_from_its_code_in_lower_case(length in length(), number in any::<u64>()) {
+            let code = Code::generated(length, number % length.capacity()).unwrap();
+            let lower = code.in_lower_case().unwrap();
+            prop_assert!(!lower.as_str().bytes().any(|byte| byte.is_ascii_uppercase()));
+            prop_assert_eq!(Code::new(lower.as_str()), Ok(lower.clone()));
+            prop_assert_eq!(lower.from_lower_case(), Some(code));
+        }
+
+        #[test]
         fn codes_of_one_length_sort_as_their_numbers(
             length in length(), a in any::<u64>(), b in any::<u64>()
         ) {
@@ -346,7 +439,9 @@ mod tests {
 
     #[test]
     fn what_would_break_a_key_or_a_path_is_no_code() {
-        for bad in ["", "ab", "a}b", "a/b", "a b", "ü12", "a.b", "..x", "a%b"] {
+        for bad in [
+            "", "ab", "a}b", "a b", "ü12", "a.b", "..x", "a%b", "a//b", "/ab", "ab/", "///",
+        ] {
             assert!(Code::new(bad).is_err(), "{bad}");
         }
         assert!(Code::new("x".repeat(32)).is_ok());
@@ -358,11 +453,61 @@ mod tests {
             "s/",
             "/abc",
             "S/abc",
-            "s/a/bc",
+            "s/a//bc",
             "seventeen-letters/abc",
         ] {
             assert!(bad.parse::<LinkId>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_code_of_several_segments_is_one_name() {
+        let id: LinkId = "s/spring/24/x".parse().unwrap();
+        assert_eq!((id.domain.as_str(), id.code.as_str()), ("s", "spring/24/x"));
+        assert_eq!(id.to_path(), "s/spring%2F24%2Fx");
+        assert_eq!(Code::new("a//b"), Err(CodeError::EmptySegment));
+    }
+
+    #[test]
+    fn numbers_in_lower_case_have_more_digits() {
+        let lower = |code: &str| {
+            Code::new(code)
+                .unwrap()
+                .in_lower_case()
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(lower("00000"), "000000");
+        assert_eq!(lower("0000z"), "00001p");
+        assert_eq!(lower("zzzzz"), "f5fwm7");
+        assert_eq!(lower("zzzzzzz").len(), 9);
+        assert_eq!(lower("zzzzzzzz").len(), 10);
+        for other in ["spring", "SPRING", "00000", "zzzzzz", "0000-0", "-00000"] {
+            let code = Code::new(other).unwrap();
+            assert_eq!(code.from_lower_case(), None, "{other}");
+        }
+        assert_eq!(Code::new("a-b").unwrap().in_lower_case(), None);
+    }
+
+    #[test]
+    fn an_error_names_the_character_and_its_position() {
+        let error = |code: &[u8]| Code::new(code).unwrap_err().to_string();
+        let allowed = "which codes may not have: use 0-9, A-Z, a-z, - and _";
+        for (code, character, position) in [
+            ("a}b", "'}'", 2),
+            ("größe", "'ö'", 3),
+            ("größe}", "'ö'", 3),
+            ("a b", "' '", 2),
+            ("促销", "'促'", 1),
+            ("sale\u{202e}x", "'\\u{202e}'", 5),
+        ] {
+            let expected =
+                format!("has the character {character} at position {position}, {allowed}");
+            assert_eq!(error(code.as_bytes()), expected);
+        }
+        assert!(error(b"ab\xff").starts_with("has the character '\u{fffd}' at position 3"));
+        assert_eq!(error(b""), "is shorter than 3 bytes");
+        assert_eq!(error(&[b'x'; 33]), "is longer than 32 bytes");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The domains under which links are, each with its defaults: a JSON document that the origin reads
 //! from a file, checks, and publishes in Redis for gateways.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_base::FieldError;
 
-use super::code::{DomainId, Length};
+use super::code::{Code, DomainId, Length};
 use super::record::{RedirectStatus, is_target};
+use super::spelling::CodeOptions;
 
 /// The most domains.
 pub const DOMAINS_MAX: usize = 100;
@@ -85,10 +86,17 @@ pub struct Domain {
     #[serde(default = "default_length")]
     #[cfg_attr(feature = "openapi", schema(value_type = u8, minimum = 5, maximum = 8))]
     pub length: Length,
+    /// How its codes may be written.
+    #[serde(default, skip_serializing_if = "CodeOptions::is_plain")]
+    pub codes: CodeOptions,
     /// After how many days without a visit a link ends: 30 unless set; 0: never.
     #[serde(default = "default_life_days")]
     #[cfg_attr(feature = "openapi", schema(maximum = 3650))]
     pub life_days: u32,
+    /// The same for links whose code is generated with so many digits, in place of `life_days`: `{"5": 10}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, u32>, example = json!({"5": 10, "6": 30, "7": 30})))]
+    pub life_days_by_length: BTreeMap<Length, u32>,
     /// The status of redirects: 302 unless set.
     #[serde(default)]
     pub status: RedirectStatus,
@@ -185,18 +193,24 @@ impl Scheme {
 }
 
 impl Domain {
-    /// How long a link lives without a visit, in milliseconds; 0: for ever.
+    /// How long a link with a chosen code lives without a visit, in milliseconds; 0: permanently.
     pub fn life_ms(&self) -> u64 {
         u64::from(self.life_days).saturating_mul(DAY_MS)
     }
 
+    /// How long a link with a generated code of this length lives without a visit, in milliseconds; 0: permanently.
+    pub fn generated_life_ms(&self, length: Length) -> u64 {
+        let days = self.life_days_by_length.get(&length);
+        u64::from(days.copied().unwrap_or(self.life_days)).saturating_mul(DAY_MS)
+    }
+
     /// The URL of a link of this domain.
-    pub fn url(&self, code: &super::code::Code) -> String {
+    pub fn url(&self, code: &Code) -> String {
         let host = self.hosts.first().map_or("", String::as_str);
         let scheme = self.scheme.as_str();
         match self.port {
-            Some(port) => format!("{scheme}://{host}:{port}/{code}"),
-            None => format!("{scheme}://{host}/{code}"),
+            Some(port) => format!("{scheme}://{host}:{port}/{}", self.codes.in_url(code)),
+            None => format!("{scheme}://{host}/{}", self.codes.in_url(code)),
         }
     }
 
@@ -265,12 +279,29 @@ impl Domains {
         self.iter().find(|domain| domain.id.as_str() == id)
     }
 
+    /// The code that a text names under a domain with the options of that domain. A domain that is not configured has no
+    /// options.
+    pub fn read_code(&self, domain: &DomainId, text: &[u8]) -> Option<Code> {
+        let domain = self.by_id(domain.as_str());
+        let options = domain.map_or_else(CodeOptions::default, |domain| domain.codes);
+        Code::new(options.read(text)?).ok()
+    }
+
     /// The domain that answers for `host`, the value of a `Host` header: in any case, with or without a
     /// port, with or without the dot of a full name.
     pub fn by_host(&self, host: &str) -> Option<&Domain> {
         let name = name_of(host);
         let is_name = |known: &String| known.eq_ignore_ascii_case(name);
         self.iter().find(|domain| domain.hosts.iter().any(is_name))
+    }
+
+    /// The longest life that a domain gives links with generated codes of this length, in milliseconds; `None`: they are
+    /// permanent.
+    pub fn longest_life_ms(&self, length: Length) -> Option<u64> {
+        let lives = self.iter().map(|domain| domain.generated_life_ms(length));
+        lives
+            .map(|ms| (ms > 0).then_some(ms))
+            .try_fold(0, |longest, ms| Some(ms?.max(longest)))
     }
 
     /// The document as it is published.
@@ -307,6 +338,12 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     check_schemes(&domain.app_schemes, &format!("{path}.app_schemes"))?;
     if domain.life_days > LIFE_DAYS_MAX {
         return refused("life_days", format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
+    }
+    for (length, days) in &domain.life_days_by_length {
+        if *days > LIFE_DAYS_MAX {
+            let field = format!("life_days_by_length.{length}");
+            return refused(&field, format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
+        }
     }
     if domain.port == Some(0) {
         return refused("port", "is 1 to 65535".into());
@@ -452,230 +489,4 @@ fn default_life_days() -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::code::Code;
-    use serde_json::json;
-
-    fn read(json: Value) -> Result<Domains, String> {
-        let config: DomainsConfig = serde_json::from_value(json).map_err(|e| e.to_string())?;
-        config.checked().map_err(|error| error.to_string())
-    }
-
-    fn with(field: &str, value: Value) -> Result<Domains, String> {
-        let mut domain = json!({"id": "s", "hosts": ["s.example.com"]});
-        domain[field] = value;
-        read(json!({"domains": [{"id": "a", "hosts": ["a.example"]}, domain]}))
-    }
-
-    #[test]
-    fn what_is_not_said_is_the_safe_default() {
-        let domains = read(json!({"domains": [{"id": "s", "hosts": ["s.example.com"]}]})).unwrap();
-        let domain = domains.default_domain();
-        assert_eq!(domain.length.digits(), 7);
-        assert_eq!(domain.life_ms(), 30 * 24 * 60 * 60 * 1000);
-        assert_eq!(
-            (domain.status, domain.pass_query),
-            (RedirectStatus::Found, false)
-        );
-        let code = Code::new("aZ3k9Qx").unwrap();
-        assert_eq!(domain.url(&code), "https://s.example.com/aZ3k9Qx");
-    }
-
-    #[test]
-    fn a_port_and_a_scheme_are_in_the_url() {
-        let mut json = json!({"domains": [{"id": "s", "hosts": ["localhost"]}]});
-        json["domains"][0]["scheme"] = json!("http");
-        json["domains"][0]["port"] = json!(10000);
-        let domains = read(json).unwrap();
-        let code = Code::new("abc").unwrap();
-        let url = domains.default_domain().url(&code);
-        assert_eq!(url, "http://localhost:10000/abc");
-    }
-
-    #[test]
-    fn a_domain_is_found_by_its_host_in_any_spelling() {
-        let domains = with("hosts", json!(["s.example.com", "x.example.com"])).unwrap();
-        for host in [
-            "s.example.com",
-            "S.EXAMPLE.com",
-            "s.example.com:8443",
-            "x.example.com.",
-            "X.example.com.:80",
-        ] {
-            assert_eq!(domains.by_host(host).unwrap().id.as_str(), "s", "{host}");
-        }
-        for host in [
-            "",
-            "example.com",
-            "ss.example.com",
-            "s.example.com.evil.example",
-            "[::1]:80",
-        ] {
-            assert_eq!(domains.by_host(host), None, "{host}");
-        }
-        assert_eq!(domains.by_id("a").unwrap().hosts, ["a.example"]);
-        assert_eq!(domains.by_id("b"), None);
-    }
-
-    #[test]
-    fn a_refusal_names_the_field() {
-        let check = |field: &str, value: Value, expected: &str| {
-            let error = with(field, value).unwrap_err();
-            assert!(error.starts_with(expected), "{field}: {error}");
-        };
-        check("hosts", json!([]), "domains[1].hosts: ");
-        check("hosts", json!(["S.example"]), "domains[1].hosts[0]: ");
-        check("hosts", json!(["s.example:80"]), "domains[1].hosts[0]: ");
-        check(
-            "hosts",
-            json!(["b.example", "a.example"]),
-            "domains[1].hosts[1]: ",
-        );
-        check("id", json!("a"), "domains[1].id: ");
-        check("life_days", json!(3651), "domains[1].life_days: ");
-        check("status", json!(303), "must be 301, 302, 307 or 308");
-        check("port", json!(0), "domains[1].port: ");
-        check(
-            "denied_hosts",
-            json!(["evil.example", "-x"]),
-            "domains[1].denied_hosts[1]: ",
-        );
-        for address in ["[fd00::1]", "fd00:0::1", "FD00::1", "::ffff:10.1.2.3"] {
-            let expected = "domains[1].denied_hosts[0]: is a host in lower case";
-            check("denied_hosts", json!([address]), expected);
-        }
-        assert!(with("denied_hosts", json!(["fd00::1"])).is_ok());
-        check(
-            "app_schemes",
-            json!(["weixin", "JavaScript"]),
-            "domains[1].app_schemes[1]: ",
-        );
-        check(
-            "app_schemes",
-            json!(["javascript"]),
-            "domains[1].app_schemes[0]: is never",
-        );
-        check(
-            "app_schemes",
-            json!(["https"]),
-            "domains[1].app_schemes[0]: is always",
-        );
-        check(
-            "not_found_page",
-            json!("x".repeat(65_537)),
-            "domains[1].not_found_page: ",
-        );
-        for field in ["gone_page", "unavailable_page", "robots"] {
-            check(
-                field,
-                json!("x".repeat(65_537)),
-                &format!("domains[1].{field}: "),
-            );
-        }
-        for home in [
-            "",
-            "/x",
-            "javascript:alert(1)",
-            "https://a b/",
-            "ftp://a.example",
-        ] {
-            check("home", json!(home), "domains[1].home: ");
-        }
-        check(
-            "apple_app_site_association",
-            json!([]),
-            "domains[1].apple_app_site_association: is a JSON object",
-        );
-        check(
-            "assetlinks",
-            json!({}),
-            "domains[1].assetlinks: is a JSON array",
-        );
-        assert!(
-            with("colour", json!("red"))
-                .unwrap_err()
-                .contains("unknown field")
-        );
-        assert!(
-            read(json!({"domains": []}))
-                .unwrap_err()
-                .starts_with("domains: ")
-        );
-    }
-
-    #[test]
-    fn each_bound_is_itself_allowed() {
-        let long = |count: usize| "x".repeat(count);
-        let labels = |last: usize| {
-            let label = long(63);
-            format!("{label}.{label}.{label}.{}", long(last))
-        };
-        let hosts =
-            |count: usize| -> Vec<String> { (0..count).map(|n| format!("{n}.example")).collect() };
-        let schemes =
-            |count: usize| -> Vec<String> { (0..count).map(|n| format!("s{n}")).collect() };
-        // As JSON, a list of one text has four bytes more than the text.
-        for (field, good, bad) in [
-            ("hosts", json!(hosts(16)), json!(hosts(17))),
-            ("hosts", json!([labels(61)]), json!([labels(62)])),
-            ("hosts", json!([long(63)]), json!([long(64)])),
-            ("hosts", json!(["a-b"]), json!(["a-"])),
-            ("denied_hosts", json!(hosts(10_000)), json!(hosts(10_001))),
-            (
-                "app_schemes",
-                json!(schemes(10_000)),
-                json!(schemes(10_001)),
-            ),
-            ("app_schemes", json!([long(64)]), json!([long(65)])),
-            ("app_schemes", json!(["a+b-c.1"]), json!(["1a"])),
-            ("life_days", json!(3_650), json!(3_651)),
-            ("port", json!(1), json!(0)),
-            ("gone_page", json!(long(65_536)), json!(long(65_537))),
-            ("assetlinks", json!([long(131_068)]), json!([long(131_069)])),
-            (
-                "home",
-                json!("http://a.example/"),
-                json!("ftp://a.example/"),
-            ),
-        ] {
-            assert!(with(field, good).is_ok(), "{field}");
-            assert!(with(field, bad).is_err(), "{field}");
-        }
-        let domains = |count: usize| {
-            let domain = |n| json!({"id": format!("d{n}"), "hosts": [format!("{n}.example")]});
-            read(json!({"domains": (0..count).map(domain).collect::<Vec<_>>()}))
-        };
-        assert_eq!(domains(100).unwrap().iter().count(), 100);
-        assert!(domains(101).is_err());
-    }
-
-    #[test]
-    fn a_life_is_told_in_days_and_app_schemes_by_their_names() {
-        let domains = with("life_days", json!(2)).unwrap();
-        assert_eq!(domains.by_id("s").unwrap().life_ms(), 172_800_000);
-        let domains = with("app_schemes", json!(["weixin"])).unwrap();
-        let domain = domains.by_id("s").unwrap();
-        assert!(domain.is_app_scheme("weixin") && !domain.is_app_scheme("alipay"));
-    }
-
-    #[test]
-    fn a_document_keeps_its_version_and_leaves_out_what_is_not_said() {
-        let domain = json!({"id": "s", "hosts": ["s.example.com"]});
-        let domains = read(json!({"version": 7, "domains": [domain]})).unwrap();
-        assert_eq!(domains.version(), 7);
-        let published = serde_json::to_value(domains.to_config()).unwrap();
-        assert_eq!(published["version"], 7);
-        assert_eq!(published["domains"][0].get("allow_private_targets"), None);
-        let domains = with("allow_private_targets", json!(true)).unwrap();
-        let published = serde_json::to_value(domains.to_config()).unwrap();
-        assert_eq!(published["domains"][1]["allow_private_targets"], true);
-    }
-
-    #[test]
-    fn what_is_published_is_what_is_read() {
-        let domains = with("assetlinks", json!([{"relation": ["x"]}])).unwrap();
-        let published = serde_json::to_value(domains.to_config()).unwrap();
-        assert_eq!(read(published).unwrap(), domains);
-    }
-}
+mod tests;

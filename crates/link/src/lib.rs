@@ -3,6 +3,7 @@
 //! | module | |
 //! |---|---|
 //! | [`code`], [`domain`] | their names, and the domains they are under |
+//! | [`spelling`], [`punycode`] | which code a path names, and which code somebody may choose |
 //! | [`record`], [`preview`] | a link as Redis and the cold store hold it, and what previews of it show |
 //! | `segment`, `scramble` | which numbers become codes, and in which order (feature `origin`) |
 //! | `target` | where links may lead (feature `origin`) |
@@ -73,6 +74,7 @@ pub mod feed;
 pub mod page;
 pub mod password;
 pub mod preview;
+pub mod punycode;
 pub mod record;
 pub mod redis;
 pub mod routes;
@@ -82,5 +84,6 @@ pub mod scramble;
 #[cfg(feature = "origin")]
 pub mod segment;
 pub mod site;
+pub mod spelling;
 #[cfg(feature = "origin")]
 pub mod target;

@@ -25,6 +25,7 @@ const CLICK: &str = "click";
 /// The path at which a gateway asks the origin for a link.
 pub fn link_record(link: &LinkId, purpose: Purpose) -> String {
     let word = purpose.word();
+    let link = link.to_path();
     match purpose.click() {
         Some(click) => format!("{LINK_RECORD}{link}?{PURPOSE}={word}&{CLICK}={click}"),
         None => format!("{LINK_RECORD}{link}?{PURPOSE}={word}"),
@@ -76,6 +77,9 @@ mod tests {
             assert_eq!(path, "/link-records/s/aZ3k9Qx");
             assert_eq!(link_purpose(query), Some(purpose));
         }
+        let nested = "s/spring/24".parse().unwrap();
+        let path = link_record(&nested, Purpose::Look);
+        assert_eq!(path, "/link-records/s/spring%2F24?for=look");
         for bad in ["", "for=", "for=click", "for=click&click=7", "click=7-9"] {
             assert_eq!(link_purpose(bad), None, "{bad}");
         }

@@ -30,6 +30,22 @@ pub struct Segment {
     pub len: u64,
 }
 
+/// The most days that [`Plan::days_left`] returns: ten years.
+pub const DAYS_LEFT_MAX: u64 = 3_650;
+
+const DAY_MS: u128 = 24 * 60 * 60 * 1000;
+
+/// How fast the numbers of one length are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberUse {
+    /// How long a link keeps its number, in milliseconds; `None`: permanently.
+    pub life_ms: Option<u64>,
+    /// How many numbers the counter has passed within that time. Each of them may have a link.
+    pub in_life: u64,
+    /// How many it has passed within the last day.
+    pub in_day: u64,
+}
+
 /// For how long numbers may be kept from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
@@ -148,6 +164,33 @@ impl Plan {
         }
     }
 
+    /// How many numbers the counter passes from the beginning of `first` to the end of `last`.
+    pub fn numbers_between(&self, first: &Segment, last: &Segment) -> u64 {
+        let before = self.position_after(first).saturating_sub(self.segment_len);
+        self.position_after(last).saturating_sub(before)
+    }
+
+    /// How many numbers are certainly free, if each link lives for `usage.life_ms`.
+    pub fn numbers_left(&self, usage: &NumberUse) -> u64 {
+        self.range.saturating_sub(usage.in_life)
+    }
+
+    /// The days until no number is left at the rate of the last day, at most [`DAYS_LEFT_MAX`].
+    pub fn days_left(&self, usage: &NumberUse) -> u64 {
+        let (in_day, in_life) = (u128::from(usage.in_day), u128::from(usage.in_life));
+        // The numbers that become free each day, and the numbers in use in the long run at the rate of the last day.
+        let (freed, in_use) = match usage.life_ms.map(|ms| u128::from(ms.max(1))) {
+            Some(life_ms) => (in_life * DAY_MS / life_ms, in_day * life_ms / DAY_MS),
+            None => (0, u128::MAX),
+        };
+        let left = self.numbers_left(usage);
+        if left > 0 && (in_day == 0 || in_use <= u128::from(self.range)) {
+            return DAYS_LEFT_MAX;
+        }
+        let net = in_day.saturating_sub(freed).max(1);
+        u64::try_from(u128::from(left) / net).map_or(DAYS_LEFT_MAX, |days| days.min(DAYS_LEFT_MAX))
+    }
+
     /// Where the counter stands when this segment is the last that was reserved.
     pub fn position_after(&self, segment: &Segment) -> u64 {
         let start = segment.start - segment.start % self.segment_len;
@@ -233,6 +276,41 @@ mod tests {
             len: 1,
         };
         assert_eq!(plan.position_after(&cut), 8);
+    }
+
+    #[test]
+    fn numbers_last_for_as_long_as_their_use_lets_them() {
+        let plan = Plan::standard(Length::MIN);
+        let days_left = |life_days: u64, in_life: u64, in_day: u64| {
+            let life_ms = (life_days > 0).then_some(life_days * 86_400_000);
+            let usage = NumberUse {
+                life_ms,
+                in_life,
+                in_day,
+            };
+            (plan.numbers_left(&usage), plan.days_left(&usage))
+        };
+        // 90 million a day for 10 days are 900 million, of 916 million.
+        assert_eq!(days_left(10, 900_000_000, 90_000_000), (16_132_832, 3_650));
+        // For 30 days they are too many: 3 million more a day than end.
+        assert_eq!(days_left(30, 810_000_000, 30_000_000), (106_132_832, 3_650));
+        assert_eq!(days_left(30, 810_000_000, 31_000_000), (106_132_832, 26));
+        assert_eq!(days_left(0, 816_132_832, 10_000_000), (100_000_000, 10));
+        assert_eq!(days_left(0, 816_132_832, 0), (100_000_000, 3_650));
+        for in_day in [0, 1, 90_000_000] {
+            assert_eq!(days_left(10, 916_132_832, in_day), (0, 0));
+            assert_eq!(days_left(0, u64::MAX, in_day), (0, 0));
+        }
+    }
+
+    #[test]
+    fn numbers_between_segments_are_counted_across_rounds() {
+        let plan = plan(10, 4);
+        let segment = |position| plan.segment_at(position);
+        assert_eq!(plan.numbers_between(&segment(0), &segment(0)), 4);
+        // A round ends at 12: its last segment has two numbers.
+        assert_eq!(plan.numbers_between(&segment(4), &segment(16)), 16);
+        assert_eq!(plan.numbers_between(&segment(8), &segment(0)), 0);
     }
 
     #[test]

@@ -5,7 +5,6 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use unicode_security::RestrictionLevelDetection;
@@ -15,6 +14,9 @@ use url::{Host, Url};
 
 use super::domain::{Domain, Domains, Homographs, SCHEMES_NEVER};
 use super::record::{Link, TARGET_LEN_MAX as LEN_MAX};
+use special::is_special;
+
+mod special;
 
 /// A target that links may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,7 +292,7 @@ const PRIVATE_NAMES: [&str; 7] = [
 ];
 
 /// Whether nobody outside can mean this host: a name without a dot, a name of a private network, or an address that
-/// is not of the public internet (RFC 6890).
+/// is not of the public internet.
 fn is_private(host: &Host<&str>, name: &str) -> bool {
     match host {
         Host::Domain(_) => {
@@ -299,44 +301,9 @@ fn is_private(host: &Host<&str>, name: &str) -> bool {
                     .iter()
                     .any(|private| is_at_or_under(name, private))
         }
-        Host::Ipv4(address) => is_private_v4(*address),
-        Host::Ipv6(address) => match address.to_canonical() {
-            IpAddr::V4(address) => is_private_v4(address),
-            IpAddr::V6(address) => is_private_v6(address),
-        },
+        Host::Ipv4(address) => is_special((*address).into()),
+        Host::Ipv6(address) => is_special((*address).into()),
     }
-}
-
-fn is_private_v4(address: Ipv4Addr) -> bool {
-    let [a, b, ..] = address.octets();
-    // This network; shared address space of carriers; benchmarks; reserved.
-    let is_special = a == 0 || (a, b & 0xc0) == (100, 64) || (a, b & 0xfe) == (198, 18) || a >= 240;
-    is_special
-        || address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_multicast()
-        || address.is_broadcast()
-}
-
-fn is_private_v6(address: Ipv6Addr) -> bool {
-    let [first, second, ..] = address.segments();
-    let embedded = match address.segments() {
-        // NAT64 and 6to4 lead to the IPv4 address in them.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
-            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-            Some(Ipv4Addr::new(a, b, c, d))
-        }
-        _ => None,
-    };
-    embedded.is_some_and(is_private_v4)
-        || address.is_loopback()
-        || address.is_unspecified()
-        || address.is_multicast()
-        || (first & 0xfe00) == 0xfc00
-        || (first & 0xffc0) == 0xfe80
-        || (first & 0xffc0) == 0xfec0
-        || (first, second) == (0x100, 0)
 }
 
 fn is_at_or_under(name: &str, denied: &str) -> bool {
@@ -353,7 +320,7 @@ fn is_homograph(name: &str) -> bool {
     shown.split('.').any(is_label_homograph)
 }
 
-fn is_label_homograph(label: &str) -> bool {
+pub(crate) fn is_label_homograph(label: &str) -> bool {
     if label.is_ascii() {
         // Such as an xn-- label that no browser shows in letters: it looks like what it is.
         return false;

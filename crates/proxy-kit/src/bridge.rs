@@ -12,6 +12,10 @@ pub const REFUSED: &str = "refused: ";
 /// How the answer to a call begins whose replies are no good: it may have run.
 pub const FAILED: &str = "failed: ";
 
+/// The beginning of the answer to a call if Redis refused the login. Redis' own error follows. The bridge sends the call together
+/// with the login, and a Redis that needs no login may have run it.
+pub const LOGIN: &str = "login: ";
+
 /// What a message of the bridge says.
 pub(crate) fn read_message(message: Vec<u8>) -> Reply {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -20,6 +24,9 @@ pub(crate) fn read_message(message: Vec<u8>) -> Reply {
     }
     if message.starts_with(FAILED.as_bytes()) {
         return Err(Unknown::Bridge(text(&message)).into());
+    }
+    if let Some(error) = message.strip_prefix(LOGIN.as_bytes()) {
+        return Err(Unknown::Login(text(error)).into());
     }
     Ok(message)
 }
@@ -31,7 +38,7 @@ mod tests {
 
     #[test]
     fn neither_reads_as_a_reply() {
-        for start in [REFUSED, FAILED] {
+        for start in [REFUSED, FAILED, LOGIN] {
             let read = decode(start.as_bytes());
             assert!(matches!(read, Err(DecodeError::Malformed(_))), "{start}");
         }
@@ -44,6 +51,8 @@ mod tests {
         assert_eq!(read(refused), Err(Definite::Refused(refused.into()).into()));
         let failed = "failed: the replies are not RESP";
         assert_eq!(read(failed), Err(Unknown::Bridge(failed.into()).into()));
+        let login = Unknown::Login("WRONGPASS no".into());
+        assert_eq!(read("login: WRONGPASS no"), Err(login.into()));
         assert_eq!(read("+OK\r\n"), Ok(b"+OK\r\n".to_vec()));
         assert_eq!(
             read(""),

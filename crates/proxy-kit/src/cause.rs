@@ -14,7 +14,8 @@ const CAUSES: [(&str, &str); 4] = [
     (
         "connection_termination",
         "what is there is not the bridge, or Redis behind it closes the connection: check that redis-bridge stands before the \
-         proxy, and that the cluster leads to its internal listener",
+         proxy, that the cluster leads to its internal listener, and with TLS the names and the authority of Redis' certificate \
+         (weir-origin doctor makes that handshake)",
     ),
     (
         "connection_failure",

@@ -1,16 +1,14 @@
-//! The engine's counters and histograms in Envoy's own stats.
+//! The engine's counters in Envoy's own stats.
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::MetricType;
 use weir_engine::Metrics;
-use weir_engine::metrics::Histogram;
 
 /// The host's numbers of the metrics of one engine, by their places there. `None` where the host refuses one: a metric is
 /// no reason to refuse a request.
 #[derive(Debug, Default)]
 pub struct HostMetrics {
     counters: Vec<Option<u32>>,
-    histograms: Vec<Option<u32>>,
 }
 
 impl HostMetrics {
@@ -18,12 +16,7 @@ impl HostMetrics {
     pub fn define(&mut self, metrics: &Metrics) {
         let known = self.counters.len();
         let new = metrics.counters().skip(known);
-        self.counters
-            .extend(new.map(|name| define(MetricType::Counter, name)));
-        let known = self.histograms.len();
-        let new = metrics.histograms().iter().skip(known);
-        self.histograms
-            .extend(new.map(|name| define(MetricType::Histogram, name)));
+        self.counters.extend(new.map(define));
     }
 
     /// Tells the host what was counted since the last time. What a VM has counted and not told is lost if it traps.
@@ -37,18 +30,10 @@ impl HostMetrics {
             }
         });
     }
-
-    /// Records a value.
-    pub(crate) fn record(&self, histogram: Histogram, value: u64) {
-        if let Some(Some(id)) = self.histograms.get(histogram.index()) {
-            // As in `flush`.
-            let _ = hostcalls::record_metric(*id, value);
-        }
-    }
 }
 
-fn define(kind: MetricType, name: &str) -> Option<u32> {
-    hostcalls::define_metric(kind, name)
+fn define(name: &str) -> Option<u32> {
+    hostcalls::define_metric(MetricType::Counter, name)
         .inspect_err(|status| log::warn!("metric {name} is not recorded: {status:?}"))
         .ok()
 }

@@ -1,6 +1,6 @@
 //! The root context of an HTTP filter.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::said;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
-/// How far apart ticks are for an engine that needs none: what it has counted is told to the host.
-const FLUSH_PERIOD: Duration = Duration::from_secs(1);
-
 /// The root context.
 pub struct Root<F: Filter> {
     id: u32,
     /// From a good configuration on.
     worker: Option<Rc<RefCell<Worker<F::Engine>>>>,
-    /// How far apart ticks are now: none before a good configuration.
+    /// How far apart ticks are now: none before the first stream.
     tick: Option<Duration>,
+    /// Whether there has been a stream: a VM ticks only once it serves. The VM of Envoy's main thread gets no streams and
+    /// cannot reach internal listeners, so each of its polls would count as a failed connection.
+    is_serving: Cell<bool>,
 }
 
 impl<F: Filter> Root<F> {
@@ -37,6 +37,7 @@ impl<F: Filter> Root<F> {
             id,
             worker: None,
             tick: None,
+            is_serving: Cell::new(false),
         }
     }
 
@@ -54,9 +55,10 @@ impl<F: Filter> Root<F> {
     }
 
     fn adjust_tick(&mut self) {
-        let Some(worker) = &self.worker else { return };
-        let period = worker.borrow().tick_ms();
-        let period = period.map_or(FLUSH_PERIOD, Duration::from_millis);
+        let Some(worker) = self.worker.as_ref().filter(|_| self.is_serving.get()) else {
+            return;
+        };
+        let period = worker.borrow().tick_period();
         if self.tick.replace(period) == Some(period) {
             return;
         }
@@ -110,7 +112,6 @@ impl<F: Filter> RootContext for Root<F> {
         });
         let Ok(worker) = worker else { return false };
         self.worker = Some(Rc::new(RefCell::new(worker)));
-        self.adjust_tick();
         true
     }
 
@@ -134,7 +135,11 @@ impl<F: Filter> RootContext for Root<F> {
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        let worker = Rc::clone(self.worker.as_ref()?);
-        Some(Box::new(Stream::new(id, worker)))
+        let worker = self.worker.as_ref()?;
+        // The wake-up starts the ticks. If the host refuses it, the next stream tries again.
+        if !self.is_serving.get() {
+            self.is_serving.set(worker.borrow().wake());
+        }
+        Some(Box::new(Stream::new(id, Rc::clone(worker))))
     }
 }

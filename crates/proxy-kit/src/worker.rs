@@ -1,6 +1,7 @@
 //! One VM: its engine, and the one place that applies effects.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::MapType;
@@ -17,6 +18,9 @@ use crate::link::{Call, Link};
 use crate::metrics::HostMetrics;
 use crate::reply;
 use crate::request::{HostEnd, HostRequest};
+
+/// The tick period of an engine that needs no ticks: each tick reports counters to the host.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 /// All that one VM has. Shared by its root context and its streams.
 pub(crate) struct Worker<E> {
@@ -129,9 +133,10 @@ impl<E: Engine> Worker<E> {
         Ok(worker)
     }
 
-    /// As [`Engine::tick_ms`].
-    pub(crate) fn tick_ms(&self) -> Option<u64> {
-        self.engine.tick_ms()
+    /// How far apart ticks should be.
+    pub(crate) fn tick_period(&self) -> Duration {
+        let period = self.engine.tick_ms();
+        period.map_or(FLUSH_PERIOD, Duration::from_millis)
     }
 
     // --- callbacks of streams
@@ -318,8 +323,9 @@ impl<E: Engine> Worker<E> {
                 }
             }
             Effect::Fetch { id, ref fetch } => self.fetch(id, fetch.clone(), callback),
-            Effect::Wake => self.wake(),
-            Effect::Record { histogram, value } => self.metrics.record(histogram, value),
+            Effect::Wake => {
+                self.wake();
+            }
             Effect::Log(level, ref text) => log::log!(level_of(level), "{}: {text}", E::NAME),
         }
     }
@@ -333,7 +339,8 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    fn wake(&self) {
+    /// Asks the host to call the root context soon; returns whether the host accepted.
+    pub(crate) fn wake(&self) -> bool {
         // If it fails, the next tick does what the wake-up would have done.
         let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {
@@ -342,6 +349,7 @@ impl<E: Engine> Worker<E> {
                 "{name}: the root context could not be woken, it waits for its tick: {status:?}"
             );
         }
+        woken.is_ok()
     }
 }
 

@@ -10,36 +10,11 @@
 --
 -- Returns the header, and for each visitor a status and a place:
 --   0 waits at the place · 1 is inside · 2 was called, but there is no room at the moment · 3 no place is given yet, as Redis
---   has lost the room · 4 too many wait · 5 the address has taken enough places · 6 nobody gets a place
+--   has lost the room, or the question is too old · 4 too many wait · 5 the address has taken enough places · 6 nobody gets a place
 
-local SWEEP_LEN = 96
-
--- A bucket loses what no longer matters, now and then, when it has grown.
-local function sweep(bucket, is_over)
-  if state.seq % 16 ~= 0 or redis.call('HLEN', bucket) < SWEEP_LEN then return end
-  local entries, over = redis.call('HGETALL', bucket), {}
-  for i = 1, #entries, 2 do
-    if is_over(entries[i + 1]) and #over < 1000 then over[#over + 1] = entries[i] end
-  end
-  if #over > 0 then redis.call('HDEL', bucket, unpack(over)) end
-end
-
--- Whether a place may still be called or taken up.
-local function is_open(place)
-  if place > state.base and place <= state.drawn then return state.floor < state.drawn end
-  return place > state.floor
-end
-
-local function is_place_over(text)
-  local place = tonumber(text)
-  if place < 0 then return -place <= state.floor end
-  return not is_open(place)
-end
-
-local function keep(bucket, visitor, place)
-  redis.call('HSET', bucket, visitor, string.format('%.0f', place))
-  redis.call('PEXPIRE', bucket, life_ms)
-  sweep(bucket, is_place_over)
+-- The place at which a visitor waits for room, in the order after a draw.
+local function held_order(visitor)
+  return has_holds and tonumber(redis.call('ZSCORE', KEYS[5], visitor))
 end
 
 -- Whether the address may take one more place, which is then taken.
@@ -56,8 +31,8 @@ local function charge(bucket, address)
 end
 
 local function give(ask, known)
-  if known > 0 and is_open(known) then return 0, known end
-  if is_settling then return 3, 0 end
+  if known > 0 and (is_open(known, state.lapsed) or held_order(ask.visitor)) then return 0, known end
+  if is_settling or is_late then return 3, 0 end
   if not takes_newcomers then return 6, 0 end
   if queue_max > 0 and state.seq - state.head >= queue_max then return 4, 0 end
   if not charge(ask.address_bucket, ask.address) then return 5, 0 end
@@ -73,22 +48,45 @@ local WAITS_MS = { 1000, 5000, 15000, 30000, 60000, 120000, 300000, 600000, 1200
 local function enter(ask, order)
   redis.call('ZADD', KEYS[3], until_ms, ask.visitor)
   alive = alive + 1
-  keep(ask.bucket, ask.visitor, -order)
-  for _, window in ipairs(windows) do
-    if window.to >= order then
-      if window.left > 0 then
-        window.left = window.left - 1
-        called = called - 1
-      end
-      break
-    end
-  end
+  take_up(ask.bucket, ask.visitor, order)
   state.entered = state.entered + 1
   local wait_ms, class = now_ms - max(ask.joined_ms, state.drew), 0
   for i, max_ms in ipairs(WAITS_MS) do
     if wait_ms > max_ms then class = i end
   end
   redis.call('HINCRBY', KEYS[4], class, 1)
+end
+
+-- Whether there is room for a called place: for those who were called earlier there must be room, too. Who was called in the
+-- same window and has not asked yet does not count.
+local function has_room(order)
+  if active_max == 0 then return true end
+  local ahead, last = holding(1, min(state.lapsed, order - 1)), state.lapsed
+  for _, window in ipairs(windows) do
+    if window.to >= order then
+      ahead = ahead + holding(last + 1, order - 1)
+      break
+    end
+    ahead = ahead + max(window.left, holding(last + 1, window.to))
+    last = window.to
+  end
+  return active_max - inside() > ahead
+end
+
+-- Keeps the place of a called visitor for whom there is no room, for another claim.
+local function hold(ask)
+  local ends_ms = string.format('-%.0f', state.clock_ms + claim_ms + window_ms)
+  redis.call('ZADD', KEYS[5], string.format('%.0f', ask.order), ask.visitor, ends_ms, ask.visitor .. '!')
+  has_holds = true
+  local last = state.lapsed
+  for _, window in ipairs(ask.order > state.lapsed and windows or {}) do
+    if window.to >= ask.order then
+      -- After a loss nobody knows how many were called.
+      window.left = max(window.left, holding(last + 1, window.to))
+      break
+    end
+    last = window.to
+  end
 end
 
 local function answer(ask)
@@ -100,15 +98,23 @@ local function answer(ask)
   if ask.place == 0 then return give(ask, known) end
   if ask.order > state.head or is_lobby then return 0, ask.place end
   local is_used = known < 0 and -known > state.floor
-  if ask.order <= state.floor or is_used then return give(ask, 0) end
-  if is_settling or (active_max > 0 and inside() >= active_max) then return 2, ask.place end
+  local is_over = ask.order <= state.lapsed and held_order(ask.visitor) ~= ask.order
+  if is_over or is_used then
+    -- Asked twice: the first answer may have been lost.
+    return give(ask, known ~= ask.place and max(known, 0) or 0)
+  end
+  if is_settling then return 2, ask.place end
+  if not has_room(ask.order) then
+    hold(ask)
+    return 2, ask.place
+  end
   enter(ask, ask.order)
   return 1, ask.place
 end
 
 local asks, replies, before = {}, {}, state.seq
 for i = 5, #ARGV, 5 do
-  local at = (i - 5) / 5 * 2 + 5
+  local at = (i - 5) / 5 * 2 + 6
   local ask = {
     bucket = KEYS[at], address_bucket = KEYS[at + 1], visitor = ARGV[i], place = tonumber(ARGV[i + 1]),
     order = tonumber(ARGV[i + 2]), joined_ms = tonumber(ARGV[i + 3]), address = ARGV[i + 4],

@@ -1,16 +1,24 @@
 -- room_look: how a waiting room is, for operators. It changes nothing.
 --
--- KEYS: state, setting, inside, waits, see room_state.lua
--- ARGV: number of classes of waits
+-- KEYS: state, setting, inside, waits, holds, see room_state.lua
+-- ARGV: number of classes of waits, SLOT_MS, SLOTS
 --
--- Returns the state as it is kept (empty if there is none), the time in Redis in ms, how many sessions live, and for each class
--- of waits, from 0 on, how many entered after one.
+-- Returns the state as it is kept (empty if there is none), the time in Redis in ms, how many sessions live, how many visitors
+-- wait for room at places that have passed on for others, how many entered in the last minute, and for each class of waits, from
+-- 0 on, how many entered after one.
 
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local inside = redis.call('ZCOUNT', KEYS[3], '(' .. string.format('%.0f', now_ms), '+inf')
-local replies = { redis.call('GET', KEYS[1]) or '', now_ms, inside }
+local state = redis.call('GET', KEYS[1]) or ''
+local lapsed = string.match(state, ' (%d+) %d+$') or 0
+local slot, recent = math.floor(now_ms / ARGV[2]), 0
+for i = 0, ARGV[3] - 1 do
+  local of, count = string.match(redis.call('HGET', KEYS[4], 'm' .. i) or '', '^(%d+):(%d+)$')
+  if of and tonumber(of) > slot - ARGV[3] and tonumber(of) <= slot then recent = recent + tonumber(count) end
+end
+local replies = { state, now_ms, inside, redis.call('ZCOUNT', KEYS[5], 1, lapsed), recent }
 for class = 0, ARGV[1] - 1 do
-  replies[class + 4] = tonumber(redis.call('HGET', KEYS[4], class) or 0)
+  replies[class + 6] = tonumber(redis.call('HGET', KEYS[4], class) or 0)
 end
 return replies

@@ -42,7 +42,7 @@ pub mod visitor;
 pub use name::RoomName;
 pub use pass::{Pass, PassError};
 pub use setting::{Mode, Setting};
-pub use state::{RoomState, Snapshot, Terms};
+pub use state::{Renewal, RoomState, Snapshot, Terms};
 pub use visitor::Visitor;
 
 /// No number of a room is greater: Lua's numbers are exact up to it.

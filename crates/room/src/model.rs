@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use crate::setting::Setting;
 use crate::state::{
-    ENTRY_COST, GRACE_MS, RoomState, SETTLE_MS, Snapshot, Status, Terms, WAITS, wait_class,
+    ENTRY_COST, GRACE_MS, LATE_MS, Renewal, RoomState, SETTLE_MS, SLOT_MS, SLOTS, Snapshot, Status,
+    Terms, WAITS, wait_class,
 };
 use crate::visitor::Visitor;
 
@@ -34,6 +35,15 @@ struct Window {
     left: u64,
 }
 
+/// A called visitor who asked and found no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hold {
+    /// The place, in the order after a draw.
+    order: u64,
+    /// When the visitor loses it unless it asks again, by the claim clock.
+    ends_ms: u64,
+}
+
 /// A room in Redis. All numbers but those of visitors and addresses are in one value.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -41,9 +51,12 @@ pub struct Model {
     setting: Option<Setting>,
     inside: BTreeMap<Visitor, u64>,
     places: BTreeMap<Visitor, i64>,
+    holds: BTreeMap<Visitor, Hold>,
     addresses: BTreeMap<[u8; 8], (u64, u64)>,
     /// How many entered, by how long they waited.
     pub waits: [u64; WAITS],
+    /// How many entered in each slot.
+    entries: BTreeMap<u64, u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -59,6 +72,11 @@ struct State {
     entered: u64,
     missed: u64,
     windows: Vec<Window>,
+    /// Up to here called places have passed on, except those of holds. `seen.floor` stays below all holds.
+    lapsed: u64,
+    /// Windows and holds end by this clock. It follows the time, but counts at most a quarter of `claim` from one call to
+    /// the next, and stands still before an opening.
+    clock_ms: u64,
 }
 
 /// What a call brings.
@@ -70,6 +88,8 @@ pub struct Brought {
     pub setting: Setting,
     /// What the caller knows.
     pub seen: RoomState,
+    /// The time in Redis at which this was asked, as far as the caller knows; 0 if it does not.
+    pub asked_ms: u64,
 }
 
 /// One call on its way.
@@ -79,6 +99,7 @@ struct Turn<'a> {
     terms: Terms,
     setting: Setting,
     now_ms: u64,
+    is_late: bool,
 }
 
 impl Model {
@@ -102,6 +123,19 @@ impl Model {
         self.places.clear();
     }
 
+    /// Redis has lost the visitors who wait for room.
+    pub fn lose_holds(&mut self) {
+        self.holds.clear();
+    }
+
+    /// For simulations of a mistake: no visitor waits for room.
+    pub fn forget_holds(&mut self) {
+        self.holds.clear();
+        if let Some(state) = &mut self.state {
+            state.seen.floor = state.lapsed;
+        }
+    }
+
     /// `room_set.lua`. Whether the setting is newer than the one that was there.
     pub fn set(&mut self, setting: Setting) -> bool {
         let is_newer = self.setting.is_none_or(|old| old.version < setting.version);
@@ -112,10 +146,10 @@ impl Model {
     }
 
     /// `room_tick.lua`: time passes, and these visitors inside were there.
-    pub fn tick(&mut self, now_ms: u64, brought: &Brought, renewed: &[Visitor]) -> Snapshot {
+    pub fn tick(&mut self, now_ms: u64, brought: &Brought, renewed: &[Renewal]) -> Snapshot {
         let mut turn = Turn::begin(self, now_ms, brought);
-        for visitor in renewed {
-            turn.renew(*visitor);
+        for renewal in renewed {
+            turn.renew(*renewal);
         }
         turn.call();
         turn.end()
@@ -144,6 +178,13 @@ impl Model {
         (turn.end(), told)
     }
 
+    /// How many entered in the last minute, as `room_look.lua` tells.
+    pub fn entered_last_minute(&self, now_ms: u64) -> u64 {
+        let slot = now_ms / SLOT_MS;
+        let recent = self.entries.range((slot + 1).saturating_sub(SLOTS)..=slot);
+        recent.map(|(_, count)| count).sum()
+    }
+
     /// How many are inside, as far as Redis knows.
     pub fn inside(&self) -> usize {
         self.inside.len()
@@ -157,6 +198,7 @@ impl<'a> Turn<'a> {
             settles_ms: now_ms + SETTLE_MS,
             credit_ms: now_ms,
             ghosts_ms: now_ms + terms.session_ms + GRACE_MS,
+            clock_ms: now_ms,
             ..State::default()
         };
         let mut turn = Self {
@@ -165,23 +207,51 @@ impl<'a> Turn<'a> {
             model,
             terms,
             now_ms,
+            is_late: brought.asked_ms > 0 && now_ms.saturating_sub(brought.asked_ms) > LATE_MS,
         };
         turn.model.inside.retain(|_, until_ms| *until_ms > now_ms);
+        let elapsed_ms = now_ms.saturating_sub(turn.state.credit_ms);
+        if !turn.is_lobby() {
+            turn.state.clock_ms += elapsed_ms.min(terms.claim_ms / 4);
+        }
+        // The clock of Redis was set back.
+        let back_ms = turn.state.credit_ms.saturating_sub(now_ms);
+        turn.state.settles_ms = turn.state.settles_ms.saturating_sub(back_ms);
+        turn.state.ghosts_ms = turn.state.ghosts_ms.saturating_sub(back_ms);
+        turn.recover_holds();
         turn.merge(&brought.seen);
         turn.lapse();
+        turn.raise_floor();
         turn.prepare_opening(&brought.seen);
         turn.accrue();
         turn
+    }
+
+    /// Redis has lost the holds: their visitors get another claim.
+    fn recover_holds(&mut self) {
+        let state = &mut self.state;
+        if self.model.holds.is_empty() && state.seen.floor < state.lapsed {
+            let (at_ms, to, left) = (state.clock_ms, state.lapsed, 0);
+            state.windows.insert(0, Window { at_ms, to, left });
+            state.lapsed = state.seen.floor;
+        }
     }
 
     fn merge(&mut self, seen: &RoomState) {
         let now_ms = self.now_ms;
         let state = &mut self.state;
         state.seen.floor = state.seen.floor.max(seen.floor);
+        state.lapsed = state.lapsed.max(state.seen.floor);
         if seen.head > state.seen.head {
             state.seen.head = seen.head;
-            let (at_ms, to, left) = (now_ms, seen.head, 0);
+            let (at_ms, to, left) = (state.clock_ms, seen.head, 0);
             state.windows.push(Window { at_ms, to, left });
+        }
+        let unknown = seen.called.saturating_sub(self.called());
+        let is_settling = self.is_settling();
+        let state = &mut self.state;
+        if let Some(last) = state.windows.last_mut().filter(|_| is_settling) {
+            last.left += unknown;
         }
         state.seen.seq = state.seen.seq.max(seen.seq).max(state.seen.head);
         if seen.drew > state.seen.drew {
@@ -201,20 +271,43 @@ impl<'a> Turn<'a> {
         self.terms.claim_ms / 32
     }
 
+    /// How many visitors with places between these wait for room.
+    fn holding(&self, first: u64, last: u64) -> u64 {
+        let holds = self.model.holds.values();
+        holds
+            .filter(|hold| (first..=last).contains(&hold.order))
+            .count() as u64
+    }
+
     /// Places that were called and not taken up pass on.
     fn lapse(&mut self) {
-        let ends_ms = self.terms.claim_ms + self.window_ms();
-        let state = &mut self.state;
-        let over = |window: &Window| window.at_ms + ends_ms <= self.now_ms;
-        let count = state
-            .windows
-            .iter()
-            .take_while(|window| over(window))
-            .count();
-        for window in state.windows.drain(..count) {
-            state.seen.floor = state.seen.floor.max(window.to);
-            state.missed += window.left;
+        let (clock_ms, lapsed) = (self.state.clock_ms, self.state.lapsed);
+        self.model.holds.retain(|_, hold| {
+            let is_over = hold.ends_ms <= clock_ms;
+            self.state.missed += u64::from(is_over && hold.order <= lapsed);
+            !is_over
+        });
+        let life_ms = self.terms.claim_ms + self.window_ms();
+        let is_over = |window: &&Window| window.at_ms + life_ms <= clock_ms;
+        let count = self.state.windows.iter().take_while(is_over).count();
+        let over: Vec<_> = self.state.windows.drain(..count).collect();
+        for window in over {
+            let holding = self.holding(self.state.lapsed + 1, window.to);
+            self.state.missed += window.left.saturating_sub(holding);
+            self.state.lapsed = self.state.lapsed.max(window.to);
         }
+    }
+
+    fn raise_floor(&mut self) {
+        let first = self
+            .model
+            .holds
+            .values()
+            .map(|hold| hold.order.saturating_sub(1))
+            .min();
+        let lapsed = self.state.lapsed;
+        let floor = first.map_or(lapsed, |first| lapsed.min(first));
+        self.state.seen.floor = self.state.seen.floor.max(floor);
     }
 
     /// A new opening counts when all of the last draw have passed; it draws all that wait. One before the last draw was then.
@@ -260,13 +353,28 @@ impl<'a> Turn<'a> {
     }
 
     fn called(&self) -> u64 {
-        self.state.windows.iter().map(|window| window.left).sum()
+        let left = self.state.windows.iter().map(|window| window.left);
+        left.sum::<u64>() + self.holding(1, self.state.lapsed)
     }
 
-    fn renew(&mut self, visitor: Visitor) {
+    fn renew(&mut self, renewal: Renewal) {
         let until_ms = self.now_ms + self.terms.session_ms + GRACE_MS;
-        if self.model.inside.insert(visitor, until_ms).is_none() {
-            self.state.ghosts = self.state.ghosts.saturating_sub(1);
+        if self
+            .model
+            .inside
+            .insert(renewal.visitor, until_ms)
+            .is_some()
+        {
+            return;
+        }
+        match renewal.entered_at {
+            // One of those of whom only their number was known.
+            None => self.state.ghosts = self.state.ghosts.saturating_sub(1),
+            Some(0) => self.count_entry(),
+            Some(order) => {
+                self.count_entry();
+                self.take_up(renewal.visitor, order);
+            }
         }
     }
 
@@ -288,14 +396,14 @@ impl<'a> Turn<'a> {
             self.state.credit -= count * ENTRY_COST;
         }
         self.state.seen.head += count;
-        let (now_ms, window_ms, to) = (self.now_ms, self.window_ms(), self.state.seen.head);
+        let (at_ms, window_ms, to) = (self.state.clock_ms, self.window_ms(), self.state.seen.head);
         match self.state.windows.last_mut() {
-            Some(last) if now_ms < last.at_ms + window_ms => {
+            Some(last) if at_ms < last.at_ms + window_ms => {
                 last.to = to;
                 last.left += count;
             }
             _ => self.state.windows.push(Window {
-                at_ms: now_ms,
+                at_ms,
                 to,
                 left: count,
             }),
@@ -316,34 +424,83 @@ impl<'a> Turn<'a> {
             return (Status::Waiting, ask.place);
         }
         let is_used = known < 0 && known.unsigned_abs() > self.state.seen.floor;
-        if ask.order <= self.state.seen.floor || is_used {
-            return self.give(ask, 0);
+        let hold = self.model.holds.get(&ask.visitor);
+        let is_held = hold.is_some_and(|hold| hold.order == ask.order);
+        if (ask.order <= self.state.lapsed && !is_held) || is_used {
+            // Asked twice: the first answer may have been lost.
+            let is_same = i64::try_from(ask.place) == Ok(known);
+            return self.give(ask, if is_same { 0 } else { known });
         }
-        let is_full = self.setting.active_max > 0 && self.inside() >= self.setting.active_max;
-        if self.is_settling() || is_full {
+        if self.is_settling() {
+            return (Status::Hold, ask.place);
+        }
+        if !self.has_room(ask.order) {
+            self.hold(ask);
             return (Status::Hold, ask.place);
         }
         self.enter(ask, ask.order);
         (Status::Inside, ask.place)
     }
 
+    /// Whether there is room for a called place, and for all visitors who were called earlier. Visitors of the same window who
+    /// have not asked yet do not count.
+    fn has_room(&self, order: u64) -> bool {
+        if self.setting.active_max == 0 {
+            return true;
+        }
+        let mut last = self.state.lapsed;
+        let mut ahead = self.holding(1, last.min(order.saturating_sub(1)));
+        for window in &self.state.windows {
+            if window.to >= order {
+                ahead += self.holding(last + 1, order.saturating_sub(1));
+                break;
+            }
+            ahead += window.left.max(self.holding(last + 1, window.to));
+            last = window.to;
+        }
+        self.setting.active_max.saturating_sub(self.inside()) > ahead
+    }
+
+    /// Keeps the place of a called visitor for whom there is no room, for another claim.
+    fn hold(&mut self, ask: &Ask) {
+        let hold = Hold {
+            order: ask.order,
+            ends_ms: self.state.clock_ms + self.terms.claim_ms + self.window_ms(),
+        };
+        self.model.holds.insert(ask.visitor, hold);
+        let mut last = self.state.lapsed;
+        if ask.order <= last {
+            return;
+        }
+        for at in 0..self.state.windows.len() {
+            let to = self.state.windows.get(at).map_or(0, |window| window.to);
+            let holding = self.holding(last + 1, to);
+            if let Some(window) = self.state.windows.get_mut(at).filter(|_| to >= ask.order) {
+                // After a loss nobody knows how many were called.
+                window.left = window.left.max(holding);
+                return;
+            }
+            last = to;
+        }
+    }
+
     /// Whether a place may still be called or taken up.
     fn is_open(&self, place: u64) -> bool {
-        let RoomState {
-            base, drawn, floor, ..
-        } = self.state.seen;
+        let RoomState { base, drawn, .. } = self.state.seen;
+        let lapsed = self.state.lapsed;
         match place > base && place <= drawn {
-            true => floor < drawn,
-            false => place > floor,
+            true => lapsed < drawn,
+            false => place > lapsed,
         }
     }
 
     fn give(&mut self, ask: &Ask, known: i64) -> (Status, u64) {
         let place = u64::try_from(known).unwrap_or(0);
-        if place > 0 && self.is_open(place) {
+        let is_held = self.model.holds.contains_key(&ask.visitor);
+        if place > 0 && (is_held || self.is_open(place)) {
             return (Status::Waiting, place);
         }
-        if self.is_settling() {
+        if self.is_settling() || self.is_late {
             return (Status::Settling, 0);
         }
         if !self.setting.mode.takes_newcomers() {
@@ -378,16 +535,28 @@ impl<'a> Turn<'a> {
         is_free
     }
 
+    /// A called visitor enters: the place counts no longer.
+    fn take_up(&mut self, visitor: Visitor, order: u64) {
+        let used = i64::try_from(order).unwrap_or(i64::MAX);
+        self.model.places.insert(visitor, -used);
+        self.model.holds.remove(&visitor);
+        let has_lapsed = order <= self.state.lapsed;
+        let mut windows = self.state.windows.iter_mut();
+        if let Some(window) = windows.find(|window| !has_lapsed && window.to >= order) {
+            window.left = window.left.saturating_sub(1);
+        }
+    }
+
+    fn count_entry(&mut self) {
+        self.state.entered += 1;
+        *self.model.entries.entry(self.now_ms / SLOT_MS).or_default() += 1;
+    }
+
     fn enter(&mut self, ask: &Ask, order: u64) {
         let until_ms = self.now_ms + self.terms.session_ms + GRACE_MS;
         self.model.inside.insert(ask.visitor, until_ms);
-        let used = i64::try_from(order).unwrap_or(i64::MAX);
-        self.model.places.insert(ask.visitor, -used);
-        let mut windows = self.state.windows.iter_mut();
-        if let Some(window) = windows.find(|window| window.to >= order) {
-            window.left = window.left.saturating_sub(1);
-        }
-        self.state.entered += 1;
+        self.take_up(ask.visitor, order);
+        self.count_entry();
         let from_ms = ask.joined_ms.max(self.state.seen.drew);
         let class = wait_class(self.now_ms.saturating_sub(from_ms));
         if let Some(count) = self.model.waits.get_mut(class) {
@@ -395,13 +564,14 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn end(self) -> Snapshot {
+    fn end(mut self) -> Snapshot {
+        self.raise_floor();
         let snapshot = Snapshot {
             seen: RoomState {
                 inside: self.inside(),
+                called: self.called(),
                 ..self.state.seen
             },
-            called: self.called(),
             is_settling: self.is_settling(),
             is_lobby: self.is_lobby(),
             setting: self.setting,

@@ -5,6 +5,7 @@
 
 use crate::draw::{Draw, Seed};
 use crate::setting::Setting;
+use crate::visitor::Visitor;
 
 /// What does not change while a room is in use: it stands in the configuration of gateways and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +46,18 @@ pub const SETTLE_MS: u64 = 2_000;
 /// How much longer Redis keeps a session than the visitor's pass says, in milliseconds: renewals come late.
 pub const GRACE_MS: u64 = 5_000;
 
+/// A question that Redis answers only after this many milliseconds gives no new place: Redis stood still, and the visitor has
+/// had another answer meanwhile.
+pub const LATE_MS: u64 = 2_000;
+
 /// What one entry costs of the pace, which grows by entries a minute in each millisecond.
 pub const ENTRY_COST: u64 = 60_000;
+
+/// The length of a slot of time in which entries are counted, in milliseconds.
+pub const SLOT_MS: u64 = 5_000;
+
+/// How many slots Redis keeps: a minute in all.
+pub const SLOTS: u64 = 12;
 
 /// What somebody has heard of a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +80,8 @@ pub struct RoomState {
     pub seed_of: u64,
     /// The seed.
     pub seed: Option<Seed>,
+    /// How many called places have not been taken up yet.
+    pub called: u64,
 }
 
 /// What Redis tells of a room.
@@ -76,8 +89,6 @@ pub struct RoomState {
 pub struct Snapshot {
     /// What everybody should know.
     pub seen: RoomState,
-    /// How many called places have not been taken up yet.
-    pub called: u64,
     /// Whether Redis had lost the room and waits to hear of it.
     pub is_settling: bool,
     /// Whether nobody is called before the opening.
@@ -120,17 +131,37 @@ impl RoomState {
         }
     }
 
-    /// Takes over what somebody else has heard. Numbers never fall, but for `inside`, of which the other one's counts.
+    /// Takes over what somebody else has heard. Numbers never fall, except `inside` and `called`, which are taken over as they
+    /// are.
     pub fn merge(&mut self, other: &Self) {
         self.seq = self.seq.max(other.seq);
         self.head = self.head.max(other.head);
         self.floor = self.floor.max(other.floor);
-        self.inside = other.inside;
+        (self.inside, self.called) = (other.inside, other.called);
         if other.drew > self.drew {
             (self.drew, self.base, self.drawn) = (other.drew, other.base, other.drawn);
         }
         if other.seed.is_some() && other.seed_of >= self.seed_of {
             (self.seed_of, self.seed) = (other.seed_of, other.seed);
+        }
+    }
+}
+
+/// A visitor whose session lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The visitor.
+    pub visitor: Visitor,
+    /// The place, in the order after a draw, at which a gateway has let the visitor in on its own; 0 without a place. `None` if
+    /// Redis knows the session.
+    pub entered_at: Option<u64>,
+}
+
+impl From<Visitor> for Renewal {
+    fn from(visitor: Visitor) -> Self {
+        Self {
+            visitor,
+            entered_at: None,
         }
     }
 }
@@ -225,6 +256,7 @@ mod tests {
             drawn: 4,
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),
+            called: 1,
         });
         assert_eq!(
             (seen.seq, seen.head, seen.floor, seen.inside),

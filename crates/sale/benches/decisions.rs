@@ -34,7 +34,10 @@ fn sale(name: &str) -> Sale {
         token: true,
         challenge: None,
         degrade: Degrade::default(),
+        sku: None,
+        cold: false,
         band: Band::High,
+        paused: false,
     }
 }
 

@@ -1,11 +1,12 @@
 -- audit: the terms of the invariant, for one shard, at one instant.
 --
 -- KEYS: 1 stock, 2 epoch, 3 sums, 4 sequence, 5 claims, 6 pending, 7 transfers, 8 deposits, 9 change (see shard.lua,
---       record.lua, lend.lua, deposit.lua, stock_change.lua)
+--       record.lua, lend.lua, deposit.lua, stock_change.lua), 10 mark (see raise_mark.lua)
 -- ARGV: none
 --
 -- Returns {terms, epoch, sequence, records, deadlines, transfers, deposits, change}:
---   terms      {} for a cold shard, else {stock, version, open, held, bought, deferred, checksum}: stock may be below 0
+--   terms      {} for a cold shard, else {stock, version, open, held, bought, deferred, checksum, mark}: stock may be
+--              below 0
 --   records    users with an open claim, and deadlines of open claims: as many as `open`, unless Redis has been made
 --              to forget one of the keys
 --   change     "<number> <units>", or empty
@@ -17,6 +18,7 @@ local terms = {}
 if shard then
   terms = {
     shard.stock, shard.version, shard.open, shard.held, shard.bought, shard.deferred, shard.checksum,
+    tonumber(redis.call('GET', KEYS[10]) or 0),
   }
 end
 return {

@@ -1,6 +1,6 @@
 -- charge: an order that was to be deducted at payment is paid, and its units leave the stock.
 --
--- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua)
+-- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua), 7 mark (see raise_mark.lua)
 -- ARGV: 1 user, 2 bucket, 3 generation of the claim that the order came of
 --
 -- Returns 1 if it did, 0 if there is no such order, or it was charged before, 2 if the shard is cold. The stock may
@@ -14,6 +14,7 @@ if r.held > 0 and r.generation == tonumber(ARGV[3]) then
   local units = close(shard, KEYS[3], ARGV[1], r)
   r.orders = with(r.orders, ARGV[3], ':', units)
   count_order(shard, ARGV[3], ':', units, 1)
+  redis.call('INCR', KEYS[7])
 else
   local orders, units = {}, nil
   for id, mark, n in string.gmatch(r.orders, '(%d+)([:~])(%d+)') do

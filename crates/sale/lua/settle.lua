@@ -1,6 +1,6 @@
 -- settle: a claim of one shard became an order.
 --
--- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua)
+-- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua), 7 mark (see raise_mark.lua)
 -- ARGV: 1 user, 2 bucket, 3 generation, 4 deduction
 --   deduction ":"  the order's units have left the stock with the claim
 --             "~"  they leave it at payment: they come back now
@@ -21,4 +21,5 @@ count_order(shard, ARGV[3], ARGV[4], units, 1)
 if ARGV[4] == '~' then change_stock(shard, units) end
 keep(KEYS[2], KEYS[6], ARGV[1], ARGV[2], r)
 save(shard)
+redis.call('INCR', KEYS[7])
 return 1

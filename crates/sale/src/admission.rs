@@ -101,7 +101,7 @@ pub fn admit_to_checkout(
     }
 }
 
-/// Switches and window.
+/// Switches, window, and whether the stock is there.
 fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejection> {
     if switch == SaleState::Closed {
         return Err(Verdict::Closed.into());
@@ -109,12 +109,16 @@ fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejecti
     if sale.degrade.static_page {
         return Err(Verdict::StaticPage.into());
     }
+    if sale.paused {
+        return Err(Verdict::Paused.into());
+    }
     match sale.phase(now_ms) {
         Phase::NotStarted { wait_ms } => Err(Rejection {
             verdict: Verdict::NotStarted,
             retry_after_ms: Some(wait_ms),
         }),
         Phase::Ended => Err(Verdict::Ended.into()),
+        Phase::Running if sale.cold => Err(Verdict::Unavailable.into()),
         Phase::Running => Ok(()),
     }
 }
@@ -124,7 +128,7 @@ fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejecti
 pub fn without_units(sale: &Sale) -> Verdict {
     match sale.band {
         Band::None => Verdict::SoldOut,
-        _ => Verdict::Restocking,
+        _ => Verdict::AllReserved,
     }
 }
 
@@ -160,9 +164,9 @@ pub enum Conclusion {
 /// How often one request waits for a rebalance. After the second it is told to come back.
 pub const REBALANCES_MAX: u8 = 2;
 
-/// Concludes from a shard's reply what becomes of a request that has waited for `rebalances`. If a probe has found the
-/// sale without a unit anywhere, `if_empty` is what it is told: see [`without_units`]. What the reply says of the shard
-/// is for [`SoldOutMemory::learn`] first.
+/// Concludes from a shard's reply on a request that has waited for `rebalances`. If a probe has found the sale without a unit
+/// anywhere, `if_empty` is what it is told: see [`without_units`]. What the reply says of the shard is for
+/// [`SoldOutMemory::learn`] first.
 pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) -> Conclusion {
     let reject = |verdict| Conclusion::Reject {
         verdict,
@@ -198,7 +202,7 @@ pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) ->
         ClaimReply::Empty { .. } => match if_empty {
             Some(verdict) => reject(verdict),
             None if rebalances < REBALANCES_MAX => Conclusion::Rebalance,
-            None => reject(Verdict::Restocking),
+            None => reject(Verdict::AllReserved),
         },
         // Not warmed yet, or lost: it is not known that nothing is left.
         ClaimReply::Cold => reject(Verdict::Unavailable),
@@ -217,7 +221,7 @@ mod tests {
     fn rejected(admission: Admission) -> Verdict {
         match admission {
             Admission::Reject(rejection) => rejection.verdict,
-            Admission::Empty => Verdict::Restocking,
+            Admission::Empty => Verdict::AllReserved,
             Admission::Claim { .. } => Verdict::Granted,
         }
     }
@@ -244,9 +248,17 @@ mod tests {
         assert_eq!(shard, home_shard(&user, 4));
         memory.learn_probe(&sale.id, &[EMPTY; 4]);
         assert_eq!(at(&sale, &memory, 1_500), Admission::Empty);
-        assert_eq!(without_units(&sale), Verdict::Restocking);
+        for band in [Band::High, Band::Reserved] {
+            sale.band = band;
+            assert_eq!(without_units(&sale), Verdict::AllReserved);
+        }
         sale.band = Band::None;
         assert_eq!(without_units(&sale), Verdict::SoldOut);
+        sale.cold = true;
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Unavailable);
+        assert_eq!(rejected(at(&sale, &memory, 400)), Verdict::NotStarted);
+        sale.paused = true;
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Paused);
         sale.degrade.static_page = true;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::StaticPage);
         sale.state = SaleState::Closed;
@@ -263,13 +275,13 @@ mod tests {
             epoch: 1,
             open_claims: 0,
         };
-        for told in [Verdict::SoldOut, Verdict::Restocking] {
+        for told in [Verdict::SoldOut, Verdict::AllReserved] {
             assert_eq!(verdict(empty, Some(told), 0), Some(told));
         }
         assert_eq!(verdict(empty, None, 0), None);
         assert_eq!(
             verdict(empty, None, REBALANCES_MAX),
-            Some(Verdict::Restocking)
+            Some(Verdict::AllReserved)
         );
         let cold = verdict(ClaimReply::Cold, Some(Verdict::SoldOut), 0);
         assert_eq!(cold, Some(Verdict::Unavailable), "nothing is known of it");
@@ -297,6 +309,8 @@ mod tests {
         assert_eq!(asked(at(&sale, 1_500)), Ok((home, false)));
         assert_eq!(asked(at(&sale, 2_000)), Ok((home, true)));
         assert_eq!(asked(at(&sale, 400)), Err(Verdict::NotStarted));
+        sale.paused = true;
+        assert_eq!(asked(at(&sale, 1_500)), Err(Verdict::Paused));
         sale.state = SaleState::Closed;
         assert_eq!(asked(at(&sale, 1_500)), Err(Verdict::Closed));
     }

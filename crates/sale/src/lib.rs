@@ -19,6 +19,7 @@
 //! | [`token`] | the order token that the checkout gives and the order brings |
 //! | [`challenge`] | the proof of work that a checkout may want first |
 //! | [`ledger`] | the words of the claim protocol; with the feature `model`, the model that the Lua is checked against |
+//! | [`mark`] | whether SQL has lost commits that Redis was told of |
 //! | [`rebalance`] | how stock comes to a shard that has none while others have some |
 //! | [`repair`] | whether the books add up, and what would make them |
 //! | [`feed`] | the sold-out feed, for edges |
@@ -40,6 +41,7 @@ pub mod feed;
 pub mod idempotency;
 pub mod identity;
 pub mod ledger;
+pub mod mark;
 pub mod message;
 pub mod rebalance;
 pub mod redis;

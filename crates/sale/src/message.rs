@@ -64,11 +64,21 @@ impl Verdict {
                 "活动已暂停，请稍后再试",
                 "Der Verkauf macht Pause. Bitte versuchen Sie es später noch einmal.",
             ],
+            Self::Paused => [
+                "the sale is paused while its orders are checked; please try again later",
+                "活动已暂停，正在核对订单，请稍后再试",
+                "Der Verkauf macht Pause, solange wir Bestellungen prüfen. Bitte versuchen Sie es später noch einmal.",
+            ],
             Self::SoldOut => ["sold out", "已售罄", "Ausverkauft."],
             Self::InvalidToken => [
                 "the order token is missing or not valid; go to the checkout again",
                 "下单令牌缺失或无效，请重新进入结算页",
                 "Die Bestellmarke fehlt oder gilt nicht. Bitte gehen Sie noch einmal zur Kasse.",
+            ],
+            Self::TokenTooYoung => [
+                "the order token does not count yet; please send it again in a moment",
+                "下单令牌尚未生效，请稍后用同一令牌重试",
+                "Die Bestellmarke gilt noch nicht. Bitte senden Sie sie gleich noch einmal.",
             ],
             Self::ChallengeRequired => [
                 "solve the challenge first, then go to the checkout again",
@@ -110,15 +120,20 @@ impl Verdict {
                 "您已达到每人限购数量",
                 "Sie haben schon so viele Stücke, wie eine Person haben darf.",
             ],
+            Self::SkuInSale => [
+                "this article is part of a sale; please order it there",
+                "该商品正在参加活动，请在活动中下单",
+                "Dieser Artikel gehört zu einem Verkauf. Bitte bestellen Sie ihn dort.",
+            ],
             Self::TooFew => [
                 "fewer units are left than you want; please ask for fewer",
                 "剩余数量不足，请减少购买数量",
                 "Es sind weniger Stücke übrig, als Sie möchten. Bitte wählen Sie weniger.",
             ],
-            Self::Restocking => [
-                "units are on their way; please try again",
-                "正在补货，请重试",
-                "Nachschub ist unterwegs. Bitte versuchen Sie es noch einmal.",
+            Self::AllReserved => [
+                "all units are reserved right now; one may come back, so please try again",
+                "商品已全部被预留，若有释放即可购买，请稍后重试",
+                "Gerade sind alle Stücke reserviert. Vielleicht wird eines frei: Bitte versuchen Sie es noch einmal.",
             ],
             Self::Overloaded => [
                 "too busy right now; please try again",

@@ -95,10 +95,21 @@ pub struct Sale {
     /// What is left out for now.
     #[serde(default)]
     pub degrade: Degrade,
-    /// How much SQL had left, roughly, when the catalogue was published. For people, but for one thing: gateways say
-    /// `sold_out` only if nothing was left.
+    /// The SKU that it sells. Left out if it has none: older gateways refuse a catalogue with this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sku: Option<String>,
+    /// Whether its stock is not in Redis yet: nobody gets a claim. Left out if it is there: older gateways refuse a catalogue
+    /// with this field.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub cold: bool,
+    /// How much SQL had left, roughly, when the catalogue was published. Gateways answer `sold_out` only if it is
+    /// [`Band::None`]; apart from that it is for people.
     #[serde(default)]
     pub band: Band,
+    /// Whether SQL has lost orders of it: then it takes no claims until an operator has decided about them. Left out if not:
+    /// older gateways refuse a catalogue with this field.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// The operator's switch, of one sale or of all. Ordered by strictness: the greater counts.
@@ -150,6 +161,8 @@ pub enum Band {
     Medium,
     /// A tenth or less.
     Low,
+    /// No unit is free, but one may be again: somebody may not pay for theirs in time.
+    Reserved,
     /// Nothing.
     None,
 }
@@ -170,7 +183,7 @@ impl SaleState {
 }
 
 impl Band {
-    /// The band of `remaining` units out of `total`.
+    /// The band of `remaining` units out of `total`; never [`Band::Reserved`].
     pub const fn of(remaining: u64, total: u64) -> Self {
         let (remaining, total) = (remaining as u128, total as u128);
         if remaining == 0 {
@@ -191,6 +204,7 @@ impl Band {
             Self::High => "high",
             Self::Medium => "medium",
             Self::Low => "low",
+            Self::Reserved => "reserved",
             Self::None => "none",
         }
     }
@@ -323,7 +337,10 @@ pub(crate) mod tests {
             token: false,
             challenge: None,
             degrade: Degrade::default(),
+            sku: None,
+            cold: false,
             band: Band::High,
+            paused: false,
         }
     }
 

@@ -81,6 +81,11 @@ impl SoldOutMemory {
         }
     }
 
+    /// The sales of which nothing is left in Redis.
+    pub fn sales(&self) -> impl Iterator<Item = &SaleId> {
+        self.empty.keys()
+    }
+
     /// Whether a probe has found that nothing is left of `sale`, and no epoch has moved since.
     pub fn is_empty(&self, sale: &SaleId) -> bool {
         self.empty.contains_key(sale)

@@ -31,7 +31,7 @@ pub struct SaleStatus<'a> {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SaleStage))]
 pub enum Stage {
-    /// It has not started.
+    /// It has not started, or its stock is not there yet.
     Scheduled,
     /// Claims are taken.
     Running,
@@ -43,6 +43,8 @@ pub enum Stage {
     Closed,
     /// It takes no new buyers.
     Draining,
+    /// SQL has lost orders of it: it waits for an operator.
+    Paused,
 }
 
 impl<'a> SaleStatus<'a> {
@@ -66,8 +68,12 @@ fn stage(switch: SaleState, sale: &Sale, is_sold_out: bool, now_ms: u64) -> Stag
     if switch == SaleState::Closed || sale.degrade.static_page {
         return Stage::Closed;
     }
+    if sale.paused {
+        return Stage::Paused;
+    }
     match sale.phase(now_ms) {
         Phase::NotStarted { .. } => Stage::Scheduled,
+        Phase::Running if sale.cold => Stage::Scheduled,
         Phase::Ended => Stage::Ended,
         Phase::Running if switch == SaleState::Drain => Stage::Draining,
         Phase::Running if is_sold_out => Stage::SoldOut,
@@ -97,11 +103,28 @@ mod tests {
         assert_eq!(stage(SaleState::Drain, 1_000), Stage::Draining);
         assert_eq!(stage(SaleState::Closed, 1_000), Stage::Closed);
         assert_eq!(stage(OPEN, 2_000), Stage::Ended);
+        let cold = Sale {
+            cold: true,
+            ..sale.clone()
+        };
+        assert_eq!(of(OPEN, &cold, 1_000).0, Stage::Scheduled);
+        assert_eq!(of(OPEN, &cold, 2_000).0, Stage::Ended);
+        let reserved = Sale {
+            band: Band::Reserved,
+            ..sale.clone()
+        };
+        assert_eq!(of(OPEN, &reserved, 1_000).0, Stage::Running);
         let sold = Sale {
             band: Band::None,
             ..sale
         };
         assert_eq!(of(OPEN, &sold, 1_000), (Stage::SoldOut, Band::None));
+        let paused = Sale {
+            paused: true,
+            ..sold
+        };
+        assert_eq!(of(OPEN, &paused, 1_000).0, Stage::Paused);
+        assert_eq!(of(SaleState::Closed, &paused, 1_000).0, Stage::Closed);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub const LEN_MAX: usize = 512;
 
 const VERSION: &str = "v1";
 
-/// Why a token does not count. Clients get one answer to all of them, metrics tell them apart.
+/// Why a token does not count. Clients get one answer for all of them except [`TokenError::TooYoung`]; metrics tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TokenError {
     /// There is none.
@@ -177,6 +177,15 @@ pub fn check(
     ages.check(issued_at_ms, now_ms)
 }
 
+/// After how many milliseconds a token that [`check`] found too young is old enough. It does not check the signature again.
+pub fn usable_in_ms(token: &[u8], ages: Ages, now_ms: u64) -> Option<u64> {
+    let (_, payload, _) = split(token)?;
+    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+    let (_, issued_at_ms, _) = parse(&payload)?;
+    let usable_at_ms = issued_at_ms.checked_add(ages.min_ms)?;
+    Some(usable_at_ms.saturating_sub(now_ms))
+}
+
 /// The payload of what one of the ring's keys has [sealed](seal) for this purpose.
 pub(crate) fn open(ring: &KeyRing, purpose: Purpose, token: &[u8]) -> Result<Vec<u8>, TokenError> {
     if token.is_empty() {
@@ -280,6 +289,9 @@ mod tests {
     fn a_token_counts_between_its_least_and_its_greatest_age() {
         let at = |now_ms| check_as(minted().as_bytes(), "s", "alice;x", now_ms);
         assert_eq!(at(NOW_MS + 999), Err(TokenError::TooYoung));
+        let usable_in_ms = |now_ms| usable_in_ms(minted().as_bytes(), AGES, now_ms);
+        assert_eq!(usable_in_ms(NOW_MS + 999), Some(1));
+        assert_eq!(usable_in_ms(NOW_MS + 1_000), Some(0));
         assert_eq!(at(NOW_MS + 1_000), Ok(()));
         assert_eq!(at(NOW_MS + 600_000), Ok(()));
         assert_eq!(at(NOW_MS + 600_001), Err(TokenError::Expired));

@@ -21,10 +21,14 @@ pub enum Verdict {
     Draining,
     /// The configured page, instead of any decision.
     StaticPage,
+    /// SQL has lost orders of the sale, and no operator has decided about them yet.
+    Paused,
     /// No unit is left for this user.
     SoldOut,
     /// There is no order token in the request, or one that does not count.
     InvalidToken,
+    /// The order token is good, and too young: a person takes longer from the checkout to the order.
+    TokenTooYoung,
     /// Whoever asks for an order token must solve the sale's challenge first.
     ChallengeRequired,
     /// The request's idempotency key is not well formed.
@@ -41,10 +45,13 @@ pub enum Verdict {
     NotReserved,
     /// The user has as many units as one user may have.
     CapReached,
+    /// A normal order for a SKU that a sale sells: the buyer has to order there.
+    SkuInSale,
     /// Units are left, but fewer than the request wants.
     TooFew,
-    /// Units are moving between shards. Safe to retry.
-    Restocking,
+    /// No unit is free, but one may be again: others hold them, they are moving between shards, or data that Redis lost is
+    /// being rebuilt. Safe to retry.
+    AllReserved,
     /// The gateway has too much to do and gave up on this request before it touched the stock.
     Overloaded,
     /// The gateway could not find out: nothing is known, or the outcome is unknown. Safe to retry.
@@ -58,7 +65,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -68,8 +75,10 @@ impl Verdict {
         Self::Closed,
         Self::Draining,
         Self::StaticPage,
+        Self::Paused,
         Self::SoldOut,
         Self::InvalidToken,
+        Self::TokenTooYoung,
         Self::InvalidIdempotencyKey,
         Self::InvalidQuantity,
         Self::RateLimited,
@@ -78,8 +87,9 @@ impl Verdict {
         Self::NotReserved,
         Self::CapReached,
         Self::InProgress,
+        Self::SkuInSale,
         Self::TooFew,
-        Self::Restocking,
+        Self::AllReserved,
         Self::Overloaded,
         Self::Unavailable,
         Self::Misconfigured,
@@ -98,8 +108,10 @@ impl Verdict {
             Self::Closed => "closed",
             Self::Draining => "draining",
             Self::StaticPage => "static_page",
+            Self::Paused => "paused",
             Self::SoldOut => "sold_out",
             Self::InvalidToken => "invalid_token",
+            Self::TokenTooYoung => "token_too_young",
             Self::ChallengeRequired => "challenge_required",
             Self::InvalidIdempotencyKey => "invalid_idempotency_key",
             Self::InvalidQuantity => "invalid_quantity",
@@ -108,8 +120,9 @@ impl Verdict {
             Self::Blocked => "blocked",
             Self::NotReserved => "not_reserved",
             Self::CapReached => "cap_reached",
+            Self::SkuInSale => "sku_in_sale",
             Self::TooFew => "too_few",
-            Self::Restocking => "restocking",
+            Self::AllReserved => "all_reserved",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
             Self::Misconfigured => "misconfigured",
@@ -129,14 +142,20 @@ impl Verdict {
             | Self::Closed
             | Self::Draining
             | Self::InvalidToken
+            | Self::TokenTooYoung
             | Self::ChallengeRequired
             | Self::Blocked
             | Self::NotReserved => Some(403),
             Self::Ended => Some(410),
-            Self::SoldOut | Self::CapReached | Self::InProgress | Self::TooFew => Some(409),
+            Self::SoldOut
+            | Self::CapReached
+            | Self::InProgress
+            | Self::SkuInSale
+            | Self::TooFew
+            | Self::AllReserved => Some(409),
             Self::RateLimited => Some(429),
             Self::StaticPage
-            | Self::Restocking
+            | Self::Paused
             | Self::Overloaded
             | Self::Unavailable
             | Self::Misconfigured => Some(503),
@@ -149,8 +168,9 @@ impl Verdict {
         matches!(
             self,
             Self::StaticPage
+                | Self::Paused
                 | Self::InProgress
-                | Self::Restocking
+                | Self::AllReserved
                 | Self::Overloaded
                 | Self::Unavailable
                 | Self::Misconfigured
@@ -177,7 +197,8 @@ mod tests {
     #[test]
     fn who_waits_for_weir_or_for_an_attempt_of_ones_own_may_retry() {
         for verdict in Verdict::ALL {
-            let waits = verdict.status() == Some(503) || verdict == Verdict::InProgress;
+            let waits = verdict.status() == Some(503)
+                || matches!(verdict, Verdict::InProgress | Verdict::AllReserved);
             assert_eq!(verdict.may_be_retried(), waits, "{verdict:?}");
         }
     }

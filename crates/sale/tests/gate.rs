@@ -195,14 +195,56 @@ fn a_gateway_that_has_heard_nothing_for_a_while_calls_nothing_sold_out() {
     bench.advance(60_000);
     bench.buy(2, "bob");
     let (_, body) = bench.answer(2);
-    assert!(body.contains("restocking"), "{body}");
+    assert!(body.contains("all_reserved"), "{body}");
+}
+
+#[test]
+fn polls_are_frequent_until_an_empty_sale_is_sold_out() {
+    const UNDECIDED_MS: u64 = 50;
+    let mut bench = Bench::open();
+    assert!(bench.tick_ms() > UNDECIDED_MS);
+    bench.empty("reserved");
+    assert_eq!(bench.tick_ms(), UNDECIDED_MS);
+    bench.buy(1, "alice");
+    assert_eq!(bench.answer(1).0, 409);
+    assert!(bench.answer(1).1.contains("all_reserved"));
+    bench.publish_band("none");
+    bench.advance(UNDECIDED_MS);
+    bench.run(Reply::Empty);
+    bench.buy(2, "bob");
+    assert!(bench.answer(2).1.contains("sold_out"));
+    assert!(bench.tick_ms() > UNDECIDED_MS);
+}
+
+#[test]
+fn normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
+    let routes = r#", "sku_routes": [{ "path": "/orders", "sku": { "query": "sku" } }]"#;
+    let mut bench = Bench::with(routes);
+    bench.catalogue = bench
+        .catalogue
+        .replace("\"state\"", "\"sku\":\"hat\",\"state\"");
+    bench.advance(700);
+    let user = [("x-user-id", "alice")];
+    bench.request(1, "POST", "/orders?sku=shoes", &user);
+    assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
+    bench.request(2, "POST", "/orders?sku=hat", &user);
+    let (status, body) = bench.answer(2);
+    assert_eq!(status, 409);
+    assert!(
+        body.contains(r#""error":"sku_in_sale""#)
+            && body.ends_with(r#""sale":"s","orders":"/sales/s/orders"}"#),
+        "{body}"
+    );
+    assert_eq!(bench.counted("requests_total.verdict.sku_in_sale"), 1);
+    bench.request(3, "GET", "/orders?sku=hat", &user);
+    assert_eq!(bench.outcome(3), Some(Outcome::WentOn));
 }
 
 /// Two seconds, or four polls where these take longer.
 #[test]
 fn what_a_poll_has_found_counts_for_a_few_polls() {
     for (more, current_ms) in [("", 2_000), (r#", "poll_interval_ms": 700"#, 2_800)] {
-        for (age_ms, word) in [(current_ms, "sold_out"), (current_ms + 1, "restocking")] {
+        for (age_ms, word) in [(current_ms, "sold_out"), (current_ms + 1, "all_reserved")] {
             let mut bench = Bench::with(more);
             bench.sell_out();
             bench.advance(700);
@@ -250,6 +292,44 @@ fn a_redis_that_fails_is_left_in_peace() {
     assert_eq!(status, 503);
     assert!(body.contains("overloaded"), "{body}");
     assert_eq!(bench.calls, calls);
+}
+
+#[test]
+fn refusal_of_redis_is_counted_logged_and_opens_the_breaker() {
+    let breaker = r#", "overload": { "redis_breaker":
+        { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 } }"#;
+    let mut bench = Bench::with(breaker);
+    let warnings = bench.warnings;
+    for stream in 0..4 {
+        bench.buy(stream, &format!("user-{stream}"));
+        bench.send();
+        bench.refuse_oldest(
+            "READONLY You can't write against a read only replica. \
+             script: 9282fe9cd1ad17b421df71a1d74837df7d50241a, on @user_script:1.",
+        );
+        assert!(bench.answer(stream).1.contains("unavailable"));
+    }
+    assert_eq!(bench.counted("redis_refused_total.reason.readonly"), 4);
+    assert_eq!(bench.counted("redis_failed_total.outcome.definite"), 4);
+    assert_eq!(bench.warnings, warnings + 1, "once a minute");
+    bench.buy(4, "user-4");
+    bench.send();
+    assert!(
+        bench.answer(4).1.contains("overloaded"),
+        "the breaker is open"
+    );
+    assert_eq!(bench.counted("redis_breaker_total.state.open"), 1);
+}
+
+#[test]
+fn refused_poll_is_counted() {
+    let mut bench = Bench::open();
+    bench.buy(1, "alice");
+    bench.run(Reply::Granted);
+    bench.send_poll(700);
+    bench.refuse_oldest("NOPERM No permissions to access a key");
+    assert_eq!(bench.counted("redis_refused_total.reason.noperm"), 1);
+    assert_eq!(bench.counted("polls_failed_total"), 1);
 }
 
 #[test]
@@ -325,7 +405,11 @@ fn a_checkout_gives_a_token_and_says_from_when_and_until_when_it_counts() {
     };
     let refused_for = |bench: &mut Bench, stream, user, reason: &str| {
         assert_eq!(order(bench, stream, user), Outcome::Answered(403));
-        assert!(bench.answer(stream).1.contains("invalid_token"));
+        let word = match reason {
+            "too_young" => "token_too_young",
+            _ => "invalid_token",
+        };
+        assert!(bench.answer(stream).1.contains(word));
         let counter = format!("tokens_refused_total.reason.{reason}");
         assert_eq!(bench.counted(&counter), 1, "{reason}");
     };
@@ -757,8 +841,8 @@ fn who_finds_an_empty_shard_again_and_again_is_answered() {
         bench.answer_oldest(Reply::Empty);
     }
     let (status, body) = bench.answer(1);
-    assert_eq!(status, 503);
-    assert!(body.contains("restocking"), "{body}");
+    assert_eq!(status, 409);
+    assert!(body.contains("all_reserved"), "{body}");
     assert_eq!(
         bench.deposits,
         usize::from(weir_sale::admission::REBALANCES_MAX)

@@ -433,6 +433,7 @@ fn a_batch_of_clicks_stands_in_the_stream() {
     let row = Row {
         link: "s/aZ3k9Qx".parse::<LinkId>().unwrap(),
         minute_ms: 60_000,
+        last_ms: 61_000,
         clicks: 2,
         address: None,
         agent_hash: 1,

@@ -1,21 +1,23 @@
 //! Waiting rooms in Redis against a model: the same steps on both, every reply compared; and what must hold of any history.
 
-use std::cell::RefCell;
+mod costs;
+mod holds;
+mod outages;
+mod random;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::{Redis, Server};
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use weir_base::resp::Value;
 use weir_room::draw::Seed;
 use weir_room::model::{self, Model};
 use weir_room::redis::keys::RoomKeys;
 use weir_room::redis::room::Brought;
 use weir_room::redis::room_ask::Ask;
-use weir_room::redis::{room_ask, room_look, room_set, room_tick};
+use weir_room::redis::{room_ask, room_set, room_tick};
 use weir_room::state::{SETTLE_MS, Status};
-use weir_room::{Mode, RoomName, RoomState, Setting, Snapshot, Terms, Visitor};
+use weir_room::{Mode, Renewal, RoomName, RoomState, Setting, Snapshot, Terms, Visitor};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const SESSION_MS: u64 = 20_000;
@@ -53,23 +55,9 @@ struct Pair<'a> {
     setting: Setting,
     seen: [RoomState; GATEWAYS],
     passes: BTreeMap<u8, u64>,
+    /// Redis answers so long after it was asked.
+    late_ms: u64,
     last: Snapshot,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    /// Time passes.
-    Wait(u64),
-    /// A gateway's tick, with these visitors' sessions renewed.
-    Tick(usize, Vec<u8>),
-    /// Visitors come to a gateway with what passes they have. (`true`: they have lost it.)
-    Ask(usize, Vec<(u8, bool)>),
-    /// An operator's setting.
-    Set(Setting),
-    /// Redis loses something.
-    Lose(u8),
-    /// A gateway dies and another one starts, which knows nothing.
-    Restart(usize),
 }
 
 impl<'a> Pair<'a> {
@@ -83,6 +71,7 @@ impl<'a> Pair<'a> {
             setting,
             seen: [RoomState::default(); GATEWAYS],
             passes: BTreeMap::new(),
+            late_ms: 0,
             last: Snapshot::default(),
         };
         pair.wait(0);
@@ -110,6 +99,7 @@ impl<'a> Pair<'a> {
             terms: self.terms,
             setting: self.setting,
             seen,
+            asked_ms: self.now_ms - self.late_ms,
         }
     }
 
@@ -120,15 +110,32 @@ impl<'a> Pair<'a> {
     }
 
     fn tick(&mut self, gateway: usize, renewed: &[u8]) -> Snapshot {
-        let renewed: Vec<_> = renewed.iter().map(|number| visitor(*number)).collect();
+        let renewal = |number: &u8| Renewal::from(visitor(*number));
+        self.tick_with(gateway, &renewed.iter().map(renewal).collect::<Vec<_>>())
+    }
+
+    fn tick_with(&mut self, gateway: usize, renewed: &[Renewal]) -> Snapshot {
         let brought = self.brought(gateway);
         let reply = self
             .redis
-            .run(&room_tick::call(&self.keys, &brought, &renewed));
+            .run(&room_tick::call(&self.keys, &brought, renewed));
         let told = room_tick::parse(&reply).unwrap_or_else(|_| panic!("{reply:?}"));
-        let expected = self.model.tick(self.now_ms, &of_model(&brought), &renewed);
+        let expected = self.model.tick(self.now_ms, &of_model(&brought), renewed);
         assert_eq!(told, expected);
         self.heard(gateway, told)
+    }
+
+    fn entered_alone(&mut self, gateway: usize, who: &[u8]) -> Snapshot {
+        let draw = self.seen[gateway].draw();
+        let renewal = |number: &u8| {
+            let place = self.passes.get(number).copied().unwrap_or(0);
+            Renewal {
+                visitor: visitor(*number),
+                entered_at: Some(draw.as_ref().map_or(place, |draw| draw.order(place))),
+            }
+        };
+        let renewed: Vec<_> = who.iter().map(renewal).collect();
+        self.tick_with(gateway, &renewed)
     }
 
     fn ask(&mut self, gateway: usize, who: &[(u8, bool)]) -> Vec<(Status, u64)> {
@@ -189,6 +196,10 @@ impl<'a> Pair<'a> {
                 self.delete("inside");
                 self.model.lose_inside();
             }
+            3 => {
+                self.delete("holds");
+                self.model.lose_holds();
+            }
             _ => {
                 self.delete("p:*");
                 self.model.lose_places();
@@ -212,19 +223,14 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn step(&mut self, step: &Step) {
-        match step {
-            Step::Wait(ms) => self.wait(*ms),
-            Step::Tick(gateway, renewed) => {
-                self.tick(*gateway, renewed);
-            }
-            Step::Ask(gateway, who) => {
-                self.ask(*gateway, who);
-            }
-            Step::Set(setting) => self.set(*setting),
-            Step::Lose(what) => self.lose(*what),
-            Step::Restart(gateway) => self.seen[*gateway] = RoomState::default(),
+    /// Time passes, and gateways look at the room.
+    fn idle(&mut self, ms: u64, renewed: &[u8]) -> Snapshot {
+        let end_ms = self.now_ms + ms;
+        while self.now_ms < end_ms {
+            self.wait(1_000.min(end_ms - self.now_ms));
+            self.tick(self.now_ms as usize % GATEWAYS, renewed);
         }
+        self.last
     }
 
     /// The room is in use: its first two seconds are over.
@@ -243,6 +249,7 @@ fn of_model(brought: &Brought) -> model::Brought {
         terms: brought.terms,
         setting: brought.setting,
         seen: brought.seen,
+        asked_ms: brought.asked_ms,
     }
 }
 
@@ -262,78 +269,6 @@ fn open(per_minute: u64, active_max: u64) -> Setting {
         active_max,
         ..Setting::default()
     }
-}
-
-fn any_setting() -> impl Strategy<Value = Setting> {
-    let mode = prop_oneof![
-        6 => Just(Mode::Open),
-        1 => prop::sample::select(&Mode::ALL[..]),
-    ];
-    let per_minute = prop::sample::select(vec![0_u64, 1, 60, 600, 6_000]);
-    let active_max = prop::sample::select(vec![0_u64, 1, 3, 10]);
-    let opens_at_ms = prop_oneof![3 => Just(0), 1 => 0..30_000_u64];
-    (1..9_u64, mode, per_minute, active_max, opens_at_ms).prop_map(
-        |(version, mode, per_minute, active_max, opens_in_ms)| Setting {
-            version,
-            mode,
-            per_minute,
-            active_max,
-            opens_at_ms: if opens_in_ms == 0 {
-                0
-            } else {
-                NOW_MS + opens_in_ms
-            },
-        },
-    )
-}
-
-fn any_step() -> impl Strategy<Value = Step> {
-    let gateway = 0..GATEWAYS;
-    let who = prop::collection::vec((0..30_u8, prop::bool::weighted(0.1)), 1..8);
-    let renewed = prop::collection::vec(0..30_u8, 0..4);
-    prop_oneof![
-        5 => prop_oneof![0..1_500_u64, 0..12_000_u64].prop_map(Step::Wait),
-        5 => (gateway.clone(), renewed).prop_map(|(gateway, renewed)| Step::Tick(gateway, renewed)),
-        10 => (gateway.clone(), who).prop_map(|(gateway, who)| Step::Ask(gateway, who)),
-        1 => any_setting().prop_map(Step::Set),
-        1 => (0..4_u8).prop_map(Step::Lose),
-        1 => gateway.prop_map(Step::Restart),
-    ]
-}
-
-#[test]
-fn every_history_is_as_in_the_model() {
-    let server = Server::start();
-    let redis = RefCell::new(server.connect());
-    let mut runner = TestRunner::new(Config {
-        cases: 300,
-        failure_persistence: None,
-        ..Config::default()
-    });
-    let steps = prop::collection::vec(any_step(), 1..60);
-    let run = runner.run(&(any_setting(), steps), |(setting, steps)| {
-        let mut redis = redis.borrow_mut();
-        let mut pair = Pair::new(&mut redis, setting);
-        for step in &steps {
-            pair.step(step);
-        }
-        let told = pair.tick(0, &[]);
-        let reply = pair.redis.run(&room_look::call(&pair.keys));
-        let look = room_look::parse(&reply).unwrap().unwrap();
-        prop_assert_eq!((look.seq, look.head), (told.seen.seq, told.seen.head));
-        prop_assert_eq!((look.inside, look.called), (told.seen.inside, told.called));
-        prop_assert_eq!(
-            (look.joined, look.entered, look.missed),
-            (told.joined, told.entered, told.missed)
-        );
-        prop_assert_eq!(look.seed, told.seen.seed);
-        // The model does not forget how long people waited.
-        if !steps.iter().any(|step| matches!(step, Step::Lose(0))) {
-            prop_assert_eq!(look.waits, pair.model.waits);
-        }
-        Ok(())
-    });
-    run.unwrap();
 }
 
 /// Whoever comes first is called first, over all gateways, and no more are inside than allowed.
@@ -406,8 +341,7 @@ fn a_place_that_is_not_taken_up_passes_on_and_a_doubled_exchange_is_one_session(
         Status::Waiting,
         "the second one is called"
     );
-    pair.wait(CLAIM_MS + CLAIM_MS / 32);
-    let snapshot = pair.tick(1, &[]);
+    let snapshot = pair.idle(CLAIM_MS + CLAIM_MS / 32, &[]);
     assert_eq!(
         (snapshot.seen.head, snapshot.missed),
         (3, 1),
@@ -565,8 +499,7 @@ fn an_opening_that_is_brought_forward_draws_then_and_is_not_drawn_again() {
     let drawn = pair.tick(1, &[]);
     assert!(!drawn.is_lobby);
     assert_eq!((drawn.seen.drew, drawn.seen.drawn), (NOW_MS + 5_000, 6));
-    pair.wait(2 * terms().claim_ms);
-    pair.tick(0, &[]);
+    pair.idle(2 * terms().claim_ms, &[]);
     // An opening in the past is over.
     pair.set(opens_in(2, 1_000));
     pair.ask(0, &[(7, false), (8, false)]);
@@ -627,62 +560,5 @@ fn a_setting_that_is_older_changes_nothing() {
     assert_eq!(
         pair.ask(0, &[(1, false), (2, false)]),
         [(Status::Inside, 1), (Status::Closed, 0)]
-    );
-}
-
-/// What a million people in the queue cost: run by hand, with `--ignored --nocapture`.
-#[test]
-#[ignore = "a measurement: a million places take a minute"]
-fn memory_of_a_million_places() {
-    let server = Server::start();
-    let mut redis = server.connect();
-    let keys = RoomKeys::new("test", &name());
-    let brought = Brought {
-        terms: Terms {
-            queue_max: 0,
-            address_max: 100,
-            address_ms: 3_600_000,
-            claim_ms: 120_000,
-            session_ms: 600_000,
-            life_ms: 86_400_000,
-        },
-        setting: open(600, 0),
-        seen: RoomState::default(),
-    };
-    redis.run(&room_tick::call(&keys, &brought, &[]));
-    std::thread::sleep(std::time::Duration::from_millis(SETTLE_MS));
-    let used = |redis: &mut Redis| {
-        let Value::Bulk(info) = redis.command(&[b"INFO", b"memory"]) else {
-            panic!("no text")
-        };
-        let info = String::from_utf8(info).unwrap();
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("used_memory:"));
-        line.unwrap().trim().parse::<u64>().unwrap()
-    };
-    let empty = used(&mut redis);
-    let started = std::time::Instant::now();
-    for batch in 0..1_000_000_u64 / 64 {
-        let ask = |at: u64| {
-            let number = batch * 64 + at;
-            Ask {
-                visitor: Visitor::of_user(&number.to_le_bytes()),
-                place: 0,
-                order: 0,
-                joined_ms: NOW_MS,
-                address: Some(*Visitor::of_user(&(number ^ 1 << 40).to_le_bytes()).as_bytes()),
-            }
-        };
-        let asks: Vec<Ask> = (0..64).map(ask).collect();
-        let reply = redis.run(&room_ask::call(&keys, &brought, &asks));
-        room_ask::parse(&reply, 64).unwrap();
-    }
-    let seconds = started.elapsed().as_secs_f64();
-    let bytes = used(&mut redis) - empty;
-    println!(
-        "1,000,000 places of as many addresses: {:.1} MB, {:.0} places a second",
-        bytes as f64 / 1e6,
-        1e6 / seconds
     );
 }

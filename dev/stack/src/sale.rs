@@ -139,9 +139,9 @@ impl Stack {
     }
 }
 
-/// Waits until a gateway knows a sale.
+/// Waits until a gateway knows a sale, and its stock if it has started.
 ///
-/// By a request that takes no unit: the gate looks at the sale first and then misses the
+/// By requests that take no unit: the gate looks at the sale first and then misses the
 /// user.
 ///
 /// # Errors
@@ -153,7 +153,7 @@ pub async fn known_at(gateway: &str, sale: &str) -> Result<()> {
     while in_a_row < KNOWN_IN_A_ROW {
         let answer = http::send(Method::POST, &url, &[], "").await;
         let answer = answer.context("the gateway does not answer")?;
-        if verdict(&answer) == "invalid_user" {
+        if verdict(&answer) == "invalid_user" && !is_cold_at(gateway, sale).await? {
             in_a_row += 1;
             continue;
         }
@@ -168,4 +168,15 @@ pub async fn known_at(gateway: &str, sale: &str) -> Result<()> {
         tokio::time::sleep(KNOWN_POLL).await;
     }
     Ok(())
+}
+
+/// Whether a gateway shows a sale that has started as one that has not: its stock is not in Redis yet.
+async fn is_cold_at(gateway: &str, sale: &str) -> Result<bool> {
+    let status = http::get(&format!("{gateway}/sales/{sale}")).await?;
+    if status.status != 200 {
+        return Ok(false);
+    }
+    let status = status.json()?;
+    let has_started = status["now_ms"].as_u64() >= status["starts_at_ms"].as_u64();
+    Ok(has_started && status["state"] == "scheduled")
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask up`: Redis, origin and Envoy until someone stops them.
 
-mod everything;
+pub mod everything;
 
 use anyhow::{Context, Result, anyhow};
 use std::path::PathBuf;
@@ -93,7 +93,11 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     // The native module has no file with everything yet.
     let has_all = Host::of_run() == Host::Wasm;
     if has_all {
-        builder = everything::of(builder, arguments);
+        builder = everything::of(
+            builder,
+            arguments.chosen_gateway_port(),
+            arguments.has_kafka(),
+        );
     }
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {

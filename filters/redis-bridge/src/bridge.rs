@@ -131,6 +131,17 @@ impl Bridge {
             last
         })
     }
+
+    /// Redis has refused the login with this error. Returns the last bytes for the caller; later bytes from Redis are dropped.
+    pub fn login_refused(&mut self, error: &str) -> Outbound {
+        let last = match &mut self.state {
+            State::Open(stream) => stream.last(words::LOGIN, error),
+            State::Denying(response) => Outbound::Pass(std::mem::take(response)),
+            State::Head(_) | State::Closed => Outbound::Wait,
+        };
+        self.state = State::Closed;
+        last
+    }
 }
 
 /// What follows a head: call, answer, call, answer.

@@ -11,7 +11,8 @@ use crate::login;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The most bytes of a call's body: 1 MiB unless set. A batch of 64 claims takes 10 KiB.
+    /// The most bytes of a call's body: 1 MiB unless set, at least 32 KiB. A batch of 64 claims takes 10 KiB, and the longest
+    /// script, which a call has in it once Redis has forgotten it, 20 KiB.
     pub request_bytes_max: usize,
     /// The most bytes of all replies of a call together: 16 MiB unless set.
     pub replies_bytes_max: usize,
@@ -32,6 +33,9 @@ pub struct Auth {
     pub password: SecretSource,
 }
 
+/// The least `request_bytes_max`: a smaller one refuses calls that carry their script.
+pub const REQUEST_BYTES_MIN: usize = 32 * 1024;
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -50,12 +54,19 @@ impl Config {
     /// Names the field that does not.
     pub fn checked(self) -> Result<Self, FieldError> {
         let fields = [
-            ("request_bytes_max", self.request_bytes_max),
-            ("replies_bytes_max", self.replies_bytes_max),
-            ("commands_max", self.commands_max),
+            (
+                "request_bytes_max",
+                self.request_bytes_max,
+                REQUEST_BYTES_MIN,
+            ),
+            ("replies_bytes_max", self.replies_bytes_max, 1),
+            ("commands_max", self.commands_max, 1),
         ];
-        match fields.into_iter().find(|&(_, value)| value == 0) {
-            Some((name, _)) => Err(FieldError::new(name, "must be at least 1")),
+        match fields.into_iter().find(|&(_, value, min)| value < min) {
+            Some((name, value, min)) => {
+                let problem = format!("must be at least {min}, is {value}");
+                Err(FieldError::new(name, problem))
+            }
             None => Ok(self),
         }
     }

@@ -71,10 +71,7 @@ impl Connection {
     fn outbound(&mut self, bytes: &[u8]) -> bool {
         let passed = match self.login.incoming(bytes) {
             Ok(bytes) => self.bridge.outbound(bytes),
-            Err(said) => {
-                log::error!("{NAME}: Redis does not take auth's password: it says {said:?}");
-                return false;
-            }
+            Err(error) => self.bridge.login_refused(&error),
         };
         match passed {
             Outbound::Wait => replace(BufferType::UpstreamData, bytes.len(), b""),

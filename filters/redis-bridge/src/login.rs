@@ -50,8 +50,8 @@ impl Login {
     /// What of `bytes` from Redis is not the reply to the password.
     ///
     /// # Errors
-    /// What Redis said in place of taking it. Whether the commands behind it ran is not known: one without a
-    /// password runs them.
+    /// With what Redis said instead of `OK`, without the `-` of an error; the bytes after it must be dropped. It is unknown whether
+    /// the commands behind `AUTH` ran: a Redis without a password runs them.
     pub fn incoming<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], String> {
         let Self::Asked(framer, reply) = self else {
             return Ok(bytes);
@@ -67,7 +67,10 @@ impl Login {
         }
         if progress.frames == 1 || reply.len() > REPLY_LEN_MAX {
             let shown = reply.get(..REPLY_LEN_MAX).unwrap_or(reply);
-            return Err(String::from_utf8_lossy(shown).trim_end().to_owned());
+            let shown = shown.strip_prefix(b"-").unwrap_or(shown);
+            let said = String::from_utf8_lossy(shown).trim_end().to_owned();
+            *self = Self::Done;
+            return Err(said);
         }
         Ok(rest)
     }
@@ -98,8 +101,8 @@ mod tests {
 
     #[test]
     fn anything_but_ok_is_an_error_that_says_it() {
-        let refused = "-WRONGPASS invalid username-password pair or user is disabled.";
-        let replies = format!("{refused}\r\n:1\r\n");
+        let refused = "WRONGPASS invalid username-password pair or user is disabled.";
+        let replies = format!("-{refused}\r\n:1\r\n");
         let error = asked().incoming(replies.as_bytes()).map(<[u8]>::to_vec);
         assert_eq!(error, Err(refused.to_owned()));
         assert!(asked().incoming(b":1\r\n").is_err());

@@ -84,10 +84,6 @@ api! {
         (Raw, Buffer, *const Buffer, usize, *mut usize) -> u32;
     increment_counter = "envoy_dynamic_module_callback_http_filter_config_increment_counter"
         (Raw, usize, *const Buffer, usize, u64) -> u32;
-    define_histogram = "envoy_dynamic_module_callback_http_filter_config_define_histogram"
-        (Raw, Buffer, *const Buffer, usize, *mut usize) -> u32;
-    record_value = "envoy_dynamic_module_callback_http_filter_config_record_histogram_value"
-        (Raw, usize, *const Buffer, usize, u64) -> u32;
 
     config_scheduler_new = "envoy_dynamic_module_callback_http_filter_config_scheduler_new" (Raw) -> Raw;
     config_scheduler_commit = "envoy_dynamic_module_callback_http_filter_config_scheduler_commit" (Raw, u64);

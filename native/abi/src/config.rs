@@ -57,25 +57,6 @@ impl ConfigHost<'_> {
         status == OK
     }
 
-    /// Defines a histogram. As [`ConfigHost::define_counter`].
-    pub fn define_histogram(&self, name: &str) -> Option<MetricId> {
-        let mut id = 0;
-        let name = Buffer::of(name.as_bytes());
-        // SAFETY: as for `define_counter`; no labels are given.
-        let status =
-            unsafe { (api()?.define_histogram)(self.raw, name, core::ptr::null(), 0, &raw mut id) };
-        (status == OK).then_some(MetricId(id))
-    }
-
-    /// Records a value. Whether Envoy took it.
-    pub fn record(&self, histogram: MetricId, value: u64) -> bool {
-        let Some(api) = api() else { return false };
-        // SAFETY: as for `increment`; no labels are given.
-        let status =
-            unsafe { (api.record_value)(self.raw, histogram.0, core::ptr::null(), 0, value) };
-        status == OK
-    }
-
     /// What calls the main thread from any other. `None` if Envoy gives none.
     pub fn scheduler(&self) -> Option<ConfigScheduler> {
         // SAFETY: the configuration is alive during its hook.

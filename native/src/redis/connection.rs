@@ -39,15 +39,16 @@ impl Connection {
         let deadline = deadline.min(Instant::now() + dial.connect_timeout);
         let opened = before(deadline, Self::try_open(address, dial)).await;
         // Nothing of the call was written, whatever the reason.
-        match opened {
-            Some(Ok(connection)) => Ok(connection),
-            Some(Err(error)) => Err(Definite::Refused(format!(
-                "no connection to {address}: {error}"
-            ))),
-            None => Err(Definite::Refused(format!(
-                "no connection to {address} in time"
-            ))),
+        let mut connection = match opened {
+            Some(Ok(connection)) => connection,
+            Some(Err(error)) => return Err(no_connection(address, &error)),
+            None => return Err(late(address)),
+        };
+        if let Some(login) = &dial.login {
+            let logged_in = before(deadline, connection.log_in(login)).await;
+            logged_in.unwrap_or_else(|| Err(late(address)))?;
         }
+        Ok(connection)
     }
 
     async fn try_open(address: &str, dial: &Dial) -> io::Result<Self> {
@@ -64,21 +65,19 @@ impl Connection {
             }
             None => Box::new(tcp),
         };
-        let mut connection = Self { stream };
-        if let Some(login) = &dial.login {
-            connection.log_in(login).await?;
-        }
-        Ok(connection)
+        Ok(Self { stream })
     }
 
-    async fn log_in(&mut self, login: &[u8]) -> io::Result<()> {
+    async fn log_in(&mut self, login: &[u8]) -> Result<(), Definite> {
         let reply = self.exchange(login, 1).await;
         match reply {
             Ok(reply) if reply.starts_with(b"+") => Ok(()),
-            Ok(reply) => Err(io::Error::other(
-                String::from_utf8_lossy(&reply).into_owned(),
-            )),
-            Err(failure) => Err(io::Error::other(failure.to_string())),
+            Ok(reply) => {
+                let error = reply.strip_prefix(b"-").unwrap_or(&reply);
+                let error = String::from_utf8_lossy(error).trim_end().to_owned();
+                Err(Definite::Login(error))
+            }
+            Err(failure) => Err(Definite::Refused(format!("the login failed: {failure}"))),
         }
     }
 
@@ -126,6 +125,14 @@ impl Connection {
             Poll::Pending
         )
     }
+}
+
+fn no_connection(address: &str, error: &io::Error) -> Definite {
+    Definite::Refused(format!("no connection to {address}: {error}"))
+}
+
+fn late(address: &str) -> Definite {
+    Definite::Refused(format!("no connection to {address} in time"))
 }
 
 /// Whether the connection of a call that has come to `reply` may be used again. An error that says something of the Redis that

@@ -20,7 +20,7 @@ use crate::fitment::config::FitmentConfig;
 use crate::fitment::import::command::ImportCommand;
 #[cfg(feature = "history")]
 use crate::history::config::HistoryConfig;
-use crate::http::{AdminToken, AllowedOrigin, Cors};
+use crate::http::{AccessLogConfig, AdminToken, AllowedOrigin, Cors};
 #[cfg(feature = "init")]
 use crate::init::InitCommand;
 #[cfg(feature = "links-cli")]
@@ -31,6 +31,8 @@ use crate::links::config::{LinkConfig, links_webhook_secret, scramble};
 use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 #[cfg(feature = "sales")]
 use crate::sales::draw::check::CheckDrawCommand;
+#[cfg(feature = "sales")]
+use crate::sales::lost_orders::cli::LostOrdersCommand;
 #[cfg(feature = "sales")]
 use crate::sales::model::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
@@ -43,6 +45,18 @@ pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
 
 /// Names the variable that holds the secret that edges and origin share.
 pub const EDGE_SECRET: &str = "WEIR_EDGE_SECRET";
+
+/// Names the variable that holds the secret with which changes of products are signed.
+#[cfg(any(feature = "fitment", feature = "history"))]
+const PRODUCTS_SECRET: &str = "WEIR_PRODUCTS_SECRET";
+
+#[cfg(any(feature = "fitment", feature = "history"))]
+const PRODUCTS: KeyNames = KeyNames {
+    secret: PRODUCTS_SECRET,
+    id: "WEIR_PRODUCTS_KEY_ID",
+    previous_secret: "WEIR_PRODUCTS_SECRET_PREVIOUS",
+    previous_id: "WEIR_PRODUCTS_PREVIOUS_KEY_ID",
+};
 
 const EDGES: KeyNames = KeyNames {
     secret: EDGE_SECRET,
@@ -74,6 +88,11 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
                       there are no feeds
   WEIR_EDGE_SECRET_PREVIOUS
                       optional: the secret before it, while edges change over
+  WEIR_PRODUCTS_SECRET
+                      optional: what changes of products are signed with (POST /product-changes), at least 32 bytes; without
+                      it that route takes nothing
+  WEIR_PRODUCTS_SECRET_PREVIOUS
+                      optional: the secret before it, while it is replaced
 ";
 
 /// Weir's origin: sales and orders behind the gateways.
@@ -127,6 +146,16 @@ pub struct Config {
     #[arg(long, env = "WEIR_EDGE_PREVIOUS_KEY_ID", default_value = "e0")]
     pub edge_previous_key_id: String,
 
+    /// The id of the secret for changes of products; the same as its sender's
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    #[arg(long, env = "WEIR_PRODUCTS_KEY_ID", default_value = "p1")]
+    pub products_key_id: String,
+
+    /// The id of the secret before it, if there is one
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    #[arg(long, env = "WEIR_PRODUCTS_PREVIOUS_KEY_ID", default_value = "p0")]
+    pub products_previous_key_id: String,
+
     /// The flags of sales.
     #[cfg(feature = "sales")]
     #[command(flatten)]
@@ -160,6 +189,10 @@ pub struct Config {
     #[command(flatten)]
     pub traces: TraceConfig,
 
+    /// The flags of access lines.
+    #[command(flatten)]
+    pub access_log: AccessLogConfig,
+
     /// What to do instead of serving.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -175,7 +208,10 @@ pub enum Command {
     /// Imports a file of vehicle fitment
     #[cfg(feature = "fitment")]
     Import(ImportCommand),
-    /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
+    /// Makes cold lists of browse history from the archive of events
+    #[cfg(feature = "history")]
+    RebuildHistory(RebuildHistoryCommand),
+    /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis, SQL
     #[cfg(feature = "doctor")]
     Doctor(DoctorCommand),
     /// Does something with short links, by the admin port of a running origin
@@ -184,6 +220,9 @@ pub enum Command {
     /// Computes the draw of a sale again, from what was told of it
     #[cfg(feature = "sales")]
     CheckDraw(CheckDrawCommand),
+    /// Shows the orders of a sale that SQL has lost, and decides about them, by the admin port of a running origin
+    #[cfg(feature = "sales")]
+    LostOrders(LostOrdersCommand),
     /// Stands as a Redis before shards of sales that are in objects of an edge
     #[cfg(feature = "shard-proxy")]
     ShardProxy(ShardProxyCommand),
@@ -192,6 +231,16 @@ pub enum Command {
     Init(InitCommand),
     /// Prints the OpenAPI document of both ports
     Openapi,
+}
+
+/// Makes cold lists of browse history from the archive of events. What was deleted stays away. It changes nothing that is newer in a
+/// list, so origins go on meanwhile, and it may be broken off and begun again.
+#[cfg(feature = "history")]
+#[derive(Clone, Debug, clap::Args)]
+pub struct RebuildHistoryCommand {
+    /// The days whose views are read, today included
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=62))]
+    pub days: u64,
 }
 
 /// The URLs may hold passwords.
@@ -221,6 +270,18 @@ impl Config {
         }
         let (id, previous) = (&self.edge_key_id, &self.edge_previous_key_id);
         EDGES.read(variables, id, previous).map(Some)
+    }
+}
+
+#[cfg(any(feature = "fitment", feature = "history"))]
+impl Config {
+    /// What changes of products are signed with, if their secret is set.
+    fn product_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
+        if !secret::is_set(variables, PRODUCTS_SECRET) {
+            return Ok(None);
+        }
+        let (id, previous) = (&self.products_key_id, &self.products_previous_key_id);
+        PRODUCTS.read(variables, id, previous).map(Some)
     }
 }
 
@@ -282,6 +343,9 @@ pub struct Secrets {
     /// Knows the payment provider, if there is one.
     #[cfg(feature = "sales")]
     pub payments: Option<Payments>,
+    /// Checks changes of products, if there are any.
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    pub product_keys: Option<KeyRing>,
     /// Opens the admin routes.
     pub admin_token: AdminToken,
     /// Scrambles the codes of links, if it is set.
@@ -330,6 +394,8 @@ impl Secrets {
             admin_token,
             #[cfg(feature = "sales")]
             payments: config.sales.payments(variables)?,
+            #[cfg(any(feature = "fitment", feature = "history"))]
+            product_keys: config.product_keys(variables)?,
             #[cfg(feature = "sales")]
             claim_keys,
             #[cfg(feature = "sales")]
@@ -396,6 +462,8 @@ mod tests {
             &[claim, ("WEIR_CLAIM_SECRET_FILE", "/f")],
             "WEIR_CLAIM_SECRET and WEIR_CLAIM_SECRET_FILE are both set",
         );
+        let empty = [(CLAIM_SECRET, ""), ("WEIR_CLAIM_SECRET_FILE", "/no/such")];
+        check(&empty, "WEIR_CLAIM_SECRET_FILE: cannot read /no/such");
         check(
             &[("WEIR_CLAIM_SECRET_FILE", "/no/such")],
             "WEIR_CLAIM_SECRET_FILE: cannot read /no/such",

@@ -113,6 +113,13 @@ pub fn run(command: &InitCommand) -> Result<()> {
         write(folder, file)?;
         eprintln!("wrote {}", folder.join(file.name).display());
     }
+    let filters = &command.filters;
+    if !folder.join(filters).is_dir() {
+        let filters = filters.display();
+        eprintln!(
+            "warning: there is no folder {filters}: put the filters there, or name another with --filters"
+        );
+    }
     print!("{}", next(command));
     Ok(())
 }
@@ -127,7 +134,8 @@ fn files(command: &InitCommand) -> Result<Vec<File>> {
     );
     let mut files = vec![File {
         name: "envoy.yaml",
-        text: envoy.replace(WASM_DIR, &format!("{}/", filters.trim_end_matches('/'))),
+        text: without_preface(envoy)
+            .replace(WASM_DIR, &format!("{}/", filters.trim_end_matches('/'))),
         mode: MODE,
     }];
     if !purpose.has_origin() {
@@ -168,6 +176,14 @@ fn files(command: &InitCommand) -> Result<Vec<File>> {
         });
     }
     Ok(files)
+}
+
+/// The configuration without the comment at its top, which tells how to run it in a checkout.
+fn without_preface(envoy: &str) -> &str {
+    match envoy.split_once("\n\n") {
+        Some((preface, rest)) if preface.lines().all(|line| line.starts_with('#')) => rest,
+        _ => envoy,
+    }
 }
 
 /// Lines of `NAME=VALUE`.
@@ -222,11 +238,14 @@ fn next(command: &InitCommand) -> String {
         line("envoy -c envoy.yaml");
         return text;
     }
-    line("(set -a; . ./origin.env; exec weir-origin) &");
+    // It may not be in the PATH.
+    let origin = std::env::current_exe().unwrap_or_else(|_| "weir-origin".into());
+    let origin = origin.display();
+    line(&format!("(set -a; . ./origin.env; exec {origin}) &"));
     line("(set -a; . ./gateway.env; exec envoy -c envoy.yaml) &");
-    line(
-        "(set -a; . ./origin.env; weir-origin doctor --envoy envoy.yaml --gateway-env gateway.env)",
-    );
+    line(&format!(
+        "(set -a; . ./origin.env; {origin} doctor --envoy envoy.yaml --gateway-env gateway.env)"
+    ));
     text
 }
 
@@ -265,6 +284,10 @@ mod tests {
             let (_temp, command) = written(*purpose);
             let text = fs::read_to_string(command.folder.join("envoy.yaml")).unwrap();
             assert!(!text.contains(WASM_DIR) && text.contains("/opt/weir/filters/"));
+            assert!(
+                !text.contains("cargo"),
+                "{purpose:?}: it is not in a checkout"
+            );
             let envoy = Envoy::read(&text).unwrap();
             let (mut origin, mut gateway) = (BTreeMap::new(), BTreeMap::new());
             if purpose.has_origin() {

@@ -8,7 +8,9 @@
 //! | `console` | the operators' page, for all domains: static files |
 //! | `views` | where events and history meet: a consumer group that stores product views |
 //! | `conversions` | where links and sales meet: the click that led to an order |
+//! | `product_changes` | where fitment and history meet: changes of products, by collectors and a signed webhook |
 //! | `change_events` | where the outbox and events meet: changes as events |
+//! | `rebuild_history` | the command that makes cold lists from the archive of events |
 //! | `doctor`, `init` | the commands that check a set-up and write one |
 //!
 //! Each domain is a crate (`weir-origin-sales`, …) with its own router, state, store, jobs, metrics and configuration. No domain
@@ -29,7 +31,12 @@ mod domains;
 pub mod init;
 pub mod openapi;
 pub mod origin;
+#[cfg(any(feature = "fitment", feature = "history"))]
+mod product_changes;
+#[cfg(all(feature = "archive", feature = "history"))]
+pub mod rebuild_history;
 pub mod run;
+mod variables;
 #[cfg(all(feature = "events", feature = "history"))]
 pub mod views;
 

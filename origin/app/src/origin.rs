@@ -10,9 +10,12 @@ use crate::access::{self, Access};
 use crate::console;
 use crate::disk::{Disk, Disks};
 use crate::domains::{self, AREAS, COUNTS};
-use crate::http::{self, ADMIN_LIMIT, AdminToken, Cors, Edges, Health, Live, PUBLIC_LIMIT};
+use crate::http::{
+    self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, Live, PUBLIC_LIMIT,
+};
 use crate::metrics::Metrics;
 use crate::openapi;
+use crate::redis::refusals::Refusals;
 use crate::redis::{Redis, policy};
 use crate::sql::{Database, OpenError};
 
@@ -38,6 +41,8 @@ pub struct Origin {
     pub(crate) history: domains::history::HistoryDomain,
     #[cfg(feature = "fitment")]
     pub(crate) fitment: domains::fitment::FitmentDomain,
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    pub(crate) products: domains::products::ProductDomain,
     #[cfg(feature = "rooms")]
     pub(crate) rooms: crate::rooms::Rooms,
 }
@@ -52,6 +57,7 @@ pub(crate) struct Common {
     pub(crate) live: Live,
     pub(crate) disks: Disks,
     cors: Cors,
+    access_log: AccessLog,
     access_metrics: AccessMetrics,
     access: Access,
 }
@@ -65,6 +71,7 @@ impl Common {
             disks.add(Disk::of_file("database", file).vital());
         }
         metrics.group(|group| group.add_collector(disks.clone()));
+        redis.refusals().register(&metrics);
         let settings = access::Settings::default();
         Self {
             access: Access::new(
@@ -77,6 +84,7 @@ impl Common {
             access_metrics,
             edges: Edges::default(),
             cors: Cors::default(),
+            access_log: AccessLog::default(),
             live: Live::default(),
             disks,
             database,
@@ -108,6 +116,8 @@ impl Origin {
             history: domains::history::HistoryDomain::off(&common.metrics),
             #[cfg(feature = "fitment")]
             fitment: domains::fitment::FitmentDomain::off(&common.metrics),
+            #[cfg(any(feature = "fitment", feature = "history"))]
+            products: domains::products::ProductDomain::off(&common.metrics),
             #[cfg(feature = "rooms")]
             rooms: crate::rooms::Rooms::new(common.database.clone(), common.redis.clone()),
             common,
@@ -128,6 +138,13 @@ impl Origin {
         self
     }
 
+    /// The same, with lines in the log of these requests.
+    #[must_use]
+    pub fn with_access_log(mut self, log: AccessLog) -> Self {
+        self.common.access_log = log;
+        self
+    }
+
     /// The same, with these settings of access.
     #[must_use]
     pub fn with_access(mut self, settings: access::Settings) -> Self {
@@ -135,6 +152,11 @@ impl Origin {
         let (database, metrics) = (common.database.clone(), common.access_metrics.clone());
         common.access = Access::new(database, metrics, settings, COUNTS, AREAS);
         self
+    }
+
+    /// What Redis has refused.
+    pub fn redis_refusals(&self) -> &Refusals {
+        self.common.redis.refusals()
     }
 
     /// Keys, sessions and the audit trail.
@@ -152,7 +174,8 @@ impl Origin {
         let all = self.domains();
         let routes = all.iter().map(|domain| domain.public(self));
         let routes = routes.fold(http::alive().into_router(()), Router::merge);
-        let routes = http::finish(routes, PUBLIC_LIMIT.into(), self.metrics().requests());
+        let (metrics, log) = (self.metrics().requests(), self.common.access_log.clone());
+        let routes = http::finish(routes, PUBLIC_LIMIT.into(), metrics, log);
         let routes = all
             .iter()
             .fold(routes, |routes, domain| domain.around_public(routes));
@@ -183,7 +206,8 @@ impl Origin {
             usual: ADMIN_LIMIT,
             none_for: domains::UNTIMED,
         };
-        http::finish(routes, limit, self.metrics().requests())
+        let (metrics, log) = (self.metrics().requests(), common.access_log.clone());
+        http::finish(routes, limit, metrics, log)
     }
 
     /// Starts what runs in the background until `stop`.

@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Command, Config, Secrets};
 use crate::domains::{self, Files};
-use crate::http::{self, server::serve};
+use crate::http::{self, AccessLog, server::serve};
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sql::Database;
@@ -51,6 +51,12 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             let says = crate::sales::draw::check::run(command)?;
             std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
         }
+        #[cfg(feature = "sales")]
+        Some(Command::LostOrders(command)) => {
+            let done = crate::sales::lost_orders::cli::run(command, &|name| std::env::var_os(name));
+            let says = runtime()?.block_on(done)?;
+            std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
+        }
         Some(Command::Openapi) => {
             std::io::Write::write_all(&mut std::io::stdout(), crate::openapi::text().as_bytes())?;
         }
@@ -72,8 +78,20 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             start_logs()?;
             runtime()?.block_on(domains::fitment::import(config, command))?;
         }
+        #[cfg(all(feature = "archive", feature = "history"))]
+        Some(Command::RebuildHistory(command)) => {
+            start_logs()?;
+            runtime()?.block_on(crate::rebuild_history::run(config, command))?;
+        }
+        #[cfg(all(not(feature = "archive"), feature = "history"))]
+        Some(Command::RebuildHistory(_)) => anyhow::bail!(
+            "this weir-origin was built without archives; cargo build --features archive has them"
+        ),
         None => {
             start_logs()?;
+            for variable in crate::variables::idle(std::env::vars_os()) {
+                warn!("{variable}");
+            }
             let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
             let runtime = runtime()?;
             let traces = Traces::start(&config.traces, runtime.handle()).context("--otlp-url")?;
@@ -103,6 +121,8 @@ fn start_logs() -> Result<()> {
     };
     tracing_subscriber::fmt()
         .json()
+        // Spans do not nest: the one that is open says it all.
+        .with_span_list(false)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .try_init()
@@ -175,7 +195,9 @@ async fn open(
     let edges = secrets.edge_keys.take();
     let origin = domains::open(config, &mut secrets, files, database, redis).await?;
     let origin = origin.with_access(config.access.settings());
-    Ok(origin.with_edges(edges).with_cors(config.cors()))
+    let log = AccessLog::new(config.access_log.access_log_share);
+    let origin = origin.with_edges(edges).with_cors(config.cors());
+    Ok(origin.with_access_log(log))
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

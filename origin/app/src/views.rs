@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use weir_base::id::UserId;
 use weir_event::envelope::Envelope;
+use weir_event::name::{CustomerId, VisitorId};
 use weir_history::{Owner, Sku};
 
 use crate::events::groups::marks::{MarkFuture, Marks};
@@ -54,7 +55,19 @@ fn view_of(event: &Envelope) -> Result<Option<View>, String> {
     if event.event_type.as_str() != VIEW {
         return Ok(None);
     }
-    let attributes: Attributes = serde_json::from_str(&event.attributes)
+    let customer = event.customer.as_ref().map(CustomerId::as_str);
+    let visitor = event.visitor.as_ref().map(VisitorId::as_str);
+    view(event.at_ms, customer, visitor, &event.attributes)
+}
+
+/// Reads an event of the type [`VIEW`]. `None` if it names no product, or no owner.
+pub(crate) fn view(
+    at_ms: u64,
+    customer: Option<&str>,
+    visitor: Option<&str>,
+    attributes: &str,
+) -> Result<Option<View>, String> {
+    let attributes: Attributes = serde_json::from_str(attributes)
         .map_err(|_| "/attributes/sku: neither a text nor a whole number".to_owned())?;
     let sku = match attributes.sku {
         None => return Ok(None),
@@ -63,15 +76,12 @@ fn view_of(event: &Envelope) -> Result<Option<View>, String> {
             Sku::new(&text).map_err(|error| format!("/attributes/sku: {error}"))?
         }
     };
-    let owner = match (&event.customer, &event.visitor) {
-        (Some(customer), _) => {
-            UserId::new(customer.as_str()).map(|customer| Owner::user(&customer))
-        }
-        (None, Some(visitor)) => Owner::guest(visitor.as_str()),
+    let owner = match (customer, visitor) {
+        (Some(customer), _) => UserId::new(customer).map(|customer| Owner::user(&customer)),
+        (None, Some(visitor)) => Owner::guest(visitor),
         (None, None) => return Ok(None),
     };
     let owner = owner.map_err(|error| format!("the customer's name: {error}"))?;
-    let at_ms = event.at_ms;
     Ok(Some(View { owner, sku, at_ms }))
 }
 

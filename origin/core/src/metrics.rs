@@ -3,6 +3,7 @@
 //! Each domain registers its own metrics with `Metrics::group`; here are the registry and what every request
 //! counts.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -120,6 +121,32 @@ impl Metrics {
         }
         out
     }
+
+    /// The same in the text format of Prometheus, version 0.0.4.
+    pub fn plain_text(&self) -> String {
+        plain(&self.text())
+    }
+}
+
+/// Converts OpenMetrics to the text format of Prometheus 0.0.4: a counter is named as its samples are, and no `# EOF` follows.
+fn plain(text: &str) -> String {
+    let counter = |line: &str| {
+        let name = line.strip_prefix("# TYPE ")?.strip_suffix(" counter")?;
+        Some(name.to_owned())
+    };
+    let counters: HashSet<String> = text.lines().filter_map(counter).collect();
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        let described = ["# HELP ", "# TYPE "].into_iter().find_map(|start| {
+            let (name, rest) = line.strip_prefix(start)?.split_once(' ')?;
+            counters.contains(name).then_some((start, name, rest))
+        });
+        let _ = match described {
+            Some((start, name, rest)) => writeln!(out, "{start}{name}_total {rest}"),
+            None => writeln!(out, "{line}"),
+        };
+    }
+    out
 }
 
 impl Default for RequestMetrics {
@@ -152,5 +179,32 @@ impl RequestMetrics {
             .observe(took.as_secs_f64());
         let labels = RequestLabels { route, status };
         self.answered.get_or_create(&labels).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_names_counters_as_their_samples() {
+        let metrics = Metrics::default();
+        metrics.requests().count("/a", 200, Duration::ZERO);
+        let (open, plain) = (metrics.text(), metrics.plain_text());
+        assert!(
+            open.contains("# TYPE weir_origin_requests counter\n"),
+            "{open}"
+        );
+        assert!(open.ends_with("# EOF\n"));
+        for line in [
+            "# HELP weir_origin_requests_total Requests",
+            "# TYPE weir_origin_requests_total counter\n",
+            "weir_origin_requests_total{route=\"/a\",status=\"200\"} 1\n",
+            "# TYPE weir_origin_request_seconds histogram\n",
+            "# TYPE weir_origin_build_info gauge\n",
+        ] {
+            assert!(plain.contains(line), "{line} is not in\n{plain}");
+        }
+        assert!(!plain.contains("EOF") && !plain.contains("_total_total"));
     }
 }

@@ -15,7 +15,7 @@ pub enum SecretError {
     #[error("{0} is not set, and {0}_FILE is not either")]
     Missing(&'static str),
     /// Both are.
-    #[error("{0} and {0}_FILE are both set: which one counts?")]
+    #[error("{0} and {0}_FILE are both set: set only one of them")]
     Both(&'static str),
     /// The secret is not text.
     #[error("{0} is not UTF-8")]
@@ -53,12 +53,15 @@ pub fn is_set(variables: Variables<'_>, name: &str) -> bool {
     variables(name).is_some() || variables(&format!("{name}_FILE")).is_some()
 }
 
-/// Reads the secret from the variable `name`, or from the file that `<name>_FILE` names.
+/// Reads the secret from the variable `name`, or from the file that `<name>_FILE` names. Beside a file an empty variable does
+/// not count: Compose and Kubernetes write such variables.
 ///
 /// # Errors
 /// See [`SecretError`].
 pub fn read(variables: Variables<'_>, name: &'static str) -> Result<String, SecretError> {
-    match (variables(name), variables(&format!("{name}_FILE"))) {
+    let path = variables(&format!("{name}_FILE"));
+    let secret = variables(name).filter(|secret| path.is_none() || !secret.is_empty());
+    match (secret, path) {
         (None, None) => Err(SecretError::Missing(name)),
         (Some(_), Some(_)) => Err(SecretError::Both(name)),
         (Some(secret), None) => secret.into_string().map_err(|_| SecretError::NotText(name)),

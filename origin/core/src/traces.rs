@@ -55,7 +55,7 @@ pub struct TraceConfig {
     pub otlp_share: f64,
 }
 
-fn parse_share(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     let share = text
         .parse()
         .ok()

@@ -32,15 +32,19 @@ use tokio_util::sync::CancellationToken;
 use weir_fitment::{Cluster, Place};
 
 use metrics::FitmentMetrics;
-use store::{FitmentStore, Product};
+use store::{ChangeOutcome, FitmentStore, Product, ProductChange};
 use weir_origin_core::redis::Redis;
-use weir_origin_core::sql::Database;
+use weir_origin_core::sql::{Database, SqlError};
 
 pub use config::{Clock, Settings};
 
 /// The tables of fitment.
-pub const MIGRATIONS: weir_origin_core::sql::Migrations =
-    weir_origin_core::migrations!("fitment", (1, "baseline", "0001_baseline"));
+pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
+    "fitment",
+    (1, "baseline", "0001_baseline"),
+    (2, "strict imports", "0002_strict_imports"),
+    (3, "product changes", "0003_product_changes"),
+);
 
 /// Everything about fitment, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -59,11 +63,14 @@ struct Parts {
 impl Fitment {
     /// Fitment in this database and this Redis, which is the cluster `home`, and in those that the settings name.
     pub fn new(
-        settings: Settings,
+        mut settings: Settings,
         database: Database,
         redis: Redis,
         metrics: FitmentMetrics,
     ) -> Self {
+        for (_, cluster) in &mut settings.clusters {
+            *cluster = cluster.clone().with_refusals(redis.refusals().clone());
+        }
         Self(Arc::new(Parts {
             store: FitmentStore::new(database, settings.clock.clone()),
             home: redis,
@@ -92,6 +99,18 @@ impl Fitment {
     /// Now.
     pub fn now_ms(&self) -> u64 {
         (self.0.settings.clock)()
+    }
+
+    /// Applies changes of products from the system that owns them.
+    ///
+    /// # Errors
+    /// When SQL does not answer: nothing is applied.
+    pub async fn change_products(
+        &self,
+        changes: &[ProductChange],
+    ) -> Result<Vec<ChangeOutcome>, SqlError> {
+        let place = |product: &Product| self.place(product);
+        self.store().change_products(changes, &place).await
     }
 
     /// Where a product is in Redis.

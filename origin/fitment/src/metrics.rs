@@ -1,5 +1,7 @@
 //! What is counted of vehicle fitment. `docs/metrics.md` lists every name.
 
+use std::sync::atomic::AtomicU64;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,8 +24,8 @@ pub struct FitmentMetrics {
     pub published: Counter,
     /// SKUs that wait to be written to Redis.
     pub waiting: Gauge,
-    /// How long the first of them has waited, in milliseconds.
-    pub waiting_ms: Gauge,
+    /// How long the first of them has waited.
+    pub waiting_seconds: Gauge<f64, AtomicU64>,
     /// Rebuilds that began, since Redis had lost its data or since somebody asked.
     pub rebuilds: Counter,
     /// SKUs that were compared with Redis.
@@ -56,9 +58,9 @@ impl FitmentMetrics {
                 "fitment_skus_waiting",
                 "SKUs that wait to be written to Redis",
             ),
-            waiting_ms: group.add(
-                "fitment_waiting_milliseconds",
-                "How long the first of them has waited",
+            waiting_seconds: group.add(
+                "fitment_waiting_seconds",
+                "How long the first of them has waited, in seconds",
             ),
             rebuilds: group.add(
                 "fitment_rebuilds",

@@ -22,7 +22,7 @@ const ROUNDS: usize = 4;
 /// What a join did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// So many views of the guest were given to the user.
+    /// Views of the guest that this join gave to the user. Of several joins at once, each view counts in one.
     pub views: usize,
     /// Whether that are all: if not, the client may join again later.
     pub is_complete: bool,
@@ -68,8 +68,7 @@ impl History {
                 break;
             }
             self.give(&found.views, user).await?;
-            self.take(guest, &found.views).await?;
-            joined.views += found.views.len();
+            joined.views += self.take(guest, &found.views).await?;
         }
         Ok(joined)
     }
@@ -93,21 +92,26 @@ impl History {
         Ok(self.record(&of_user).await.map(drop)?)
     }
 
-    /// The third step: just these views go, for one that is on its way must not be lost.
+    /// The third step: just these views go, because one that is on its way must not be lost. Returns how many of them no other
+    /// join has taken.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
-    pub async fn take(&self, guest: &Owner, views: &[ViewedProduct]) -> Result<(), JoinError> {
+    pub async fn take(&self, guest: &Owner, views: &[ViewedProduct]) -> Result<usize, JoinError> {
         let Some(newest) = views.first() else {
-            return Ok(());
+            return Ok(0);
         };
-        let taken = match self.delete_views(guest, views).await {
+        let taken = match self.take_views(guest, views).await {
             // A guest who has joined so often: all up to then goes.
-            Err(RemoveError::TooMany) => self.clear_views(guest, newest.at_ms).await,
+            Err(RemoveError::TooMany) => {
+                let cleared = self.clear_views(guest, newest.at_ms).await;
+                cleared.map(|removed| (removed, None))
+            }
             taken => taken,
         };
         match taken {
-            Ok(_) | Err(RemoveError::TooMany) => Ok(()),
+            Ok((_, count)) => Ok(count.unwrap_or(views.len())),
+            Err(RemoveError::TooMany) => Ok(views.len()),
             Err(RemoveError::Unavailable(error)) => Err(error.into()),
         }
     }

@@ -36,6 +36,7 @@ pub mod read;
 pub mod record;
 pub mod remove;
 pub mod store;
+pub mod switches;
 
 use std::sync::Arc;
 
@@ -45,17 +46,22 @@ use tokio_util::sync::CancellationToken;
 use cold::ColdStore;
 use hot::HotLists;
 use metrics::HistoryMetrics;
-use products::{ProductSource, Products};
+use products::{ProductChange, ProductSource, Products};
 use store::HistoryStore;
+use switches::Switches;
 use weir_origin_core::redis::Redis;
-use weir_origin_core::sql::Database;
+use weir_origin_core::sql::{Database, SqlError};
 
 pub use config::{Clock, Settings};
 pub use record::{Outcome, View};
 
 /// The tables of browse history.
-pub const MIGRATIONS: weir_origin_core::sql::Migrations =
-    weir_origin_core::migrations!("history", (1, "baseline", "0001_baseline"));
+pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
+    "history",
+    (1, "baseline", "0001_baseline"),
+    (2, "product changes", "0002_product_changes"),
+    (3, "switches", "0003_switches"),
+);
 
 /// Everything about browse history, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -68,6 +74,7 @@ struct Parts {
     store: HistoryStore,
     products: Products,
     settings: Settings,
+    switches: Switches,
     metrics: HistoryMetrics,
     begins: marks::Begins,
 }
@@ -90,6 +97,7 @@ impl History {
             hot: HotLists::new(redis, settings.bounds),
             cold,
             products: Products::new(source, settings.products, settings.clock.clone()),
+            switches: Switches::of(&settings),
             store,
             settings,
             metrics,
@@ -102,6 +110,7 @@ impl History {
         vec![
             tokio::spawn(self.clone().run_applying(stop.clone())),
             tokio::spawn(self.clone().run_folding(stop.clone())),
+            tokio::spawn(self.clone().run_following_switches(stop.clone())),
             tokio::spawn(hot::watch_listpacks(self.0.hot.clone(), stop.clone())),
         ]
     }
@@ -124,6 +133,21 @@ impl History {
     /// What is known of products.
     pub fn products(&self) -> &Products {
         &self.0.products
+    }
+
+    /// Applies changes of products to the table, and drops these products from the cache. False: this change or a later one was
+    /// applied before. With a product service only the cache follows, and all are true.
+    ///
+    /// # Errors
+    /// When SQL does not answer: nothing is applied.
+    pub async fn change_products(&self, changes: &[ProductChange]) -> Result<Vec<bool>, SqlError> {
+        let applied = match self.0.settings.product_service {
+            Some(_) => vec![true; changes.len()],
+            None => self.store().change_products(changes).await?,
+        };
+        let skus: Vec<_> = changes.iter().map(|change| change.sku.clone()).collect();
+        self.products().forget(&skus);
+        Ok(applied)
     }
 
     /// Now.

@@ -29,8 +29,8 @@ pub struct HistoryMetrics {
     pub folded: Counter,
     /// Lists that could not be copied, since what the cold store has cannot be read.
     pub fold_failures: Counter,
-    /// How many days ago the day was that waits longest to be copied; 0 if none does.
-    pub fold_lag_days: Gauge,
+    /// How many whole days ago the day was that waits longest to be copied, in seconds; 0 if none does.
+    pub fold_lag_seconds: Gauge,
     views: Family<OutcomeLabel, Counter>,
     counts: Family<OutcomeLabel, Counter>,
 }
@@ -70,9 +70,9 @@ impl HistoryMetrics {
                 "history_fold_failures",
                 "Lists that were not copied, since what the cold store has cannot be read",
             ),
-            fold_lag_days: group.add(
-                "history_fold_lag_days",
-                "How many days ago the day was that waits longest to be copied; from 2 on lists may be lost",
+            fold_lag_seconds: group.add(
+                "history_fold_lag_seconds",
+                "How many days ago the day was that waits longest to be copied, in seconds; from two days on lists may be lost",
             ),
             views: group.add("history_views", "Views, by what became of them"),
             counts: group.add("history_counts", "Counts that were asked for, by what answered"),

@@ -76,7 +76,7 @@ impl History {
         let is_full = list.views.len() >= self.0.settings.bounds.views_max;
         match list.loaded {
             Loaded::Nothing => false,
-            Loaded::Removals => is_full || !self.0.settings.has_cold_reads,
+            Loaded::Removals => is_full || !self.0.switches.has_cold_reads(),
             Loaded::All => true,
         }
     }
@@ -138,7 +138,7 @@ impl History {
 
     /// What the cold store has; `None` if it is not asked or does not answer. And whether that is all.
     async fn cold_views(&self, owner: &Owner) -> (Option<Vec<ViewedProduct>>, bool) {
-        if !self.0.settings.has_cold_reads {
+        if !self.0.switches.has_cold_reads() {
             return (None, true);
         }
         match self.0.cold.read(owner).await {
@@ -218,7 +218,7 @@ impl History {
     /// # Errors
     /// When neither Redis nor SQL answers.
     pub async fn count(&self, owner: &Owner) -> Result<Count, Unavailable> {
-        let promise = match self.0.settings.has_count_cache {
+        let promise = match self.0.switches.has_count_cache() {
             true => random_name(),
             false => None,
         };

@@ -1,6 +1,7 @@
 //! Deletes and clears: first in SQL, then in Redis. If Redis does not follow at once, it does so within seconds: what was
 //! removed is noted in the transaction that removes it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -9,6 +10,7 @@ use weir_history::{Owner, REMOVALS_MS, Sku, ViewedProduct};
 
 use super::History;
 use super::cold::ColdStoreError;
+use super::products::Product;
 use super::store::{Noted, Op};
 use crate::jobs::fold::FoldError;
 use weir_origin_core::background::Rounds;
@@ -60,7 +62,8 @@ impl From<CallError> for RemoveError {
 }
 
 impl History {
-    /// Deletes products from an owner's list. They stay away until they are seen again.
+    /// Deletes products from an owner's list, each with its variants in the list: a list shows one variant, and another one must
+    /// not take its place. They stay away until they are seen again.
     ///
     /// # Errors
     /// See [`RemoveError`].
@@ -75,8 +78,25 @@ impl History {
                 at_ms: seen.map_or(now_ms, |seen| seen.at_ms.max(now_ms)),
             }
         };
-        let deleted: Vec<ViewedProduct> = skus.iter().map(deletion).collect();
+        let variants = self.variants(skus, &views).await;
+        let deleted: Vec<ViewedProduct> = skus.iter().chain(&variants).map(deletion).collect();
         self.delete_views(owner, &deleted).await
+    }
+
+    /// Other SKUs of a list that belong to the same products as these. SKUs whose product is unknown now are left out.
+    async fn variants(&self, skus: &[Sku], views: &[ViewedProduct]) -> Vec<Sku> {
+        let others = views.iter().map(|seen| &seen.sku);
+        let others = others.filter(|sku| !skus.contains(sku));
+        let all: Vec<Sku> = skus.iter().chain(others).cloned().collect();
+        let known = self.products().find(&all).await;
+        let spu_of = |product: &Option<Product>| product.as_ref()?.spu.clone();
+        let mut spus = known.products.iter().map(spu_of);
+        let deleted: HashSet<String> = spus.by_ref().take(skus.len()).flatten().collect();
+        let others = all.into_iter().skip(skus.len()).zip(spus);
+        let is_variant =
+            |spu: &Option<String>| spu.as_ref().is_some_and(|spu| deleted.contains(spu));
+        let variants = others.filter(|(_, spu)| is_variant(spu));
+        variants.map(|(sku, _)| sku).collect()
     }
 
     /// Deletes of each product views up to that time.
@@ -88,6 +108,17 @@ impl History {
         owner: &Owner,
         deleted: &[ViewedProduct],
     ) -> Result<Removed, RemoveError> {
+        let (removed, _) = self.take_views(owner, deleted).await?;
+        Ok(removed)
+    }
+
+    /// The same. Also returns how many of these views were still in the list: of several calls at once, each view counts in one.
+    /// `None` if Redis does not answer.
+    pub(crate) async fn take_views(
+        &self,
+        owner: &Owner,
+        deleted: &[ViewedProduct],
+    ) -> Result<(Removed, Option<usize>), RemoveError> {
         let op = match self.0.store.removed().delete(owner, deleted).await? {
             Noted::Done(op) => op,
             Noted::TooMany => return Err(RemoveError::TooMany),
@@ -95,7 +126,8 @@ impl History {
         let now_ms = self.now_ms();
         let forget_ms = now_ms.saturating_sub(REMOVALS_MS);
         let followed = self.0.hot.delete(owner, deleted, forget_ms, now_ms).await;
-        Ok(self.followed(&op, followed).await)
+        let count = followed.as_ref().ok().copied();
+        Ok((self.followed(&op, followed).await, count))
     }
 
     /// Clears an owner's list.

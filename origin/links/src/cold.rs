@@ -57,13 +57,22 @@ const RENEW_PERMILLE: u32 = 100;
 pub struct Found {
     /// What it says.
     pub link: Link,
-    /// How long it lives if nobody clicks again, in milliseconds; `None`: for ever.
+    /// How long it lives if nobody clicks again, in milliseconds; `None`: permanently. 0: it has ended.
     pub left_ms: Option<u64>,
     /// How many clicks it had left before this one; `None`: as many as come.
     pub clicks_left: Option<u64>,
 }
 
 impl Found {
+    /// A link that has ended.
+    fn ended(link: Link) -> Self {
+        Self {
+            link,
+            left_ms: Some(0),
+            clicks_left: None,
+        }
+    }
+
     /// Whether all its clicks were used before this one.
     pub fn is_used_up(&self) -> bool {
         self.clicks_left == Some(0)
@@ -150,14 +159,13 @@ impl ColdLinks {
         let is_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|end| end <= now_ms);
         let found = match stored {
             // Its own end has come: that is an answer.
-            Some(link) if has_own_end_come(&link.link, now_ms) => Some(Found {
-                link: link.link,
-                left_ms: Some(0),
-                clicks_left: None,
-            }),
+            Some(link) if has_own_end_come(&link.link, now_ms) => Some(Found::ended(link.link)),
             Some(link) if !is_over(&link) => Some(self.warm(id, link, purpose).await?),
             // Gateways may have renewed it in Redis; or it is in another origin's log.
-            _ => self.read(id, purpose).await?,
+            stored => {
+                let read = self.read(id, purpose).await?;
+                read.or(stored.map(|link| Found::ended(link.link)))
+            }
         };
         self.metrics.cold_lookup(found.is_some());
         Ok(found)
@@ -293,6 +301,7 @@ impl ColdLinks {
         let row = Row {
             link: id.clone(),
             minute_ms: now_ms - now_ms % MINUTE_MS,
+            last_ms: now_ms,
             clicks: 1,
             address: clicker.address,
             agent_hash: agent_hash(clicker.user_agent),

@@ -159,6 +159,7 @@ impl Creator {
     ) -> Result<LinkView, CreateError> {
         for _ in 0..ATTEMPTS {
             let code = self.allocator.next(length).await?;
+            let code = draft.domain.codes.generated(code);
             let ready = Ready::new(draft.clone(), code, now_ms);
             if let Some(link) = self.write(ready).await? {
                 return Ok(link);
@@ -194,7 +195,7 @@ impl Creator {
     ) -> Result<(), CreateError> {
         let custom = Ready::new(draft.clone(), code.clone(), now_ms);
         match self.make_custom(custom).await {
-            Err(CreateError::Taken) if self.allocator.claim(&code) => {}
+            Err(CreateError::Taken) if self.allocator.claim(draft.domain.codes, &code) => {}
             made => return made.map(drop),
         }
         let made = self.write(Ready::new(draft, code, now_ms)).await?;
@@ -254,6 +255,7 @@ impl Creator {
         };
         match self.allocator.next(length).await {
             Ok(code) => {
+                let code = draft.domain.codes.generated(code);
                 generated.push((n, Ready::new(draft, code, now_ms)));
                 None
             }
@@ -304,7 +306,8 @@ impl Creator {
     /// whoever reserves its segment from now on leaves it out.
     async fn make_custom(&self, ready: Ready<'_>) -> Result<LinkView, CreateError> {
         let id = &ready.new.id;
-        if let Some((length, index)) = self.allocator.index(&id.code) {
+        let codes = ready.draft.domain.codes;
+        if let Some((length, index)) = self.allocator.index(codes, &id.code) {
             let is_new = self
                 .store
                 .segments()

@@ -49,6 +49,11 @@ pub enum ChangeError {
     /// It has links.
     #[error("the domain has links: delete them first")]
     HasLinks,
+    /// It has links, whose codes would be others.
+    #[error(
+        "codes.ignore_case cannot change while the domain {0} has links: delete them first, or make another domain"
+    )]
+    Case(DomainId),
     /// Others kept changing them.
     #[error("the domains are being changed by others")]
     Busy,
@@ -158,6 +163,21 @@ impl SharedDomains {
             }
         }
         Err(ChangeError::Busy)
+    }
+
+    /// Refuses a domain that treats upper and lower case in another way than before, if it has links.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn check_case(&self, wanted: &Domain) -> Result<(), ChangeError> {
+        let known = self.get();
+        let before = known.domains.by_id(wanted.id.as_str());
+        let changes =
+            before.is_some_and(|before| before.codes.ignore_case != wanted.codes.ignore_case);
+        match changes && self.store.has_links(&wanted.id).await? {
+            true => Err(ChangeError::Case(wanted.id.clone())),
+            false => Ok(()),
+        }
     }
 
     /// Takes a domain away that has no links.

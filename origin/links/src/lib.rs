@@ -5,7 +5,7 @@
 //! | [`http`] | the public and the admin routes, and the page of links |
 //! | [`model`] | plain types and computations: fields, requests, answers, counts of clicks, QR codes |
 //! | [`store`] | the cold store: links in SQL |
-//! | [`jobs`] | counts clicks, has Redis follow edits, removes links that have ended |
+//! | [`jobs`] | counts clicks, has Redis follow edits, removes links that have ended, measures how many numbers are left |
 //! | [`records`] | links in Redis |
 //! | [`log`] | keeps a new link until the cold store has it |
 //! | [`create`], [`numbers`] | new links: one write to Redis, one to the log; numbers of generated codes, kept ready |
@@ -51,6 +51,7 @@ pub mod report;
 pub mod search;
 pub mod state;
 pub mod store;
+mod turns;
 
 use std::sync::Arc;
 
@@ -71,6 +72,7 @@ use find::Finder;
 use geo::Geo;
 #[cfg(feature = "imports")]
 use import::Importer;
+use jobs::capacity::CapacityGauge;
 use jobs::clean::Cleaner;
 use jobs::clicks::{ClickCounter, consumer_name};
 use jobs::publish::Publisher;
@@ -90,8 +92,11 @@ pub use config::Settings;
 pub use jobs::clicks::NoName;
 
 /// The tables of links and clicks.
-pub const MIGRATIONS: weir_origin_core::sql::Migrations =
-    weir_origin_core::migrations!("links", (1, "baseline", "0001_baseline"));
+pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
+    "links",
+    (1, "baseline", "0001_baseline"),
+    (2, "segment times", "0002_segment_times"),
+);
 
 /// Why no links can be made.
 #[derive(Debug, thiserror::Error)]
@@ -141,6 +146,7 @@ struct Parts {
     cold: ColdLinks,
     publisher: Publisher,
     cleaner: Cleaner,
+    capacity: CapacityGauge,
     domains: SharedDomains,
     metrics: LinkMetrics,
     /// The request header that names a client's country.
@@ -244,6 +250,7 @@ impl Links {
         tasks.push(tokio::spawn(drain));
         tasks.push(tokio::spawn(parts.publisher.clone().run(stop.clone())));
         tasks.push(tokio::spawn(parts.cleaner.clone().run(stop.clone())));
+        tasks.push(tokio::spawn(parts.capacity.clone().run(stop.clone())));
         for outbox in self.receivers.iter().cloned() {
             tasks.push(tokio::spawn(outbox.run(stop.clone())));
         }
@@ -352,6 +359,11 @@ impl Links {
         &self.parts.cleaner
     }
 
+    /// Measures how many numbers are left.
+    pub fn capacity(&self) -> &CapacityGauge {
+        &self.parts.capacity
+    }
+
     /// What is counted.
     pub fn metrics(&self) -> &LinkMetrics {
         &self.parts.metrics
@@ -453,6 +465,15 @@ impl Parts {
             records: records.clone(),
             publisher: publisher.clone(),
             allocator: allocator.clone(),
+            domains: domains.clone(),
+            metrics: metrics.clone(),
+            quarantine_ms: times.quarantine_ms,
+            clock: clock.clone(),
+        };
+        let capacity = CapacityGauge {
+            store: store.clone(),
+            allocator: allocator.clone(),
+            domains: domains.clone(),
             metrics: metrics.clone(),
             quarantine_ms: times.quarantine_ms,
             clock: clock.clone(),
@@ -474,6 +495,7 @@ impl Parts {
             cold,
             publisher,
             cleaner,
+            capacity,
             domains,
             metrics,
             country_header,

@@ -4,7 +4,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use weir_link::segment::Skip;
+use weir_link::code::Length;
+use weir_link::segment::{DAYS_LEFT_MAX, Skip};
 
 use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
@@ -13,11 +14,18 @@ use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 const RESERVED: &str = "reserved";
 const TAKEN: &str = "taken";
 
+const DAY_S: u64 = 86_400;
+
 /// How clean-up handled ended links.
 const CLEANED: [&str; 2] = ["removed", "alive"];
 
 /// How a look into the cold store ends.
 const COLD: [&str; 2] = ["found", "unknown"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LengthLabel {
+    length: u8,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReceiverLabel {
@@ -64,6 +72,8 @@ pub struct LinkMetrics {
     cleaned: Family<OutcomeLabel, Counter>,
     cold: Family<OutcomeLabel, Counter>,
     passwords: Family<OutcomeLabel, Counter>,
+    numbers_left: Family<LengthLabel, Gauge>,
+    numbers_seconds_left: Family<LengthLabel, Gauge>,
     log_waiting: Gauge,
     told: Family<ToldLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
@@ -105,6 +115,14 @@ impl LinkMetrics {
             ),
             cold: group.add("link_cold_lookups", "Looks into the cold store, by outcome"),
             passwords: group.add("link_passwords", "Passwords that were tried, by outcome"),
+            numbers_left: group.add(
+                "link_numbers_left",
+                "Numbers of generated codes that are free, by length",
+            ),
+            numbers_seconds_left: group.add(
+                "link_numbers_seconds_left",
+                "Seconds until no number is left at the rate of the last day, by length; ten years at most",
+            ),
             told: group.add(
                 "link_changes",
                 "Changes of links, by receiver and whether it took them",
@@ -131,6 +149,10 @@ impl LinkMetrics {
     }
 
     fn start_at_zero(&self) {
+        // All of them, until they are counted: an alert fires on few.
+        for length in Length::ALL {
+            self.numbers_left(length, length.capacity(), DAYS_LEFT_MAX);
+        }
         let skips = Skip::ALL.into_iter().map(Skip::word);
         for outcome in skips.chain([RESERVED, TAKEN]) {
             let _ = self.segments.get_or_create(&OutcomeLabel { outcome });
@@ -166,6 +188,18 @@ impl LinkMetrics {
     pub fn log_waiting(&self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.log_waiting.set(bytes);
+    }
+
+    /// Notes how many numbers of a length are left, and for how many days they last.
+    pub fn numbers_left(&self, length: Length, numbers: u64, days: u64) {
+        let label = LengthLabel {
+            length: length.digits(),
+        };
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let left = self.numbers_left.get_or_create(&label);
+        left.set(gauge(numbers));
+        let seconds_left = self.numbers_seconds_left.get_or_create(&label);
+        seconds_left.set(gauge(days.saturating_mul(DAY_S)));
     }
 
     /// Counts a segment that was reserved, or was another origin's.

@@ -21,6 +21,7 @@ use tracing::info;
 use weir_link::code::{Code, DomainId, Length, LinkId};
 use weir_link::scramble::Numbering;
 use weir_link::segment::{Plan, Segment, SegmentUse, Times};
+use weir_link::spelling::CodeOptions;
 
 use super::metrics::LinkMetrics;
 use super::records::LinkRecords;
@@ -220,17 +221,21 @@ impl Allocator {
         reserved.await
     }
 
-    /// Which number a code has, if it is one that may be generated.
-    pub fn index(&self, code: &Code) -> Option<(Length, u64)> {
+    /// Which number a code has under a domain with these options, if it is one that may be generated.
+    pub fn index(&self, options: CodeOptions, code: &Code) -> Option<(Length, u64)> {
+        let code = options.as_generated(code)?;
         let (length, _) = code.number()?;
         let range = self.plan(length).range();
-        let index = self.deps.numbering.index(length, range, code)?;
+        let index = self.deps.numbering.index(length, range, &code)?;
         Some((length, index))
     }
 
     /// Takes this very code from those that are ready: then nobody else gets it. False if it is none of them.
-    pub fn claim(&self, code: &Code) -> bool {
-        let Some((length, _)) = self.index(code) else {
+    pub fn claim(&self, options: CodeOptions, code: &Code) -> bool {
+        let Some(code) = options.as_generated(code) else {
+            return false;
+        };
+        let Some((length, _)) = code.number() else {
             return false;
         };
         let queue = self.queue(length);
@@ -239,7 +244,7 @@ impl Allocator {
             let Some(ready) = queue.ready.pop() else {
                 break;
             };
-            if ready.code == *code {
+            if ready.code == code {
                 is_ours = (self.deps.clock)() < ready.use_by_ms;
                 continue;
             }
@@ -404,8 +409,11 @@ impl Allocator {
         };
         let times = &self.deps.times;
         if held.may_be_reused(times, now_ms).is_ok() {
+            // A domain may ignore case now, or may have done so before.
+            let lower = codes.iter().filter_map(Code::in_lower_case);
+            let codes: Vec<Code> = codes.iter().cloned().chain(lower).collect();
             for domain in (self.deps.domains)().iter() {
-                held.is_in_store |= store.has_any(domain, codes).await?;
+                held.is_in_store |= store.has_any(domain, &codes).await?;
                 let id = |code: &Code| LinkId {
                     domain: domain.clone(),
                     code: code.clone(),

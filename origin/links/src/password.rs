@@ -3,14 +3,13 @@
 //! The cold store has a slow hash of the password; gateways, edges and Redis do not even have what it protects
 //! ([`Link::for_gateways`](weir_link::record::Link::for_gateways)), and send whoever comes here.
 //!
-//! A hash takes a good part of a second of a core, on purpose. So only as many are made at once as would leave the origin
-//! alive, few wait for that, and whoever tries too often is refused before anything is hashed.
+//! A hash takes a good part of a second of a core, on purpose. So few run at once, few wait, and links take turns
+//! (`turns`). An attempt over the limits is refused before anything is hashed.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
@@ -18,13 +17,13 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::pbkdf2::{self, PBKDF2_HMAC_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Deserializer};
-use tokio::sync::Semaphore;
 use weir_link::code::LinkId;
 use weir_link::password::PASSWORD_LEN_MAX;
 use weir_link::record::Guard;
 
 use super::metrics::LinkMetrics;
 use super::numbers::Clock;
+use super::turns::{Full, Turns};
 
 /// Rounds of PBKDF2 with SHA-256: what OWASP's Password Storage Cheat Sheet asks for.
 const ROUNDS: u32 = 600_000;
@@ -37,12 +36,6 @@ const KIND: &str = "pbkdf2-sha256";
 
 const SALT_LEN: usize = 16;
 const HASH_LEN: usize = 32;
-
-/// The most that are hashed at once. The rest of the origin's work is cheap.
-const AT_ONCE: usize = 2;
-
-/// The most that wait for that: they are through before a request has taken too long.
-const WAITING_MAX: usize = 6;
 
 /// For how long attempts count, in milliseconds.
 const WINDOW_MS: u64 = 15 * 60 * 1000;
@@ -114,8 +107,7 @@ pub enum Tried {
 /// Hashes and checks passwords. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Passwords {
-    hashing: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
+    turns: Turns,
     attempts: Arc<Mutex<Attempts>>,
     metrics: LinkMetrics,
     clock: Clock,
@@ -124,8 +116,7 @@ pub struct Passwords {
 impl Passwords {
     pub(super) fn new(metrics: LinkMetrics, clock: Clock) -> Self {
         Self {
-            hashing: Arc::new(Semaphore::new(AT_ONCE)),
-            waiting: Arc::default(),
+            turns: Turns::default(),
             attempts: Arc::default(),
             metrics,
             clock,
@@ -137,7 +128,7 @@ impl Passwords {
     /// # Errors
     /// See [`Busy`].
     pub async fn guard(&self, password: Password) -> Result<Guard, Busy> {
-        let made = self.slowly(move || hash(&password)).await?;
+        let made = self.slowly(None, move || hash(&password)).await?;
         made.map(Guard::new).ok_or(Busy)
     }
 
@@ -173,14 +164,18 @@ impl Passwords {
             return Tried::TooMany { wait_ms };
         }
         let stored = guard.hash().unwrap_or_default().to_owned();
-        let checked = self.slowly(move || is_right(&stored, &password)).await;
-        if checked == Ok(false) {
-            return Tried::Wrong;
-        }
-        self.with(|attempts| attempts.give_back(link, network));
-        match checked {
-            Ok(_) => Tried::Right,
-            Err(Busy) => Tried::Busy,
+        let is_right = move || is_right(&stored, &password);
+        match self.slowly(Some(link), is_right).await {
+            Ok(true) => {
+                self.with(|attempts| attempts.give_back(link, network));
+                Tried::Right
+            }
+            Ok(false) => Tried::Wrong,
+            Err(Busy) => {
+                // It was not a guess, so it does not count for the link. It counts for the address, which asked while others wait.
+                self.with(|attempts| attempts.give_back(link, None));
+                Tried::Busy
+            }
         }
     }
 
@@ -191,36 +186,16 @@ impl Passwords {
     /// Does what takes long, when there is room for it.
     async fn slowly<T: Send + 'static>(
         &self,
+        link: Option<&LinkId>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
-        let _waits = Waits::new(&self.waiting)?;
-        let permit = Arc::clone(&self.hashing).acquire_owned().await;
-        let permit = permit.map_err(|_| Busy)?;
+        let turn = self.turns.next(link).await.map_err(|Full| Busy)?;
         let done = tokio::task::spawn_blocking(move || {
-            // Held by the work: whoever asked may have gone.
-            let _permit = permit;
+            // The work holds the turn: the client may have disconnected.
+            let _turn = turn;
             work()
         });
         done.await.map_err(|_| Busy)
-    }
-}
-
-/// A place among those who wait.
-struct Waits<'a>(&'a AtomicUsize);
-
-impl<'a> Waits<'a> {
-    fn new(count: &'a AtomicUsize) -> Result<Self, Busy> {
-        let place = Self(count);
-        match count.fetch_add(1, Ordering::Relaxed) < WAITING_MAX + AT_ONCE {
-            true => Ok(place),
-            false => Err(Busy),
-        }
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -273,7 +248,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// It was no wrong one.
+    /// Takes back an attempt that was not a guess: of the link, and of the network if it is named.
     fn give_back(&mut self, link: &LinkId, network: Option<IpAddr>) {
         if let Some(all) = self.of_links.get_mut(link) {
             all.tries = all.tries.saturating_sub(1);

@@ -253,7 +253,7 @@ impl Rooms {
             inside: look.inside,
             joined: look.joined,
             entered: look.entered,
-            entered_last_minute: self.entered_last_minute(room, look.entered),
+            entered_last_minute: look.entered_last_minute,
             dropped_out: look.missed,
             wait_ms: WaitsView {
                 p50: wait_percentile(&look.waits, 50),

@@ -6,7 +6,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Rooms;
 use weir_origin_core::background::Rounds;
-use weir_origin_core::clock::now_ms;
 use weir_origin_core::tenants::NameRange;
 
 /// Between two rounds.
@@ -21,16 +20,13 @@ impl Rooms {
         }
     }
 
-    /// Puts all settings into Redis that are not there, and notes how many have entered.
+    /// Puts all settings into Redis that are not there.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn publish_all(&self) -> anyhow::Result<()> {
         for (room, setting) in self.store().all(&NameRange::default()).await? {
             self.publish(&room, &setting).await?;
-            if let Some(look) = self.look(&room).await? {
-                self.note_entries(&room, look.entered, now_ms());
-            }
         }
         Ok(())
     }

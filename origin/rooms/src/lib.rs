@@ -17,8 +17,7 @@ pub mod jobs;
 pub mod model;
 pub mod store;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -35,9 +34,6 @@ use weir_origin_core::sql::Database;
 pub const MIGRATIONS: weir_origin_core::sql::Migrations =
     weir_origin_core::migrations!("rooms", (1, "baseline", "0001_baseline"));
 
-/// For how long entries are remembered to tell how many there were in a minute, in milliseconds.
-const MINUTE_MS: u64 = 60_000;
-
 /// Everything about waiting rooms, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Rooms(Arc<Parts>);
@@ -46,8 +42,6 @@ pub struct Rooms(Arc<Parts>);
 struct Parts {
     store: RoomStore,
     redis: Redis,
-    /// When how many had entered each room.
-    entries: Mutex<BTreeMap<RoomName, VecDeque<(u64, u64)>>>,
 }
 
 impl Rooms {
@@ -56,7 +50,6 @@ impl Rooms {
         Self(Arc::new(Parts {
             store: RoomStore::new(database),
             redis,
-            entries: Mutex::default(),
         }))
     }
 
@@ -90,40 +83,5 @@ impl Rooms {
 
     fn keys(&self, room: &RoomName) -> RoomKeys {
         RoomKeys::new(self.0.redis.prefix(), room)
-    }
-
-    /// Notes how many have entered a room by `now_ms`.
-    fn note_entries(&self, room: &RoomName, entered: u64, now_ms: u64) {
-        let mut entries = self
-            .0
-            .entries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let noted = entries.entry(room.clone()).or_default();
-        // Redis has begun to count anew.
-        if noted.back().is_some_and(|(_, before)| *before > entered) {
-            noted.clear();
-        }
-        noted.push_back((now_ms, entered));
-        while noted
-            .front()
-            .is_some_and(|(at_ms, _)| at_ms + MINUTE_MS < now_ms)
-        {
-            noted.pop_front();
-        }
-    }
-
-    /// How many entered a room within the last minute, as far as this origin has looked.
-    fn entered_last_minute(&self, room: &RoomName, entered: u64) -> u64 {
-        let entries = self
-            .0
-            .entries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let noted = entries.get(room);
-        let first = noted
-            .and_then(|noted| noted.front())
-            .map(|(_, entered)| *entered);
-        first.map_or(0, |first| entered.saturating_sub(first))
     }
 }

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::Audit;
+use weir_sale::mark::{self, changes_lost};
 use weir_sale::repair::{Terms, total_in_redis};
 
 use super::ledger::Ledger;
@@ -33,6 +34,8 @@ pub struct Books {
     pub is_followed: bool,
     /// SQL's orders by shard.
     pub counts: Vec<ShardCounts>,
+    /// How many changes of orders SQL has lost: see [`weir_sale::mark`].
+    pub changes_lost: u64,
     /// Units that were added to the sale since it was warmed.
     pub topped_up: u64,
     /// Units that were withdrawn from it.
@@ -65,10 +68,17 @@ impl Books {
             let Some(balance) = store.balance(id, known).await? else {
                 return Ok(None);
             };
+            // Redis was read first: what it was told, SQL had committed.
+            let in_sql = balance.counts.iter().map(|counts| counts.orders.changes());
+            let changes_lost = changes_lost(&before, in_sql.sum());
             let shards = ledger.audits(id, count).await?;
             let is_exact = shards == before && open.is_some();
             if is_exact || reading == READINGS_MAX {
-                return Ok(Some(Self::new(shards, balance, open.is_some(), is_exact)));
+                let books = Self::new(shards, balance, open.is_some(), is_exact);
+                return Ok(Some(Self {
+                    changes_lost,
+                    ..books
+                }));
             }
             before = shards;
         }
@@ -87,6 +97,7 @@ impl Books {
             is_exact: is_exact && shards.iter().all(Audit::is_sound),
             is_followed: balance.is_followed,
             counts: balance.counts,
+            changes_lost: 0,
             topped_up: balance.topped_up,
             withdrawn: balance.withdrawn,
             is_changing: balance.open_change.is_some(),
@@ -106,19 +117,30 @@ impl Books {
         if !self.is_exact || !self.is_followed {
             return vec![];
         }
-        let of = |shard| {
-            let mut counts = self.counts.iter();
-            let counts = counts.find(|counts| counts.shard == shard).copied();
-            counts.unwrap_or_default()
-        };
         let differs = |&(shard, seen): &(u32, &Audit)| {
-            let sql = of(shard);
+            let sql = self.counts_of(shard);
             seen.open == 0
                 && (seen.bought, seen.deferred, seen.checksum)
                     != (sql.units_deducted, sql.units_deferred, sql.checksum)
         };
         let shards = (0..).zip(&self.shards).filter(differs);
         shards.map(|(shard, _)| shard).collect()
+    }
+
+    /// The shards whose marks are below SQL's count, each with that count. Call it only if the drift is 0 and no shard has other
+    /// orders: then Redis has missed nothing that SQL counts.
+    pub fn marks_behind(&self) -> Vec<(u32, u64)> {
+        let counts = (0..).zip(&self.shards).map(|(shard, seen)| {
+            let in_sql = self.counts_of(shard).orders.changes();
+            mark::is_behind(seen, in_sql).then_some((shard, in_sql))
+        });
+        counts.flatten().collect()
+    }
+
+    fn counts_of(&self, shard: u32) -> ShardCounts {
+        let mut counts = self.counts.iter();
+        let counts = counts.find(|counts| counts.shard == shard).copied();
+        counts.unwrap_or_default()
     }
 
     /// The books as operators see them.

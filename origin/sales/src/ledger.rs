@@ -12,8 +12,8 @@ use weir_sale::ledger::{
 };
 use weir_sale::redis::keys::{self, ShardKeys};
 use weir_sale::redis::{
-    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, record, recount,
-    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, raise_mark, record,
+    recount, release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{BUCKETS, bucket, home_shard};
@@ -385,6 +385,26 @@ impl Ledger {
     ) -> Result<bool, CallError> {
         let call = restock::call(&self.shard(sale, shard), units, seen);
         Ok(restock::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Sets a shard's mark to what SQL counts, if it is still as `seen` and has a lower one.
+    pub async fn raise_mark(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        mark: u64,
+        seen: &Audit,
+    ) -> Result<bool, CallError> {
+        let call = raise_mark::call(&self.shard(sale, shard), mark, seen);
+        Ok(raise_mark::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Makes a shard cold and deletes its mark, so that a rebuild takes all of it from SQL.
+    pub async fn forget(&self, sale: &SaleId, shard: u32) -> Result<(), CallError> {
+        let keys = self.shard(sale, shard);
+        let keys = [keys.stock(), keys.sums(), keys.mark()];
+        self.redis.send(redis::cmd("UNLINK").arg(&keys)).await?;
+        Ok(())
     }
 
     /// Tells a shard its part of a change of the sale's stock.

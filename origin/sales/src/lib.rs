@@ -14,6 +14,7 @@
 //! | [`desk`] | what operators do with orders: many at once, and as a table |
 //! | [`warm`], [`changes`] | puts a sale's stock on Redis, once; changes the stock of a running sale |
 //! | [`verify`] | repairs users' orders in Redis where they differ from SQL |
+//! | [`lost_orders`] | pauses sales of which SQL has lost orders, and carries out what an operator decides |
 //! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
 //! | [`risk`] | scores who has reserved, and blocks |
 //! | [`status`], [`books`] | what SQL and Redis hold of a sale, and whether it adds up |
@@ -38,6 +39,7 @@ pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod listing;
+pub mod lost_orders;
 pub mod metrics;
 pub mod model;
 pub mod orders;
@@ -62,6 +64,7 @@ use jobs::reconcile::Reconciler;
 use jobs::regular::Jobs;
 use ledger::Ledger;
 use listing::Listing;
+use lost_orders::LostOrders;
 use metrics::SaleMetrics;
 use model::click::{Clicks, ReadClick};
 use model::payload::Payloads;
@@ -75,8 +78,11 @@ use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
 use weir_origin_core::redis::Redis;
 
 /// The tables of sales and orders.
-pub const MIGRATIONS: weir_origin_core::sql::Migrations =
-    weir_origin_core::migrations!("sales", (1, "baseline", "0001_baseline"));
+pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
+    "sales",
+    (1, "baseline", "0001_baseline"),
+    (2, "pauses", "0002_pauses")
+);
 
 /// Everything about sales, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -114,7 +120,13 @@ impl Sales {
         let publisher = Publisher::new(store.clone(), ledger.clone(), &keys);
         let rebuilder = Rebuilder::new(store.clone(), ledger.clone());
         Self {
-            orders: Orders::new(store.clone(), ledger.clone(), metrics.clone(), limits),
+            orders: Orders::new(
+                store.clone(),
+                ledger.clone(),
+                publisher.changed_sales(),
+                metrics.clone(),
+                limits,
+            ),
             warmer: Warmer::new(
                 store.clone(),
                 ledger.clone(),
@@ -233,6 +245,21 @@ impl Sales {
             self.store.clone(),
             self.ledger.clone(),
             self.metrics.clone(),
+        )
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &SaleMetrics {
+        &self.metrics
+    }
+
+    /// Orders that SQL has lost.
+    pub fn lost_orders(&self) -> LostOrders {
+        LostOrders::new(
+            self.store.clone(),
+            self.ledger.clone(),
+            self.publisher.clone(),
+            self.rebuilder.clone(),
         )
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 use weir_base::id::SaleId;
-use weir_sale::sale::{Band, SaleState};
+use weir_sale::sale::{Band, Sale, SaleState};
 use weir_sale::status::{SaleStatus, Stage};
 
 use super::store::{SaleStore, StoredSale};
@@ -57,6 +57,23 @@ pub struct ListedSale {
     pub reservation: Option<Window>,
     /// Whether an order token is needed.
     pub token: bool,
+}
+
+/// Which sales a page shows: all that fit each member.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListFilter<'a> {
+    /// The tenant that has the sale.
+    pub tenant: Option<&'a TenantName>,
+    /// What the shop calls what is sold.
+    pub sku: Option<&'a str>,
+}
+
+impl ListFilter<'_> {
+    fn fits(&self, sale: &Sale) -> bool {
+        self.tenant
+            .is_none_or(|tenant| tenant.owns(sale.id.as_str()))
+            && self.sku.is_none_or(|sku| sale.sku.as_deref() == Some(sku))
+    }
 }
 
 impl ListedSale {
@@ -108,22 +125,21 @@ impl Listing {
         }
     }
 
-    /// At most `limit` sales, those that start first first, behind the one that starts at `after.0` and has the name `after.1`;
-    /// and whether there are more; those of one tenant, if one is named.
+    /// At most `limit` sales that fit `filter`, those that start first first, behind the one that starts at `after.0` and has the
+    /// name `after.1`; and whether there are more.
     ///
     /// # Errors
     /// When SQL does not answer, and has not for a while.
     pub async fn page(
         &self,
-        tenant: Option<&TenantName>,
+        filter: ListFilter<'_>,
         after: Option<(u64, &SaleId)>,
         limit: usize,
         now_ms: u64,
     ) -> Result<(Vec<ListedSale>, bool), SqlError> {
         let seen = self.seen().await?;
         let is_shown = |stored: &&StoredSale| {
-            after.is_none_or(|after| after < place_of(stored))
-                && tenant.is_none_or(|tenant| tenant.owns(stored.sale.id.as_str()))
+            after.is_none_or(|after| after < place_of(stored)) && filter.fits(&stored.sale)
         };
         let mut shown = seen.sales.iter().filter(is_shown);
         let page = shown.by_ref().take(limit);

@@ -12,7 +12,9 @@ use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 
 /// The outcomes of claims at `POST /orders`.
-const ORDER_OUTCOMES: [&str; 10] = [
+const ORDER_OUTCOMES: [&str; 12] = [
+    "barred",
+    "claim_invalid",
     "group_cap",
     "cooling_down",
     "unpaid_holds",
@@ -90,6 +92,7 @@ pub struct SaleMetrics {
     orders: Family<OutcomeLabel, Counter>,
     reconciled: Family<OutcomeLabel, Counter>,
     cold_sales: Gauge,
+    paused_sales: Gauge,
     open_changes: Gauge,
     risk: Family<OutcomeLabel, Counter>,
     payments: Family<StateLabel, Counter>,
@@ -138,6 +141,10 @@ impl SaleMetrics {
                 "Claims past their deadline, by outcome",
             ),
             cold_sales: group.add("cold_sales", "Sales that have begun and were never warmed"),
+            paused_sales: group.add(
+                "paused_sales",
+                "Sales that wait for an operator: SQL has lost orders of them",
+            ),
             open_changes: group.add(
                 "open_stock_changes",
                 "Changes of a sale's stock that not every shard has answered",
@@ -236,6 +243,17 @@ impl SaleMetrics {
     pub fn cold_sales(&self, sales: usize) {
         self.cold_sales
             .set(i64::try_from(sales).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many sales are paused.
+    pub fn paused_sales(&self, sales: usize) {
+        self.paused_sales
+            .set(i64::try_from(sales).unwrap_or(i64::MAX));
+    }
+
+    /// Whether any sale is paused, as far as is known.
+    pub fn has_paused_sales(&self) -> bool {
+        self.paused_sales.get() > 0
     }
 
     /// Notes how many changes of a stock are not done.

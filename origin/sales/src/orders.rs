@@ -23,6 +23,7 @@ use super::store::{
     Refund, SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
+use crate::jobs::catalogue::ChangedSales;
 use crate::jobs::list_changes::ListChange;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
@@ -86,6 +87,7 @@ impl ClaimOutcome {
 pub struct Orders {
     store: SaleStore,
     ledger: Ledger,
+    changed: ChangedSales,
     metrics: SaleMetrics,
     holds: HoldRules,
     shed: Arc<Shed>,
@@ -96,12 +98,14 @@ impl Orders {
     pub(super) fn new(
         store: SaleStore,
         ledger: Ledger,
+        changed: ChangedSales,
         metrics: SaleMetrics,
         limits: SqlLimits,
     ) -> Self {
         Self {
             store,
             ledger,
+            changed,
             metrics,
             holds: HoldRules::default(),
             shed: Arc::new(Shed::new(limits.working_max, limits.waiting_max)),
@@ -365,9 +369,10 @@ impl Orders {
         }
     }
 
-    /// Has Redis follow an order to where it stands in SQL. Doing it again changes nothing, and a
-    /// failure changes nothing for the client: it is done again later.
+    /// Has Redis follow an order to where it stands in SQL, and gateways learn what is left of its sale. Doing it again
+    /// changes nothing, and a failure changes nothing for the client: it is done again later.
     pub async fn follow(&self, order: &StoredOrder) {
+        self.changed.note(&order.sale);
         if let Err(error) = self.try_follow(order).await {
             warn!(order = %order.id, status = order.status.word(), %error, "Redis did not follow");
         }

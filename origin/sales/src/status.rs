@@ -39,6 +39,8 @@ pub struct SaleSummary {
     pub warmed_at_ms: Option<u64>,
     /// Since when it is archived: it takes no orders, and Redis forgets it; null until then.
     pub archived_at_ms: Option<u64>,
+    /// Since when it is paused: SQL has lost orders of it, and `GET /sales/{id}/lost-orders` lists them; null if it is not.
+    pub paused_at_ms: Option<u64>,
 }
 
 /// A sale, and what SQL and Redis hold of it.
@@ -157,6 +159,7 @@ impl SaleSummary {
             created_at_ms: stored.created_at_ms,
             warmed_at_ms: stored.warmed_at_ms,
             archived_at_ms: stored.archived_at_ms,
+            paused_at_ms: stored.paused_at_ms,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Puts a sale's stock on Redis, once.
 //!
 //! The danger is to create units by filling a shard whose stock is out in claims. So a cold shard is filled only while
-//! no claim can exist: before the sale was first warmed (gateways learn of it only then), or before it starts. After
+//! no claim can exist: before the sale was first warmed (the catalogue has it as cold, and gateways grant no claims), or
+//! before it starts. After
 //! that a cold shard means that Redis lost data, and warming is refused.
 
 use std::sync::Arc;
@@ -135,7 +136,8 @@ impl Warmer {
 
     async fn check_room(&self, id: &SaleId) -> Result<(), WarmError> {
         let sales = self.publisher.current().await?.sales;
-        if sales.len() >= SALES_MAX && sales.iter().all(|sale| sale.id != *id) {
+        let warm = sales.iter().filter(|sale| !sale.cold).count();
+        if warm >= SALES_MAX && sales.iter().all(|sale| sale.cold || sale.id != *id) {
             return Err(WarmError::CatalogueFull);
         }
         Ok(())

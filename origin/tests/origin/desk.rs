@@ -257,6 +257,34 @@ async fn first_live_message(world: &World) -> Value {
 }
 
 #[tokio::test]
+async fn live_view_is_json_for_clients_without_event_streams() {
+    let world = World::new().await;
+    world.sale("s", 10).await;
+    let streamed = first_live_message(&world).await;
+    for accept in [
+        None,
+        Some("*/*"),
+        Some("application/json"),
+        Some("text/html"),
+    ] {
+        let mut request =
+            Request::get("/sales/s/live").header("authorization", format!("Bearer {TOKEN}"));
+        if let Some(accept) = accept {
+            request = request.header("accept", accept);
+        }
+        let answer = world
+            .admin_request(request.body(Body::empty()).unwrap())
+            .await;
+        assert_eq!(answer.status, 200, "{accept:?}: {answer:?}");
+        assert_eq!(answer.headers["content-type"], "application/json");
+        assert_eq!(answer.body["orders_by_state"], streamed["orders_by_state"]);
+        assert_eq!(answer.body["sale"]["id"], "s");
+    }
+    let unknown = world.admin("GET", "/sales/none/live", &Value::Null).await;
+    assert_eq!(unknown.status, 404);
+}
+
+#[tokio::test]
 async fn live_view_counts_orders_by_status_over_all_shards() {
     let world = World::with_outbox().await;
     world

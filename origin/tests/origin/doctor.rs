@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Connection};
 use weir_stack::redis::RedisServer;
 
 use crate::support::{self, SECRET, TOKEN};
@@ -153,6 +155,162 @@ async fn a_redis_is_asked_what_it_is() {
     );
 }
 
+async fn set(redis_url: &str, command: &str) {
+    let mut redis = weir_stack::redis::connect(redis_url).await.unwrap();
+    let mut words = command.split(' ');
+    let mut sent = redis::cmd(words.next().unwrap());
+    sent.arg(words.collect::<Vec<_>>());
+    let _: redis::Value = sent.query_async(&mut redis).await.unwrap();
+}
+
+/// The one finding, or none.
+fn check_of(output: &Output) -> String {
+    let lines = lines(output);
+    assert!(lines.len() <= 1, "{lines:?}");
+    let line = lines.first().map(String::as_str).unwrap_or_default();
+    let check = line.rsplit_once('[').map(|(_, check)| check);
+    check.unwrap_or_default().trim_end_matches(']').to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_refuses_is_found_by_a_write() {
+    for (command, check) in [
+        ("REPLICAOF 127.0.0.1 1", "redis-refuses"),
+        ("CONFIG SET maxmemory 1", "redis-refuses"),
+        ("ACL SETUSER default -evalsha", "redis-acl"),
+        ("ACL SETUSER default -hset -xadd", "redis-acl"),
+        ("ACL SETUSER default resetkeys ~other:*", "redis-refuses"),
+        ("ACL SETUSER default -info", "redis-acl"),
+        ("CONFIG SET maxmemory 1gb", ""),
+    ] {
+        let set_up = SetUp::new().await;
+        set(&set_up.redis_url, command).await;
+        let output = set_up.doctor(&[]);
+        let lines = lines(&output);
+        let found = lines
+            .iter()
+            .filter(|line| !line.ends_with("[redis-untold]"));
+        let found: Vec<_> = found.cloned().collect();
+        match check {
+            "" => assert_eq!(found, [""; 0], "{command}"),
+            check => {
+                let [line] = &found[..] else {
+                    panic!("{command}: {lines:?}");
+                };
+                assert!(line.ends_with(&format!("[{check}]")), "{line}");
+                assert_eq!(output.status.code(), Some(2));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_not_be_examined_is_said() {
+    let set_up = SetUp::new().await;
+    set(&set_up.redis_url, "ACL SETUSER default -info").await;
+    let output = set_up.doctor(&["--ignore", "redis-acl"]);
+    let lines = lines(&output);
+    assert_eq!(lines.len(), 3, "memory, role and topology: {lines:?}");
+    assert!(
+        lines.iter().all(|line| line.ends_with("[redis-untold]")),
+        "{lines:?}"
+    );
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("not examined: the gateways' secrets"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateways_password_is_tried() {
+    let set_up = SetUp::new().await;
+    set(
+        &set_up.redis_url,
+        "ACL SETUSER gate on >right ~weir:* +@all",
+    )
+    .await;
+    set_up.edit(
+        "{ \"request_bytes_max\": 1048576,",
+        "{ \"auth\": { \"username\": \"gate\", \"password\": { \"env\": \"WEIR_REDIS_PASSWORD\" } }, \"request_bytes_max\": 1048576,",
+    );
+    let file = set_up.path("gateway.env");
+    let with = |password: &str| {
+        let text = format!(
+            "WEIR_CLAIM_SECRET={SECRET}\nWEIR_TOKEN_SECRET={SECRET}\nWEIR_REDIS_PASSWORD={password}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        set_up.doctor(&["--gateway-env", file.to_str().unwrap()])
+    };
+    assert_eq!(check_of(&with("right")), "");
+    let wrong = with("wrong");
+    assert_eq!(check_of(&wrong), "redis-refuses");
+    assert!(
+        lines(&wrong)[0].contains("gateways' user gate"),
+        "{wrong:?}"
+    );
+    set(&set_up.redis_url, "ACL SETUSER gate -hmget").await;
+    assert_eq!(check_of(&with("right")), "redis-acl");
+}
+
+#[test]
+fn variables_that_nothing_reads_are_found() {
+    let output = Command::new(support::binary())
+        .args(["doctor", "--no-redis"])
+        .env_clear()
+        .env("WEIR_HOLD_COOLDOWN", "5")
+        .env("WEIR_EDGE_SECRET", "")
+        .env("WEIR_EDGE_SECRET_FILE", "/f")
+        .output()
+        .unwrap();
+    let found = lines(&output);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().all(|line| line.ends_with("[variables]")),
+        "{found:?}"
+    );
+    assert!(
+        found
+            .iter()
+            .any(|line| line.contains("WEIR_HOLD_COOLDOWN_MS")),
+        "{found:?}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_is_asked_for_settings_that_lose_commits() {
+    let set_up = SetUp::new().await;
+    let doctor = |url: &str| {
+        let output = Command::new(support::binary())
+            .args(["--database-url", url, "doctor"])
+            .env_clear()
+            .env("WEIR_REDIS_URL", &set_up.redis_url)
+            .output();
+        lines(&output.unwrap())
+    };
+    let url = support::mysql_url().await;
+    assert_eq!(doctor(&url), [""; 0]);
+    let mut sql = MySqlConnection::connect(&url).await.unwrap();
+    for (value, check) in [(2, "[sql-flush]"), (1, "")] {
+        let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}");
+        let set = sqlx::raw_sql(AssertSqlSafe(set));
+        set.execute(&mut sql).await.unwrap();
+        let found = doctor(&url);
+        assert_eq!(found.len(), usize::from(!check.is_empty()), "{found:?}");
+        assert!(found.iter().all(|line| line.ends_with(check)), "{found:?}");
+    }
+    let away = doctor("mysql://weir:hush@127.0.0.1:1/weir");
+    assert!(
+        away[0].starts_with("error: SQL: it does not answer: "),
+        "{away:?}"
+    );
+    assert!(away[0].ends_with("[sql-away]") && !away[0].contains("hush"));
+    let absent = set_up.path("absent.db");
+    assert_eq!(doctor(&format!("sqlite://{}", absent.display())), [""; 0]);
+    assert!(!absent.exists(), "it has made the file");
+}
+
 #[test]
 fn init_writes_a_set_up_and_version_says_what_was_built() {
     let dir = tempfile::tempdir().unwrap();
@@ -166,7 +324,7 @@ fn init_writes_a_set_up_and_version_says_what_was_built() {
     assert!(
         lines(&written)
             .iter()
-            .any(|line| line.contains("exec weir-origin"))
+            .any(|line| line.contains("exec /") && line.contains("weir-origin"))
     );
     for name in ["envoy.yaml", "links.json", "origin.env", "gateway.env"] {
         assert!(dir.path().join("shop").join(name).is_file(), "{name}");

@@ -98,9 +98,17 @@ fn each_alert_has_its_paragraph_its_test_and_no_paragraph_is_left_over() {
     let tried: BTreeSet<&str> = values(TESTS, "alertname").into_iter().collect();
     assert_eq!(tried, alerts);
     for alert in alerts {
-        let link = format!("runbook: docs/runbook.md#{}\n", alert.to_lowercase());
+        let page = "{{ $externalLabels.weir_docs }}/runbook.html";
+        let link = format!("runbook_url: '{page}#{}'\n", alert.to_lowercase());
         assert!(RULES.contains(&link), "{link}");
+        let silent = format!("  - name: {alert}, once\n");
+        assert!(
+            TESTS.contains(&silent),
+            "no test of a single event: {alert}"
+        );
     }
+    let no_pages = RULES.matches("runbook: ").count();
+    assert_eq!(no_pages, 0, "tools link only `runbook_url`");
     for link in named(RUNBOOK, &["weir"]) {
         let is_anchor = RUNBOOK.contains(&format!("(#{link})"));
         let is_alert = told.iter().any(|alert| alert.to_lowercase() == link);

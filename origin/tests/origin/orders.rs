@@ -58,6 +58,7 @@ async fn a_claim_becomes_an_order_in_sql_and_is_settled_in_redis() {
         records: 0,
         deadlines: 0,
         bought: 1,
+        mark: 1,
         checksum: checksum_of(0, ticket.generation, true),
         ..before
     };
@@ -311,6 +312,9 @@ async fn claims_that_no_gateway_signed_are_refused() {
         };
         assert_eq!(answer.code(), code, "{case}");
     }
+    // The alert on differing secrets uses this count.
+    let counted = "weir_origin_orders_total{outcome=\"claim_invalid\"} 13\n";
+    assert!(world.origin.metrics().text().contains(counted));
     assert_eq!(world.rows().await, [0, 0, 0]);
 }
 

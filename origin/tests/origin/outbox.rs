@@ -125,15 +125,18 @@ pub fn times() -> OutboxTimes {
 
 /// Sends what waits in this world, as one more origin does.
 fn outbox(world: &World, address: SocketAddr, times: OutboxTimes) -> DropGuard {
+    let stop = CancellationToken::new();
+    tokio::spawn(sender(world, address, times).run(stop.clone()));
+    stop.drop_guard()
+}
+
+fn sender(world: &World, address: SocketAddr, times: OutboxTimes) -> Outbox {
     let url = format!("http://{address}/hook");
     let sender = WebhookSender::new(&url, None, SECRET, Arc::new(now_ms)).unwrap();
     let sink = Arc::new(ChangeWebhook::new(sender));
     let queue = world.origin.sales().store().outbox();
     let meter = Arc::new(SaleMetrics::register(&Metrics::default()));
-    let outbox = Outbox::new(SinkName::Webhook, sink, queue, meter, times);
-    let stop = CancellationToken::new();
-    tokio::spawn(outbox.run(stop.clone()));
-    stop.drop_guard()
+    Outbox::new(SinkName::Webhook, sink, queue, meter, times)
 }
 
 /// Waits until `is_so`.
@@ -310,6 +313,34 @@ async fn what_an_origin_had_leased_that_died_is_sent_by_another_one_after_the_le
     let settled = queue.settle(SinkName::Webhook, 1, &[late]).await;
     settled.unwrap();
     until("it is told", || receiver.sequences(&order) == [1, 2]).await;
+}
+
+#[tokio::test]
+async fn change_that_was_taken_is_not_told_again_when_an_origin_dies() {
+    let world = world(8, json!({ "hold": { "pay_within_ms": 60_000 } })).await;
+    let order = buy(&world, "alice").await;
+    let path = format!("/orders/{order}/cancel");
+    assert_eq!(world.as_user("alice", "POST", &path).await.status, 200);
+    let receiver = Arc::new(Receiver::default());
+    *receiver.pause.lock().unwrap() = Duration::from_millis(300);
+    let (address, _listening) = listen(&receiver, ANYWHERE.into()).await;
+    let times = OutboxTimes {
+        lease: Duration::from_secs(2),
+        ..times()
+    };
+    let dies = sender(&world, address, times).run(CancellationToken::new());
+    let dies = tokio::spawn(dies);
+    until("the first is told", || receiver.sequences(&order) == [1]).await;
+    // In the middle of the second.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    dies.abort();
+    let _outbox = outbox(&world, address, times);
+    until("the second is told", || {
+        receiver.sequences(&order).contains(&2)
+    })
+    .await;
+    until_nothing_waits(&world).await;
+    assert_eq!(receiver.sequences(&order), [1, 2]);
 }
 
 #[tokio::test]

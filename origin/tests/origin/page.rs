@@ -51,7 +51,7 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
 async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
     let world = World::new().await;
     for (page, folder, count) in [
-        ("/ui", "app/src/console/page", 20),
+        ("/ui", "app/src/console/page", 21),
         ("/links/ui", "links/src/http/page", 16),
         ("/events/page", "events/src/http/page", 7),
         ("/fitment/ui", "fitment/src/http/page", 4),

@@ -84,7 +84,10 @@ async fn a_full_disk_and_a_lost_database_make_it_not_ready() {
         return;
     };
     let origin = start(&dir, &disk.0, &[]).await;
-    assert_eq!(ready(&origin).await, (200, r#"{"status":"ok"}"#.to_owned()));
+    assert_eq!(
+        ready(&origin).await,
+        (200, r#"{"status":"ok","sales":"ok"}"#.to_owned())
+    );
 
     let ballast = disk.0.join("ballast");
     let filled = std::fs::write(&ballast, vec![1; 32 << 20]);
@@ -154,7 +157,7 @@ async fn a_request_is_logged_with_the_id_of_its_trace() {
     let url = format!("{}/sales", origin.admin_url());
     let sound = format!("00-{TRACE}-00f067aa0ba902b7-01");
     for parent in [sound.as_str(), "00-evil"] {
-        let headers = [("traceparent", parent)];
+        let headers = [("traceparent", parent), ("x-request-id", "r-17")];
         let method = "GET".parse().unwrap();
         http::send(method, &url, &headers, "").await.unwrap();
     }
@@ -168,7 +171,58 @@ async fn a_request_is_logged_with_the_id_of_its_trace() {
     assert_eq!(of_trace[0]["fields"]["message"], "answered");
     assert_eq!(of_trace[0]["fields"]["status"], 401);
     assert_eq!(of_trace[0]["span"]["trace_id"], TRACE);
+    assert_eq!(of_trace[0]["span"]["request_id"], "r-17");
+    assert_eq!(of_trace[0].get("spans"), None, "it is said once");
     assert!(!log.contains("evil"), "{log}");
+}
+
+#[tokio::test]
+async fn access_lines_are_sampled_and_all_requests_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["--access-log-share", "0.1"].map(str::to_owned);
+    let mut origin = start(&dir, dir.path(), &flags).await;
+    let answered = |log: &str| log.matches(r#""message":"answered""#).count();
+    let read = |origin: &mut Origin| std::fs::read_to_string(origin.process().log()).unwrap();
+    let before = answered(&read(&mut origin));
+    let url = format!("{}/sales", origin.admin_url());
+    for _ in 0..50 {
+        let method = "GET".parse().unwrap();
+        http::send(method, &url, &[], "").await.unwrap();
+    }
+    let lines = answered(&read(&mut origin)) - before;
+    assert_eq!(lines, 5);
+    let metrics = http::get(&format!("{}/metrics", origin.admin_url())).await;
+    let text = metrics.unwrap().text();
+    let counted = r#"weir_origin_requests_total{route="/sales",status="401"} 50"#;
+    assert!(text.contains(counted), "{text}");
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_that_a_client_prefers() {
+    let world = World::new().await;
+    let ask = async |accept: &str| {
+        let request = Request::get("/metrics").header("accept", accept);
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        let answer = world.admin_request(request).await;
+        let kind = answer.headers["content-type"].to_str().unwrap().to_owned();
+        (kind, answer.body.as_str().unwrap().to_owned())
+    };
+    let prometheus =
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    for accept in [prometheus, "*/*", "application/openmetrics-text"] {
+        let (kind, text) = ask(accept).await;
+        assert_eq!(
+            kind,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        );
+        assert!(text.ends_with("# EOF\n"));
+    }
+    let (kind, text) = ask("text/plain;version=0.0.4;q=0.5,*/*;q=0.1").await;
+    assert_eq!(kind, "text/plain; version=0.0.4");
+    assert!(
+        text.contains("# TYPE weir_origin_requests_total counter\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

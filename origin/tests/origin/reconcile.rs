@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::{HoldRules, Placed};
+use weir_origin::sales::store::{Cancelled, HoldRules, OrderStatus, Placed};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, LendReply, WipeReply};
 use weir_sale::redis::keys::ShardKeys;
@@ -269,33 +269,34 @@ async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
         }
     }
     let [ended, standing] = [&tickets[0], &tickets[1]];
-    assert_eq!(world.order(standing).await.status, 201);
+    for ticket in [ended, standing] {
+        assert_eq!(world.order(ticket).await.status, 201);
+    }
     let keys = ShardKeys::new(&world.prefix, &id("s"), 0);
     let key_of = |ticket: &Ticket| keys.bought_in(bucket(&ticket.user));
     let order = format!("{}:1", standing.generation);
     let forgotten = redis::cmd("DEL").arg(key_of(standing)).clone();
     world.redis(&forgotten).await;
-    let released = world
-        .origin
-        .sales()
-        .store()
-        .claims()
-        .release(ended, now_ms())
-        .await;
-    assert!(released.unwrap().is_none());
+    let (store, name) = (world.origin.sales().store(), ended.claim_id().to_string());
+    let cancelled = store
+        .payments()
+        .cancel(&name, &ended.user, HoldRules::default(), now_ms());
+    assert!(matches!(cancelled.await.unwrap(), Cancelled::Now(_)));
+    let followed = store.mark_followed(&name, OrderStatus::Cancelled);
+    followed.await.unwrap();
     let ledger = world.origin.sales().ledger();
-    ledger
-        .settle(ended, weir_sale::ledger::Deduction::AtOrder)
-        .await
-        .unwrap();
-    // Twice for the users; then the sums, which still count the key that was lost.
-    reconcile(&world, 5).await;
+    // Twice for the users; then the sums, which still count the key that was lost; then the unit that came back.
+    reconcile(&world, 8).await;
     let users = [ended.user.clone(), standing.user.clone()];
     let known = ledger.settled(&id("s"), 0, &users).await.unwrap();
     assert_eq!((known[0].len(), known[1].len()), (0, 1), "{order}");
     let books = world.audit(standing).await;
     assert_eq!((books.bought, books.held), (1, 0));
     assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+    assert_eq!(
+        books.mark, 3,
+        "SQL counts two orders, and an end that Redis forgot"
+    );
 }
 
 /// An evicted key of deadlines, or of claims.

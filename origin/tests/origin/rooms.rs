@@ -39,6 +39,7 @@ impl<'a> Gateway<'a> {
             },
             setting: Setting::default(),
             seen: self.seen,
+            asked_ms: 0,
         }
     }
 
@@ -111,7 +112,6 @@ async fn an_operator_sees_queue_entries_waits_and_those_inside() {
     let mut gateway = Gateway::new(&world, "shop");
     put(&world, "shop", json!({"mode": "open", "active_max": 3})).await;
     gateway.settle().await;
-    world.origin.rooms().publish_all().await.unwrap();
     gateway.come(10).await;
     let room = get(&world, "/rooms/shop").await;
     let queue = &room["queue"];
@@ -130,6 +130,18 @@ async fn an_operator_sees_queue_entries_waits_and_those_inside() {
     let all = get(&world, "/rooms").await;
     assert_eq!(all["rooms"].as_array().unwrap().len(), 1);
     assert_eq!(all["rooms"][0]["name"], "shop");
+}
+
+#[tokio::test]
+async fn entries_of_a_room_that_no_operator_has_set_are_counted() {
+    let world = World::new().await;
+    let mut gateway = Gateway::new(&world, "shop");
+    gateway.settle().await;
+    gateway.come(10).await;
+    let room = get(&world, "/rooms/shop").await;
+    assert_eq!(room["setting"], Value::Null);
+    assert_eq!(room["queue"]["entered"], 10);
+    assert_eq!(room["queue"]["entered_last_minute"], 10);
 }
 
 #[tokio::test]

@@ -37,6 +37,17 @@ fn ids(page: &Answer) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn sales_of_one_article_are_listed_alone() {
+    let world = World::new().await;
+    for (sale, sku) in [("a", "hat"), ("b", "scarf"), ("c", "hat")] {
+        make(&world, sale, json!({ "listed": true, "sku": sku })).await;
+    }
+    assert_eq!(ids(&list(&world, "?sku=hat").await), ["a", "c"]);
+    let none: [&str; 0] = [];
+    assert_eq!(ids(&list(&world, "?sku=shoe").await), none);
+}
+
+#[tokio::test]
 async fn anybody_sees_the_sales_that_operators_list_page_by_page_and_no_others() {
     let world = World::new().await;
     let now = now_ms();

@@ -1,8 +1,11 @@
 //! Stock goes on Redis once, and gateways learn of the sale.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use weir_sale::redis::keys::{ShardKeys, catalogue};
-use weir_sale::sale::Catalogue;
+use weir_sale::sale::{Band, Catalogue};
 
 use crate::support::{Answer, SHARDS, World, id, sale_json};
 
@@ -76,12 +79,13 @@ async fn ten_units_on_four_shards_are_3_3_2_2_and_warming_again_changes_nothing(
 }
 
 #[tokio::test]
-async fn gateways_learn_of_a_sale_when_it_is_warm() {
+async fn gateways_learn_of_a_sale_at_its_creation_and_when_it_is_warm() {
     let world = World::new().await;
     let sale = sale_json("s", 10);
     make(&world, &sale).await;
     world.origin.sales().publisher().publish().await.unwrap();
-    assert_eq!(published(&world).await, Catalogue::default());
+    let seen = published(&world).await.checked().unwrap();
+    assert_eq!((seen.sales[0].id.as_str(), seen.sales[0].cold), ("s", true));
     warm(&world).await;
     let seen = published(&world).await.checked().unwrap();
     assert_eq!(
@@ -93,6 +97,39 @@ async fn gateways_learn_of_a_sale_when_it_is_warm() {
             "band": "high",
         })
     );
+}
+
+/// No round compares the catalogue meanwhile: only the changes of orders can tell.
+#[tokio::test]
+async fn gateways_learn_at_once_of_the_last_hold_and_the_last_payment() {
+    let world = World::new().await;
+    let hold = json!({ "payment": { "hold": { "pay_within_ms": 600_000 } } });
+    world.sale_with("s", 1, hold).await;
+    let publisher = world.origin.sales().publisher();
+    let publisher = publisher
+        .clone()
+        .comparing_every(Duration::from_secs(3_600));
+    let stop = CancellationToken::new();
+    let publishing = tokio::spawn(publisher.run(stop.clone()));
+    let becomes = async |band: Band| {
+        for _ in 0..500 {
+            let seen = published(&world).await;
+            if seen.sales.first().is_some_and(|sale| sale.band == band) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("never {band:?}");
+    };
+    becomes(Band::High).await;
+    let ordered = world.order(&world.claim("s", "alice").await).await;
+    becomes(Band::Reserved).await;
+    let order = ordered.body["order"].as_str().unwrap();
+    let paid = world.pay("alice", &format!("/orders/{order}")).await;
+    assert_eq!(paid.body["state"], "paid", "{paid:?}");
+    becomes(Band::None).await;
+    stop.cancel();
+    publishing.await.unwrap();
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@
 #[cfg(feature = "archive")]
 mod archive;
 #[cfg(feature = "archive")]
+mod rebuild;
+#[cfg(feature = "archive")]
 mod support;
 
 /// Stands for them where they are off, so that a run counts what it left out.

@@ -20,13 +20,13 @@ use weir_stack::{Secrets, ports, tools};
 const LIMIT: Duration = Duration::from_secs(90);
 
 const SECRET: &str = "claim-secret-claim-secret-claim-secret";
-const TOKEN: &str = "admin-token-admin-token-admin-token";
+pub const TOKEN: &str = "admin-token-admin-token-admin-token";
 
 /// An origin with an archive.
 pub struct World {
     pub origin: Origin,
     pub dir: TempDir,
-    _redis: RedisServer,
+    pub redis: RedisServer,
 }
 
 /// A row of the archive, and the file that it is in.
@@ -55,6 +55,15 @@ impl Archived {
 impl World {
     /// With these variables in its environment, and a type `view`.
     pub async fn new(place: &dyn Fn(&Path) -> String, variables: &[(&str, String)]) -> Self {
+        Self::with_flags(place, variables, &[]).await
+    }
+
+    /// The same, with further flags.
+    pub async fn with_flags(
+        place: &dyn Fn(&Path) -> String,
+        variables: &[(&str, String)],
+        more: &[&str],
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
         let (log, port) = (dir.path().join("redis.log"), ports::free().unwrap());
@@ -86,6 +95,7 @@ impl World {
             flags: flags
                 .into_iter()
                 .flat_map(|(flag, value)| [flag.to_owned(), value])
+                .chain(more.iter().map(|flag| (*flag).to_owned()))
                 .collect(),
             secrets: Secrets {
                 events: String::new(),
@@ -99,11 +109,7 @@ impl World {
         let binary = with_variables(dir.path(), variables);
         let log = dir.path().join("origin.log");
         let origin = Origin::start(&binary, options, &log).await.unwrap();
-        let world = Self {
-            origin,
-            dir,
-            _redis: redis,
-        };
+        let world = Self { origin, dir, redis };
         world
             .admin(Method::PUT, "/events/types/view", &json!({}))
             .await;

@@ -181,6 +181,44 @@ async fn a_topic_is_fetched_whole_though_the_origin_is_killed_and_brokers_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn products_move_by_records_of_a_topic() {
+    let (dir, kafka) = cluster().await;
+    let url = format!("kafka://{}/products?partitions=1", kafka.servers());
+    let topic = KafkaLog::open(Settings::from_url(&url).unwrap()).unwrap();
+    for record in [
+        r#"{"sku": "S1", "version": 2, "spu": "P2", "title": "New"}"#,
+        "no change",
+        r#"{"sku": "S1", "version": 1, "spu": "P1"}"#,
+        r#"{"sku": "S2", "version": 1, "spu": "P1"}"#,
+    ] {
+        let records = [NewRecord {
+            partition: 0,
+            payload: record.as_bytes(),
+        }];
+        topic.append(&records, now_ms()).await.unwrap();
+    }
+    let file = dir.path().join("pulls.json");
+    let pulls = json!({"pulls": [{"name": "products", "every": "1s", "kafka": {"url": url}, "into": "products"}]});
+    std::fs::write(&file, pulls.to_string()).unwrap();
+    let redis = support::redis(&dir).await;
+    let mut options = options(dir.path(), redis.url());
+    let flags = ["--history", "--events-pulls", file.to_str().unwrap()];
+    options.flags.extend(flags.map(str::to_owned));
+    let log = dir.path().join("origin.log");
+    let mut origin = Origin::start(&support::binary(), options, &log)
+        .await
+        .unwrap();
+    until("all is taken", async || taken(&origin).await == 4).await;
+    origin.process().kill();
+    origin.start_again().await.unwrap();
+    for (sku, spu) in [("S1", "P2"), ("S2", "P1")] {
+        let path = format!("/products/{sku}");
+        let product = admin(&origin, Method::GET, &path, &Value::Null).await;
+        assert_eq!(product["spu"], spu, "{product}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_feed_goes_on_where_its_caller_says_and_tells_what_is_gone() {
     let (_dir, kafka) = cluster().await;
     let url = format!("kafka://{}/feed?partitions=2", kafka.servers());

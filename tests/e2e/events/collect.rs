@@ -82,7 +82,7 @@ async fn what_is_refused_never_reaches_the_origin() -> Result<()> {
             ],
         ),
         (415, "{}", &[("content-type", "text/html")]),
-        (415, "{}", &[("content-encoding", "gzip")]),
+        (415, "{}", &[("content-encoding", "br")]),
         (413, &long, &[]),
         (400, "{}", &[("x-weir-consent", "perhaps")]),
     ] {

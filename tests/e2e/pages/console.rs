@@ -148,6 +148,26 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     desk.browser.check()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn console_says_why_redis_refuses() -> Result<()> {
+    let desk = Desk::open(|_, _| Ok(())).await?;
+    let viewer = desk.key("viewer").await?;
+    let browser = &desk.browser;
+    browser.open(&desk.console("#/sales")).await?;
+    desk.enter(&viewer).await?;
+    browser.wait_for_text("#none", "No sales yet").await?;
+    assert_eq!(desk.count("#health *").await?, json!(0));
+    let mut redis = weir_stack::redis::connect(&desk.redis.url()).await?;
+    let _: () = redis::cmd("CONFIG")
+        .arg(&["SET", "maxmemory", "1"])
+        .query_async(&mut redis)
+        .await?;
+    browser.open(&desk.console("#/rooms")).await?;
+    browser
+        .wait_for_text("#health [role=alert]", "Redis is full")
+        .await
+}
+
 /// What is all's is not on its pages, and what is another's neither.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {

@@ -48,6 +48,7 @@ impl Desk {
         let row = |n: u8, at_ms: u64, clicks: u32, referrer: &str| Row {
             link: name.parse().unwrap(),
             minute_ms: at_ms - at_ms % MINUTE_MS,
+            last_ms: at_ms,
             clicks,
             address: Some([203, 0, 113, n].into()),
             agent_hash: agent_hash(agent),

@@ -33,6 +33,7 @@ impl Heard {
     /// Whether to try again may fare better.
     pub(crate) fn may_be_retried(&self) -> bool {
         matches!(self.status, 0 | 503 | 504)
+            || self.word == "all_reserved"
             || matches!(self.word.as_str(), "claim_released" | "in_progress")
     }
 

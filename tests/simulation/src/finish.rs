@@ -32,6 +32,9 @@ pub(crate) fn run(world: &mut World) {
     world.run_ms(last_ms + MARGIN_MS);
     world.end_faults();
     world.run_ms(LATE_MS);
+    if let Some(restores) = world.plan.restores_lost_orders() {
+        decide_lost_orders(world, restores);
+    }
     // An operator lets the sale go on, if it has ended.
     world.sql.move_end(START_MS + SALE_LASTS_MS);
     settle(world);
@@ -42,14 +45,27 @@ pub(crate) fn run(world: &mut World) {
         sell_out(world);
     }
     world.stats.schedules = 1;
-    world.stats.done = [
+    let done = [
         ("orders", world.sql.orders.len() as u64),
         ("orders refunded", world.sql.refunded.len() as u64),
         ("units added", world.sql.units_added()),
         ("units withdrawn", world.sql.units_withdrawn()),
         ("units repaired", world.bus.borrow().units_repaired),
-    ]
-    .into();
+    ];
+    world.stats.done.extend(done);
+}
+
+/// Checks that lost orders have been noticed, and lets an operator decide.
+fn decide_lost_orders(world: &mut World, restores: bool) {
+    let unnoticed = world.witness.failover.check_noticed(&world.sql);
+    if world.sql.is_paused {
+        *world.stats.done.entry("pauses").or_default() += 1;
+    }
+    world.decide_lost_orders(restores);
+    let undone = world.witness.failover.check_decided(restores, &world.sql);
+    if let Some(what) = unnoticed.or(undone) {
+        world.witness.violate(world.now_us(), what);
+    }
 }
 
 /// Lets the reconcilers work until Redis and SQL are at rest and of one mind.

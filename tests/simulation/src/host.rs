@@ -384,7 +384,7 @@ impl<E: Remembers> Worker<E> {
                 self.fetches.insert(id);
                 callback.out.push(Out::Fetch { id, fetch });
             }
-            Effect::Record { .. } | Effect::Log(..) => {}
+            Effect::Log(..) => {}
             // None of the engines that run here asks for a body.
             Effect::ReadBody { stream, .. } => panic!("stream {stream} has no body"),
         }

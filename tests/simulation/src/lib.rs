@@ -15,7 +15,8 @@
 //!
 //! Faults: lost, doubled, late and cut calls; dead and paused gateways, single workers that die; dead and stalled origins;
 //! Redis that stands still, or restarts, with all its data, with what it held a moment ago, or empty; clocks that are set;
-//! clients who leave; transactions that fail or whose commit nobody hears of; rules that change; claims that nobody signed.
+//! clients who leave; transactions that fail or whose commit nobody hears of; SQL that fails over to a replica that was behind;
+//! rules that change; claims that nobody signed.
 //!
 //! After each step the invariants that always hold are checked. At the end all faults are over, everything comes to rest, and
 //! exactly what is left must be sold, let pass or led on, with the right answer to everybody.
@@ -28,6 +29,7 @@
 
 mod attempt;
 mod client;
+mod failover;
 mod finish;
 mod gateway;
 mod host;

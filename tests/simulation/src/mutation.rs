@@ -111,6 +111,10 @@ pub enum Mutation {
     HeldUnitsWithdrawn,
     /// Nobody goes on with a change of the stock whose origin has died.
     ChangeNotFinished,
+    /// The reconciler trusts SQL, even if Redis was told of more orders.
+    LossNotNoticed,
+    /// The reconciler sets a shard's mark to SQL's count while claims are open.
+    MarkRaisedUnderClaims,
     /// Redis does not look whether a click has been used before.
     ClicksNotNamed,
     /// The origin reads for a click under another name than the gateway.
@@ -137,6 +141,8 @@ pub enum Mutation {
     PlacesNotRemembered,
     /// Redis holds a called place for ever that nobody takes up.
     PlacesWaitForEver,
+    /// Redis ends a called place after a claim though there was no room.
+    HoldsForgotten,
     /// Redis does not hear from gateways how far a queue was.
     GatewaysNotHeard,
     /// Redis begins the queue anew with each call.
@@ -191,6 +197,8 @@ impl Mutation {
         Self::StockChangedTwice,
         Self::HeldUnitsWithdrawn,
         Self::ChangeNotFinished,
+        Self::LossNotNoticed,
+        Self::MarkRaisedUnderClaims,
     ];
 
     /// Those that simulations of limits find.
@@ -229,6 +237,7 @@ impl Mutation {
         Self::RoomNotCounted,
         Self::PlacesNotRemembered,
         Self::PlacesWaitForEver,
+        Self::HoldsForgotten,
         Self::GatewaysNotHeard,
         Self::QueueForgotten,
         Self::PaceNotKept,

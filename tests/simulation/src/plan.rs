@@ -4,6 +4,7 @@ use weir_sale::ledger::EvictedKey;
 use weir_sale::shard::bucket;
 
 use crate::attempt::Attempt;
+use crate::failover;
 use crate::operators;
 use crate::random::Rng;
 
@@ -131,6 +132,12 @@ pub(crate) enum Fault {
         shard: u32,
         back_ms: Option<u64>,
     },
+    /// SQL fails over to a replica that was `behind_ms` behind. When all is quiet, an operator has its lost orders placed again, or
+    /// gives them up.
+    FailOverSql {
+        behind_ms: u64,
+        restores: bool,
+    },
     /// Redis drops a key of a shard, to have room.
     Evict {
         shard: u32,
@@ -237,6 +244,7 @@ impl Fault {
             Self::RestartRedis { .. } => "Redis restarted",
             Self::LoseShard { .. } => "shard failed over",
             Self::Evict { .. } => "key evicted",
+            Self::FailOverSql { .. } => "SQL failed over",
             Self::SetGatewayClock { .. } | Self::SetOriginClock { .. } => "clock set",
             Self::ChangeStock { units, .. } if *units > 0 => "top-up",
             Self::ChangeStock { .. } => "withdrawal",
@@ -316,6 +324,12 @@ impl Plan {
             &clients,
             setting,
         ));
+        if let Some(fault) = failover::planned(&mut Rng::new(seed, 10)) {
+            faults.retain(|known| known.fault.goes_with_a_failover());
+            faults.push(fault);
+            // A client who loses an order may buy again with the same key.
+            clients.iter_mut().for_each(|client| client.attempt = None);
+        }
         faults.sort_by_key(|fault| fault.at_ms);
         Self {
             seed,
@@ -323,6 +337,14 @@ impl Plan {
             clients,
             faults,
         }
+    }
+
+    /// Whether lost orders are placed again; `None` if SQL loses none.
+    pub(crate) fn restores_lost_orders(&self) -> Option<bool> {
+        self.faults.iter().find_map(|timed| match timed.fault {
+            Fault::FailOverSql { restores, .. } => Some(restores),
+            _ => None,
+        })
     }
 
     pub(crate) fn loses_data(&self) -> bool {

@@ -347,3 +347,30 @@ fn s2_of_two_rebuilds_at_once_neither_wipes_what_the_other_has_restored() {
     let what = scenario.needs(Mutation::RebuildNotFenced);
     assert!(what.contains("is rebuilt without order"), "{what}");
 }
+
+/// SQL loses the order of user 0, and user 5 pays before anybody looks: the log of changes is as long as it was.
+#[test]
+fn lost_order_is_noticed_though_a_payment_took_its_place() {
+    let failover = Fault::FailOverSql {
+        behind_ms: 596,
+        restores: true,
+    };
+    let once = |at_ms, user, then| Client {
+        retries: 0,
+        ..buyer(at_ms, user, then)
+    };
+    let scenario = Scenario {
+        setting: Setting {
+            total: 3,
+            gateways: 1,
+            ..SETTING
+        },
+        clients: vec![
+            once(735, 5, Then::Pay { after_ms: 1_385 }),
+            once(1_688, 0, Then::Nothing),
+        ],
+        faults: vec![at(2_057, failover)],
+    };
+    let what = scenario.needs(Mutation::LossNotNoticed);
+    assert!(what.contains("nobody has noticed"), "{what}");
+}

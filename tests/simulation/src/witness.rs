@@ -7,6 +7,7 @@ use weir_sale::ledger::Audit;
 use weir_sale::repair::{Terms, total_in_redis};
 
 use crate::attempt::{Attempt, Attempts};
+use crate::failover::Failover;
 use crate::gateway::CLAIM_TTL_MS;
 use crate::plan::Plan;
 use crate::queue::START_MS;
@@ -31,6 +32,7 @@ pub(crate) struct Witness {
     granted: BTreeMap<ClaimName, UserId>,
     pub(crate) attempts: Attempts,
     pub(crate) has_lost: bool,
+    pub(crate) failover: Failover,
     /// The orders that stood when a shard was wiped.
     wiped: BTreeMap<u32, Vec<Order>>,
     /// Epochs of shards at which there was no unit.
@@ -51,6 +53,7 @@ impl Witness {
             granted: BTreeMap::new(),
             attempts: Attempts::default(),
             has_lost: false,
+            failover: Failover::new(plan),
             wiped: BTreeMap::new(),
             empty_epochs: BTreeSet::new(),
             // Before the first transaction: not none.
@@ -80,10 +83,13 @@ impl Witness {
         for (shard, (epoch, stock)) in (0..).zip(redis.epochs()) {
             self.note_epoch(shard, epoch, stock, now_us);
         }
+        let audits = redis.audits();
+        if let Some(what) = self.failover.check_marks(&audits, sql) {
+            self.violate(now_us, what);
+        }
         if self.has_lost || sql.has_kept_units {
             return;
         }
-        let audits = redis.audits();
         if audits.iter().any(|audit| audit.stock.is_none()) {
             return;
         }
@@ -130,7 +136,11 @@ impl Witness {
             self.freed_at_us = Some(now_us);
         }
         self.left = sql.remaining;
+        if let Some(what) = self.failover.check_pause(sql) {
+            self.violate(now_us, what);
+        }
         for order in std::mem::take(&mut sql.changed) {
+            self.failover.note_order(&order);
             self.check_order(&order, sql, now_us);
         }
         for (attempt, order) in std::mem::take(&mut sql.attempted) {
@@ -145,6 +155,13 @@ impl Witness {
                 let what = format!("{} was ended before its deadline", ticket.claim_id());
                 self.violate(now_us, what);
             }
+        }
+    }
+
+    /// A client has heard of an order.
+    pub(crate) fn after_order(&mut self, order: ClaimName, now_us: u64) {
+        if let Some(what) = self.failover.note_answer(order) {
+            self.violate(now_us, what);
         }
     }
 
@@ -194,6 +211,12 @@ impl Witness {
 
     // --- losses
 
+    /// SQL has failed over: from here on Redis may have more than it.
+    pub(crate) fn after_failover(&mut self) {
+        self.has_lost = true;
+        self.failover.note_loss();
+    }
+
     /// Redis is about to lose data, or has just begun to.
     pub(crate) fn before_loss(&mut self) {
         self.has_lost = true;
@@ -215,6 +238,9 @@ impl Witness {
             .is_some_and(|at_us| now_us < at_us + KNOWN_US);
         if left > 0 && !is_new {
             self.violate(now_us, format!("sold_out, and SQL has {left} units"));
+        }
+        if sql.has_unpaid_hold() && !is_new {
+            self.violate(now_us, "sold_out, and a hold is not paid");
         }
     }
 

@@ -53,7 +53,7 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
     assert!(stats.done["orders refunded"] > 300, "{stats:?}");
     let answers = [
         "sold_out",
-        "restocking",
+        "all_reserved",
         "unavailable",
         "overloaded",
         "cap_reached",
@@ -63,8 +63,10 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
         "in_progress",
         "blocked",
         "not_reserved",
+        "paused",
     ];
-    has_seen(&stats, 18, &answers);
+    assert!(stats.done["pauses"] > 50, "{stats:?}");
+    has_seen(&stats, 19, &answers);
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn every_link_leads_where_it_should_whatever_breaks() {
 fn every_queue_keeps_its_order_and_its_limits_whatever_breaks() {
     let stats = run::<Rooms>(1_000);
     assert!(stats.done["entered"] > 5_000, "{stats:?}");
-    let answers = ["entered", "waiting", "unplaced", "nothing"];
+    let answers = ["entered", "waiting", "hold", "unplaced", "nothing"];
     has_seen(&stats, 12, &answers);
 }
 

@@ -85,6 +85,7 @@ async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
             ..Setting::default()
         },
         seen: RoomState::default(),
+        asked_ms: 0,
     };
     let mut connection = rooms.redis.connection().await?;
     for batch in 0..PEOPLE / BATCH {

@@ -208,7 +208,7 @@ impl Context for Request {
                 }
             }
             Some(Conclusion::Reject { verdict, .. }) => gate.reject(verdict),
-            Some(Conclusion::Rebalance) => gate.reject(Verdict::Restocking),
+            Some(Conclusion::Rebalance) => gate.reject(Verdict::AllReserved),
             None => gate.reject(Verdict::Unavailable),
         }
     }

@@ -3,17 +3,22 @@
 
 mod bridge;
 mod durations;
+mod logins;
 mod origin;
 mod redis;
 mod replies;
 mod routes;
 mod secrets;
 mod settings;
+mod sql;
 mod stats;
+mod tls;
 mod ways;
 
 use crate::envoy::Envoy;
-use crate::facts::{GatewayEnvironment, OriginFacts, RedisFacts};
+use crate::facts::{
+    GatewayEnvironment, Login, OriginFacts, RedisFacts, SqlFacts, TlsFacts, TlsTarget,
+};
 use crate::filters::{self, Filter};
 use crate::finding::Finding;
 
@@ -26,8 +31,12 @@ pub struct Subject<'a> {
     pub origin: Option<&'a OriginFacts>,
     /// What Redis said, each node by itself.
     pub redis: &'a [RedisFacts],
+    /// Facts that SQL reported.
+    pub sql: Option<&'a SqlFacts>,
     /// What Envoy is started with.
     pub gateway: Option<&'a GatewayEnvironment>,
+    /// Results of TLS handshakes with Redis.
+    pub tls: &'a [TlsFacts],
 }
 
 /// What checks of Envoy's configuration look at.
@@ -51,6 +60,8 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
         examine_gateway(&gateway, &mut findings);
     }
     redis::check(subject, &mut findings);
+    sql::check(subject, &mut findings);
+    tls::check(subject, &mut findings);
     // The order of checks stays within each severity.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
@@ -60,6 +71,27 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
 pub fn uses_redis(envoy: &Envoy) -> bool {
     let filters = filters::of(envoy);
     filters.iter().any(|filter| !filter.redis().is_empty())
+}
+
+/// The logins of gateways to Redis. The caller queries Redis with each of them.
+pub fn redis_logins(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Login> {
+    let gateway = Gateway {
+        filters: filters::of(envoy),
+        origin: None,
+        environment: Some(environment),
+        envoy,
+    };
+    logins::logins(&gateway, environment)
+}
+
+/// The certificates that gateways expect of Redis. The caller makes the handshakes.
+pub fn redis_tls(envoy: &Envoy) -> Vec<TlsTarget> {
+    tls::targets(&Gateway {
+        filters: filters::of(envoy),
+        origin: None,
+        environment: None,
+        envoy,
+    })
 }
 
 fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {

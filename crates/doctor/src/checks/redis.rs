@@ -3,7 +3,7 @@
 use weir_engine::config::Topology;
 
 use super::Subject;
-use crate::facts::RedisFacts;
+use crate::facts::{RedisFacts, Untold};
 use crate::filters;
 use crate::finding::Finding;
 
@@ -11,6 +11,9 @@ const TOPOLOGY: &str = "topology";
 
 /// With so many members a list of views takes a fifth of the memory in its short form.
 const LISTPACK_ENTRIES: u64 = 256;
+
+/// A Redis that uses this share of `maxmemory` is nearly full.
+const FULL_PERCENT: u64 = 90;
 
 /// How far clocks may differ, in milliseconds. Tokens have a least age of a second; claims are held for 30.
 const CLOCK_MS: i64 = 500;
@@ -27,6 +30,11 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
             ));
             continue;
         }
+        findings.extend(forbidden(redis, &place));
+        findings.extend(refuses(redis, &place));
+        findings.extend(untold(redis, &place));
+        findings.extend(replica(redis, &place));
+        findings.extend(nearly_full(redis, &place));
         findings.extend(evicts(redis, &place));
         findings.extend(listpack(subject, redis, &place));
         findings.extend(clock(redis, &place));
@@ -35,6 +43,76 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
             findings.extend(kind(subject, redis, &place));
         }
     }
+}
+
+/// One finding with every command that the user may not run.
+fn forbidden(redis: &RedisFacts, place: &str) -> Option<Finding> {
+    (!redis.forbidden.is_empty()).then(|| {
+        Finding::error(
+            "redis-acl",
+            place,
+            format!("its user may not run {}", redis.forbidden.join(", ")),
+            "give the user the rules of docs/redis.md (ACL SETUSER)",
+        )
+    })
+}
+
+fn refuses(redis: &RedisFacts, place: &str) -> Option<Finding> {
+    let refused = redis.refused.as_ref()?;
+    // `forbidden` names the commands already.
+    let is_told = refused.is_permission && !redis.forbidden.is_empty();
+    (!is_told).then(|| {
+        Finding::error(
+            "redis-refuses",
+            place,
+            format!("it refuses a write: {}", refused.error),
+            refused.remedy,
+        )
+    })
+}
+
+fn untold(redis: &RedisFacts, place: &str) -> Vec<Finding> {
+    let untold = redis.untold.iter();
+    let finding = |untold: &Untold| {
+        let Untold {
+            command,
+            checks,
+            error,
+        } = untold;
+        Finding::warning(
+            "redis-untold",
+            place,
+            format!("{checks} not examined, since it refuses {command}: {error}"),
+            format!("allow {command} to the user, or look at it by hand"),
+        )
+    };
+    untold.map(finding).collect()
+}
+
+/// A replica that refuses writes has the finding of `refuses` instead.
+fn replica(redis: &RedisFacts, place: &str) -> Option<Finding> {
+    let is_lost = redis.is_replica? && redis.refused.is_none();
+    is_lost.then(|| {
+        Finding::error(
+            "redis-replica",
+            place,
+            "it is a replica that takes writes: it loses them with the next synchronization",
+            "point the address at the primary",
+        )
+    })
+}
+
+fn nearly_full(redis: &RedisFacts, place: &str) -> Option<Finding> {
+    let (used, max) = (redis.used_memory?, redis.maxmemory.filter(|max| *max > 0)?);
+    let percent = used.saturating_mul(100) / max;
+    (percent >= FULL_PERCENT && redis.refused.is_none()).then(|| {
+        Finding::warning(
+            "redis-full",
+            place,
+            format!("{percent} % of maxmemory is in use: a full Redis refuses every purchase"),
+            "free memory, or raise maxmemory",
+        )
+    })
 }
 
 fn evicts(redis: &RedisFacts, place: &str) -> Option<Finding> {

@@ -5,7 +5,7 @@ use weir_registry::GATE;
 
 use super::Gateway;
 use crate::finding::Finding;
-use crate::tree::{list, number, text};
+use crate::tree::{at, list, number, text};
 
 /// What Envoy notes when an upstream fails: no connection, no host, a broken connection, a timeout.
 const FLAGS: [&str; 6] = ["UF", "UH", "UC", "UT", "UO", "UR"];
@@ -17,7 +17,10 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     let gates = gateway.filters.iter();
     for gate in gates.filter(|filter| *filter.kind == GATE) {
         let mappers = list(gate.manager.value, "local_reply_config.mappers");
-        let lacks = match mappers.iter().find(|mapper| is_honest(mapper)) {
+        let lacks = match mappers
+            .iter()
+            .find(|mapper| is_for_all(mapper) && is_honest(mapper))
+        {
             None => {
                 vec!["a mapper that sets x-weir-verdict to unavailable and Retry-After".to_owned()]
             }
@@ -32,6 +35,12 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
             ));
         }
     }
+}
+
+/// Whether it applies to all clients. The mappers of pages apply to browsers only.
+fn is_for_all(mapper: &Value) -> bool {
+    list(mapper, "filter.and_filter.filters").is_empty()
+        && at(mapper, "filter.header_filter").is_none()
 }
 
 /// Whether it takes back what the gate has said.

@@ -11,7 +11,7 @@ use super::Gateway;
 use crate::envoy::Manager;
 use crate::facts::OriginFacts;
 use crate::filters::Filter;
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::route::{Landing, Request, land};
 use crate::tree::{at, field, is_set, list, name, text};
 
@@ -21,6 +21,10 @@ const ORDER: &str = "weir-doctor";
 
 /// Where the origin takes orders.
 const ORDERS: &str = "/orders";
+
+/// A user's garage, and one vehicle in it.
+const GARAGE: &str = "/fitment/garage";
+const GARAGE_VEHICLE: &str = "/fitment/garage/1000001";
 
 /// A path that nothing of Weir's serves.
 const UNKNOWN: Request<'_> = Request {
@@ -212,6 +216,7 @@ impl<'a> Sale<'a> {
         };
         findings.extend(self.origin_known(origin));
         findings.extend(self.user_routes(origin));
+        findings.extend(self.public_routes(origin));
         findings.extend(self.identified());
         let exposed = leads_to(self.host, UNKNOWN.method, UNKNOWN.path, UNKNOWN.path);
         findings.extend(exposed.filter(|(cluster, _)| *cluster == origin).map(|_| {
@@ -262,16 +267,18 @@ impl<'a> Sale<'a> {
     }
 
     fn retries(&self, route: &Value) -> Option<Finding> {
-        let policies = [
-            at(route, "route.retry_policy"),
-            field(self.host, "retry_policy"),
-        ];
-        policies.into_iter().any(|policy| policy.is_some()).then(|| {
+        let policy = at(route, "route.retry_policy").or_else(|| field(self.host, "retry_policy"));
+        // An order that could not be sent has no outcome yet.
+        let repeats = |policy: &Value| {
+            let retry_on = text(policy, "retry_on").unwrap_or_default();
+            retry_on.split(',').any(|on| on.trim() != "connect-failure")
+        };
+        policy.is_some_and(repeats).then(|| {
             Finding::warning(
                 "orders-retried",
                 self.place(),
                 "Envoy tries orders again by itself: of two outcomes the buyer sees one",
-                "take retry_policy off that route; clients try again with the same Idempotency-Key",
+                "set retry_on of that route's retry_policy to connect-failure; clients try again with the same Idempotency-Key",
             )
         })
     }
@@ -309,23 +316,65 @@ impl<'a> Sale<'a> {
         if facts.is_some_and(|facts| facts.has_history) {
             needed.push(("GET", "/history", "nobody sees what they have viewed"));
         }
-        let missing = needed.into_iter().filter(|(method, path, _)| {
-            let found = leads_to(self.host, method, path, path);
-            found.is_none_or(|(cluster, _)| cluster != origin)
-        });
-        let finding = |(method, path, effect): (&str, &str, &str)| {
-            let path = path.replace(&format!("{ORDERS}/{ORDER}"), "/orders/{order}");
-            let path = path.replace(SALE, "{sale}");
+        if facts.is_some_and(|facts| facts.has_fitment) {
+            needed.push(("GET", GARAGE, "users do not see their garage"));
+            needed.push(("PUT", GARAGE_VEHICLE, "users cannot add a vehicle"));
+            needed.push(("DELETE", GARAGE_VEHICLE, "users cannot remove a vehicle"));
+        }
+        let needed = needed.into_iter();
+        needed
+            .filter_map(|needed| self.not_served(origin, needed))
+            .collect()
+    }
+
+    /// Routes that public pages of a shop may read. A missing one is a warning: not every shop needs them.
+    fn public_routes(&self, origin: &str) -> Vec<Finding> {
+        let draw = format!("/sales/{SALE}/draw");
+        let entries = format!("{draw}/entries");
+        let promised = [
+            ("GET", "/sale-list", "pages cannot list sales"),
+            ("GET", &draw, "nobody can check a draw"),
+            ("GET", &entries, "nobody can check a draw"),
+        ];
+        let missing = promised
+            .into_iter()
+            .filter_map(|route| self.not_served(origin, route));
+        let warning = |finding| Finding {
+            severity: Severity::Warning,
+            ..finding
+        };
+        missing.map(warning).collect()
+    }
+
+    /// Whether two clusters lead to the same addresses: an origin may have one for orders and one for the rest.
+    fn is_same_server(&self, one: &str, other: &str) -> bool {
+        let endpoints = |cluster| {
+            let cluster = self.gateway.envoy.cluster(cluster)?;
+            at(cluster.value, "load_assignment.endpoints")
+        };
+        one == other || endpoints(one).is_some_and(|of_one| endpoints(other) == Some(of_one))
+    }
+
+    /// A route that does not lead to the origin, and what follows from that.
+    fn not_served(
+        &self,
+        origin: &str,
+        (method, path, effect): (&str, &str, &str),
+    ) -> Option<Finding> {
+        let found = leads_to(self.host, method, path, path);
+        let is_served = found.is_some_and(|(cluster, _)| self.is_same_server(cluster, origin));
+        let path = path.replace(&format!("{ORDERS}/{ORDER}"), "/orders/{order}");
+        let path = path.replace(SALE, "{sale}");
+        (!is_served).then(|| {
             Finding::error(
                 "sale-routes",
                 self.place(),
                 format!(
-                    "{method} {path} does not reach the cluster {origin} unchanged, where orders go: {effect}"
+                    "{method} {path} does not reach the servers of the cluster {origin} unchanged, where orders go: {effect}"
                 ),
                 "add that route of envoy/weir.yaml, before all that fit such a path",
             )
-        };
-        missing.map(finding).collect()
+        })
     }
 
     /// The origin believes a user only if the gate has signed it.
@@ -333,6 +382,9 @@ impl<'a> Sale<'a> {
         let mut needed = vec!["/sales/", "/orders/"];
         if self.gateway.origin.is_some_and(|facts| facts.has_history) {
             needed.push("/history");
+        }
+        if self.gateway.origin.is_some_and(|facts| facts.has_fitment) {
+            needed.push(GARAGE);
         }
         let is_signed = |path: &str| {
             let mut prefixes = self.gate.identify_prefixes.iter();
@@ -349,7 +401,7 @@ impl<'a> Sale<'a> {
                 "identify_prefixes lack {}: the origin does not learn there who asks, and answers 401",
                 missing.join(", ")
             ),
-            "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\"]",
+            "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\", \"/fitment/garage\"]",
         )]
     }
 }

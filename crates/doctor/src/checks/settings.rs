@@ -1,12 +1,12 @@
 //! Whether there are filters of Weir, and whether each takes its configuration and comes back after a trap.
 
 use weir_limit::engine::config::Config as LimiterConfig;
-use weir_registry::GATE;
+use weir_registry::{GATE, LIMITER};
 
 use super::Gateway;
 use crate::filters::{Filter, Host, Written};
 use crate::finding::Finding;
-use crate::tree::{is_set, text};
+use crate::tree::{at, is_set, text};
 
 /// Filters that say who the user is. One behind a filter of Weir's comes too late for it.
 const IDENTIFIERS: [&str; 4] = [
@@ -26,12 +26,51 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
         ));
     }
     for filter in &gateway.filters {
+        findings.extend(twice(gateway, filter));
+        findings.extend(is_struct(filter));
         findings.extend(configuration(filter));
         findings.extend(rules(filter));
         findings.extend(reload(filter));
         findings.extend(stop_iteration(filter));
         findings.extend(identified_late(filter));
     }
+}
+
+/// A filter in front of another one of its kind on the same listener: the second decides on the requests that the first passes.
+/// Two limiters with different rules are allowed.
+fn twice(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
+    let is_other = |other: &&Filter<'_>| {
+        std::ptr::eq(other.manager.value, filter.manager.value)
+            && *other.kind == *filter.kind
+            && other.at > filter.at
+    };
+    let other = gateway.filters.iter().find(is_other)?;
+    let is_meant = *filter.kind == LIMITER && other.json != filter.json;
+    (!is_meant).then(|| {
+        Finding::error(
+            "filter-twice",
+            filter.place(),
+            format!(
+                "{} is also on this listener: each request is decided and counted twice",
+                crate::tree::name(other.value)
+            ),
+            "remove one of them",
+        )
+    })
+}
+
+/// Envoy hands a Struct to WebAssembly as protobuf, which the filter refuses.
+fn is_struct(filter: &Filter<'_>) -> Option<Finding> {
+    let value = at(filter.value, "typed_config.config.configuration.value");
+    let is_struct = filter.host == Host::Wasm && value.is_some_and(serde_json::Value::is_object);
+    is_struct.then(|| {
+        Finding::error(
+            "configuration",
+            filter.place(),
+            "the configuration is a google.protobuf.Struct: the filter refuses it",
+            "write it as google.protobuf.StringValue with JSON in value",
+        )
+    })
 }
 
 fn configuration(filter: &Filter<'_>) -> Option<Finding> {

@@ -72,6 +72,38 @@ fn filters_and_their_configurations() {
 }
 
 #[test]
+fn struct_where_a_text_belongs_is_a_finding() {
+    one("weir.yaml", "configuration", |tree| {
+        let value = at(
+            named(tree, GATE),
+            "/typed_config/config/configuration/value",
+        );
+        *value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+    });
+}
+
+#[test]
+fn filter_that_is_there_twice_is_a_finding() {
+    let double = |tree: &mut Value, name: &str| {
+        let again = named(tree, name).clone();
+        let filters = at(tree, &format!("{MANAGER}/http_filters"));
+        filters.as_array_mut().unwrap().insert(0, again);
+    };
+    for (file, filter) in [("weir.yaml", GATE), ("ratelimit.yaml", "weir.ratelimit")] {
+        let mut tree = shipped(file);
+        double(&mut tree, filter);
+        assert_eq!(checks(tree), ["filter-twice"], "{file}");
+    }
+    // A second limiter may have other rules.
+    let mut tree = shipped("ratelimit.yaml");
+    double(&mut tree, "weir.ratelimit");
+    edit_settings(&mut tree, "weir.ratelimit", |json| {
+        json["rules"].as_array_mut().unwrap().truncate(1);
+    });
+    assert_eq!(checks(tree), [""; 0]);
+}
+
+#[test]
 fn the_bridge() {
     one("weir.yaml", "redis-cluster", |tree| {
         drop_named(tree, CLUSTERS, "weir_redis");
@@ -223,6 +255,10 @@ fn orders() {
         let at_ = route(tree, "orders");
         at(tree, &format!("{ROUTES}/{at_}/route"))["retry_policy"] = json!({ "retry_on": "5xx" });
     });
+    one("weir.yaml", "orders-retried", |tree| {
+        let host = ROUTES.trim_end_matches("/routes");
+        *at(tree, &format!("{host}/retry_policy/retry_on")) = json!("connect-failure,reset");
+    });
     one("weir.yaml", "origin-cluster", |tree| {
         drop_named(tree, CLUSTERS, "origin")
     });
@@ -262,7 +298,13 @@ fn what_users_ask_beside_orders() {
     drop_named(&mut tree, ROUTES, "pay-or-cancel");
     assert_eq!(checks(tree), ["sale-routes", "sale-routes"]);
     let mut tree = shipped("weir.yaml");
+    drop_named(&mut tree, ROUTES, "sale-list");
+    assert_eq!(checks(tree), ["sale-routes"; 3]);
+    let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "reservations");
+    assert_eq!(checks(tree), ["sale-routes"; 3]);
+    let mut tree = shipped("weir.yaml");
+    drop_named(&mut tree, ROUTES, "garage");
     assert_eq!(checks(tree), ["sale-routes"; 3]);
     one("weir.yaml", "sale-routes", |tree| {
         let at_ = route(tree, "order");
@@ -270,7 +312,12 @@ fn what_users_ask_beside_orders() {
     });
     one("weir.yaml", "identify-prefixes", |tree| {
         edit_settings(tree, GATE, |json| {
-            json["identify_prefixes"] = json!(["/sales/", "/history"])
+            json["identify_prefixes"] = json!(["/sales/", "/history", "/fitment/garage"])
+        });
+    });
+    one("weir.yaml", "identify-prefixes", |tree| {
+        edit_settings(tree, GATE, |json| {
+            json["identify_prefixes"] = json!(["/sales/", "/orders/", "/history"])
         });
     });
     one("weir.yaml", "origin-exposed", |tree| {
@@ -325,7 +372,8 @@ fn what_envoy_answers() {
     one("weir.yaml", "local-reply", |tree| {
         drop_field(tree, MANAGER, "local_reply_config")
     });
-    let mapper = "/local_reply_config/mappers/0";
+    // The first three mappers are for browsers.
+    let mapper = "/local_reply_config/mappers/3";
     let mut tree = shipped("weir.yaml");
     let flags = format!("{MANAGER}{mapper}/filter/or_filter/filters/0/response_flag_filter/flags");
     at(&mut tree, &flags).as_array_mut().unwrap().remove(0);

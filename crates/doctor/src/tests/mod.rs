@@ -4,6 +4,7 @@ mod gateway;
 mod origin;
 mod redis;
 mod shipped;
+mod sql;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,13 +83,15 @@ fn environment() -> GatewayEnvironment {
 fn redis() -> RedisFacts {
     RedisFacts {
         address: "127.0.0.1:6379".into(),
-        away: None,
+        is_replica: Some(false),
+        used_memory: Some(1 << 20),
         maxmemory: Some(1 << 30),
         maxmemory_policy: Some("noeviction".into()),
         zset_max_listpack_entries: Some(256),
         is_cluster: Some(false),
         clock_ahead_ms: Some(3),
         clock_uncertain_ms: 1,
+        ..RedisFacts::default()
     }
 }
 
@@ -104,7 +107,9 @@ fn found(
         envoy: Some(&envoy),
         origin: Some(origin),
         redis: std::slice::from_ref(redis),
+        sql: None,
         gateway: Some(environment),
+        tls: &[],
     })
 }
 

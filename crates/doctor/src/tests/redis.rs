@@ -1,8 +1,10 @@
 //! Each mistake in Redis by itself.
 
-use super::{environment, found, origin, redis, shipped, words};
-use crate::facts::{OriginFacts, RedisFacts};
-use crate::{Severity, Subject, examine};
+use serde_json::json;
+
+use super::{SECRET, edit_settings, environment, found, named, origin, redis, shipped, words};
+use crate::facts::{GatewayEnvironment, Login, OriginFacts, RedisFacts, Refused, TlsFacts, Untold};
+use crate::{Envoy, Severity, Subject, examine, redis_logins, redis_tls};
 
 fn with(edit: impl FnOnce(&mut RedisFacts)) -> Vec<&'static str> {
     let mut facts = redis();
@@ -50,6 +52,58 @@ fn redis_itself() {
     assert_eq!(with(|redis| *redis = RedisFacts::default()), [""; 0]);
 }
 
+fn refused(error: &str, is_permission: bool) -> Option<Refused> {
+    Some(Refused {
+        error: error.into(),
+        is_permission,
+        remedy: "do something",
+    })
+}
+
+#[test]
+fn refused_write_is_one_finding_by_its_cause() {
+    let readonly = |redis: &mut RedisFacts| {
+        redis.is_replica = Some(true);
+        redis.refused = refused("READONLY no", false);
+    };
+    assert_eq!(with(readonly), ["redis-refuses"]);
+    let full = |redis: &mut RedisFacts| {
+        redis.used_memory = redis.maxmemory;
+        redis.refused = refused("OOM no", false);
+    };
+    assert_eq!(with(full), ["redis-refuses"]);
+    let key = |redis: &mut RedisFacts| redis.refused = refused("NOPERM a key", true);
+    assert_eq!(with(key), ["redis-refuses"]);
+    let commands = |redis: &mut RedisFacts| {
+        redis.refused = refused("NOPERM evalsha", true);
+        redis.forbidden = vec!["evalsha".into(), "hset".into()];
+    };
+    assert_eq!(with(commands), ["redis-acl"]);
+}
+
+#[test]
+fn redis_that_will_fail_soon_is_a_finding() {
+    let replica = |redis: &mut RedisFacts| redis.is_replica = Some(true);
+    assert_eq!(with(replica), ["redis-replica"]);
+    let used = |percent: u64| {
+        with(|redis| redis.used_memory = redis.maxmemory.map(|max| max / 100 * percent + 99))
+    };
+    assert_eq!((used(89), used(90)), (vec![], vec!["redis-full"]));
+}
+
+#[test]
+fn question_that_redis_refuses_is_a_warning() {
+    let untold = |redis: &mut RedisFacts| {
+        redis.maxmemory = None;
+        redis.untold = vec![Untold {
+            command: "INFO memory",
+            checks: "eviction and memory were",
+            error: "NOPERM no".into(),
+        }];
+    };
+    assert_eq!(with(untold), ["redis-untold"]);
+}
+
 #[test]
 fn short_lists_matter_to_histories_alone() {
     let mut facts = redis();
@@ -69,6 +123,61 @@ fn short_lists_matter_to_histories_alone() {
     };
     assert_eq!(words(true), ["redis-listpack"]);
     assert_eq!(words(false), [""; 0]);
+}
+
+#[test]
+fn certificate_without_the_expected_name_is_a_finding() {
+    let mut tree = shipped("weir.yaml");
+    let tls = json!({
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "common_tls_context": { "validation_context": {
+                "trusted_ca": { "filename": "/ca.pem" },
+                "match_typed_subject_alt_names": [{ "san_type": "DNS", "matcher": { "exact": "r.example" } }],
+            } },
+        },
+    });
+    named(&mut tree, "weir_redis_upstream")["transport_socket"] = tls;
+    let envoy = Envoy::of(tree).unwrap();
+    let [target] = <[_; 1]>::try_from(redis_tls(&envoy)).unwrap();
+    assert_eq!(
+        (&*target.address, &*target.ca_file),
+        ("127.0.0.1:6379", "/ca.pem")
+    );
+    assert_eq!(target.names, ["r.example"]);
+    let checks = |problem: Option<&str>| {
+        let tls = [TlsFacts {
+            target: target.clone(),
+            problem: problem.map(Into::into),
+        }];
+        words(&examine(&Subject {
+            tls: &tls,
+            ..Subject::default()
+        }))
+    };
+    assert_eq!(checks(Some("not valid for the name")), ["redis-tls"]);
+    assert_eq!(checks(None), [""; 0]);
+}
+
+#[test]
+fn logins_of_bridges_are_known_with_the_gateways_variables() {
+    let mut tree = shipped("weir.yaml");
+    assert_eq!(
+        redis_logins(&Envoy::of(tree.clone()).unwrap(), &environment()),
+        []
+    );
+    edit_settings(&mut tree, "weir.redis_bridge", |json| {
+        json["auth"] = json!({ "username": "gate", "password": { "env": "WEIR_REDIS_PASSWORD" } });
+    });
+    let envoy = Envoy::of(tree).unwrap();
+    let login = Login {
+        username: Some("gate".into()),
+        password: SECRET.into(),
+    };
+    assert!(!format!("{login:?}").contains(SECRET));
+    assert_eq!(redis_logins(&envoy, &environment()), [login]);
+    assert_eq!(redis_logins(&envoy, &GatewayEnvironment::default()), []);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! All that lies in `envoy/`, by itself or put together as its comments say, has no finding.
 
 use serde_json::{Value, json};
+use weir_base::language::Language;
+use weir_engine::page::{POLICY, Page};
 use weir_registry::FILTERS;
 
 use super::{
@@ -22,6 +24,20 @@ fn every_complete_file_is_right() {
         assert_eq!(checks(shipped(&name)), [""; 0], "{name}");
     }
     assert!(count >= 8, "{count}");
+}
+
+#[test]
+fn reads_may_have_a_cluster_of_their_own_at_the_same_servers() {
+    let mut tree = shipped("isolated-sale.yaml");
+    assert_eq!(checks(tree.clone()), [""; 0]);
+    let clusters = at(&mut tree, CLUSTERS).as_array_mut().unwrap();
+    let is_origin = |cluster: &&mut Value| cluster["name"] == "origin";
+    let origin = clusters.iter_mut().find(is_origin).unwrap();
+    let endpoint = "/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address";
+    at(origin, endpoint)["port_value"] = 8081.into();
+    let findings = checks(tree);
+    let routes = findings.iter().filter(|check| **check == "sale-routes");
+    assert!(routes.count() > 5, "{findings:?}");
 }
 
 /// The first document of a snippet is a list of filters.
@@ -196,6 +212,39 @@ fn both_spellings_of_fields_are_read() {
     let tree = camel(&shipped("weir.yaml"));
     assert!(tree.get("staticResources").is_some());
     assert_eq!(checks(tree), [""; 0]);
+}
+
+/// Envoy's own replies have the filters' pages, in each language.
+#[test]
+fn envoys_own_pages_are_those_of_the_filters() {
+    for file in ["weir.yaml", "native.yaml", "all.yaml", "isolated-sale.yaml"] {
+        let mut tree = shipped(file);
+        let manager = named(&mut tree, "envoy.filters.network.http_connection_manager");
+        let mappers = manager.pointer("/typed_config/local_reply_config/mappers");
+        let page = |mapper: &Value| {
+            let text = |pointer: &str| mapper.pointer(pointer)?.as_str();
+            let header = |name: &str| {
+                let mut headers = mapper["headers_to_add"].as_array()?.iter();
+                let found = headers.find(|added| added["header"]["key"] == name)?;
+                found["header"]["value"].as_str()
+            };
+            assert_eq!(header("retry-after"), Some("1"));
+            assert_eq!(header("x-weir-verdict"), Some("unavailable"));
+            let body = text("/body/inline_string")?;
+            let template = text("/body_format_override/text_format_source/inline_string")?;
+            assert_eq!(header("content-security-policy"), Some(POLICY));
+            let page = template.replace("%RESP(content-language)%", header("content-language")?);
+            Some(page.replace("%LOCAL_REPLY_BODY%", body).replace("%%", "%"))
+        };
+        let mappers = mappers.unwrap().as_array().unwrap();
+        let pages: Vec<_> = mappers.iter().filter_map(page).collect();
+        let expected = [Language::Chinese, Language::German, Language::English];
+        assert_eq!(
+            pages,
+            expected.map(|it| Page::Unavailable.html(it)),
+            "{file}"
+        );
+    }
 }
 
 /// The labels of the shipped files are those that the checks want, and no others.

@@ -21,8 +21,8 @@ use weir_sale::ledger::{
 use weir_sale::redis::keys::ShardKeys;
 use weir_sale::redis::record::read_orders;
 use weir_sale::redis::{
-    audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount, release,
-    restock, restore, settle, settle_transfer, stock_change, warm, wipe,
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, raise_mark, recount,
+    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_scripts::{Call, Script};
 
@@ -130,6 +130,8 @@ pub enum ShardCommand {
     Overdue { grace_ms: i64, limit: u32 },
     /// `recount.lua`: the sums, and the version that they belong to.
     Recount(Audit),
+    /// `raise_mark.lua`: the mark, and the epoch, sequence and version that the audit saw.
+    RaiseMark { mark: u64, seen: Audit },
     /// `restock.lua`: the units, and the epoch, sequence and version that the audit saw.
     Restock { units: i64, seen: Audit },
     /// `stock_change.lua`
@@ -220,6 +222,7 @@ impl ShardCommand {
                 Err(_) => overdue::all(keys, *limit),
             },
             Self::Recount(sums) => recount::call(keys, sums),
+            Self::RaiseMark { mark, seen } => raise_mark::call(keys, *mark, seen),
             Self::Restock { units, seen } => restock::call(keys, *units, seen),
             Self::StockChange(change) => stock_change::call(keys, *change),
             Self::Correct { user, seen, known } => correct::call(keys, user, seen, known),
@@ -310,6 +313,15 @@ impl ShardCommand {
                 checksum: args.number()?,
                 ..Audit::default()
             }),
+            "raise_mark" => Self::RaiseMark {
+                mark: args.number()?,
+                seen: Audit {
+                    epoch: args.number()?,
+                    sequence: args.number()?,
+                    version: args.number()?,
+                    ..Audit::default()
+                },
+            },
             "restock" => Self::Restock {
                 units: args.number()?,
                 seen: Audit {

@@ -127,6 +127,7 @@ pub fn audit(terms: &Audit) -> Value {
             terms.bought,
             terms.deferred,
             terms.checksum,
+            terms.mark,
         ];
         let mut of_warm = vec![integer(stock)];
         of_warm.extend(sums.map(integer));
@@ -247,6 +248,7 @@ mod tests {
             bought: 2,
             deferred: 4,
             checksum: 5,
+            mark: 13,
             records: 1,
             deadlines: 1,
             epoch: 8,

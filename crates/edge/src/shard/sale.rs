@@ -158,6 +158,7 @@ impl ShardCommand {
     fn repair(&self, ledger: &mut ShardLedger, now_us: u64) -> Value {
         match self {
             Self::Recount(sums) => flag(ledger.recount(sums)),
+            Self::RaiseMark { mark, seen } => flag(ledger.raise_mark(*mark, seen)),
             Self::Restock { units, seen } => flag(ledger.restock(*units, seen)),
             Self::StockChange(change) => reply::changed(ledger.change(*change)),
             Self::Correct { user, seen, known } => flag(ledger.correct(user, seen, known)),

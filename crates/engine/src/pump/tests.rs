@@ -8,6 +8,8 @@ use weir_scripts::Script;
 use super::*;
 use crate::effect::Effect;
 
+mod refusals;
+
 static SCRIPT: Script = Script {
     name: "echo",
     source: "return ARGV",
@@ -53,6 +55,7 @@ struct Bench {
     /// Each call that went, its body and its timeout in milliseconds.
     sent: Vec<(BatchId, Vec<u8>, u64)>,
     wakes: usize,
+    logged: Vec<String>,
     is_down: bool,
     /// Whether a connection is open, so that no turn is needed to send.
     is_ready: bool,
@@ -63,11 +66,13 @@ impl Bench {
     fn new(settings: Settings) -> Self {
         let mut metrics = Metrics::new();
         let counts = Counts::new(&mut metrics, "t");
+        let refusals = Refusals::new(&mut metrics, "t", "weir_redis");
         Self {
-            pump: Pump::new(settings, ByParity, counts),
+            pump: Pump::new(settings, ByParity, counts, refusals),
             effects: Effects::new(),
             sent: vec![],
             wakes: 0,
+            logged: vec![],
             is_down: false,
             is_ready: true,
             metrics,
@@ -99,6 +104,7 @@ impl Bench {
             for effect in list {
                 match effect {
                     Effect::Wake => self.wakes += 1,
+                    Effect::Log(_, text) => self.logged.push(text),
                     Effect::Call {
                         batch,
                         at_once: true,
@@ -597,7 +603,7 @@ proptest! {
         prop_assert_eq!(total.completed, (0..next).collect::<Vec<_>>());
     }
 
-    /// Whoever waits is always going to be looked at: by a wake-up, or when a batch completes.
+    /// Every waiting request has a next event: a wake-up, or a batch that completes.
     #[test]
     fn nobody_waits_without_a_wake_up_or_a_batch(
         turns in prop::collection::vec((0..150_u32, any::<bool>(), any::<bool>()), 1..8),
@@ -611,5 +617,73 @@ proptest! {
             bench.turn(0);
             prop_assert!(bench.is_looked_after());
         }
+    }
+}
+
+/// Requests count from here on: before, the pump has not measured Redis.
+const WARM_UP_MS: u64 = 500;
+
+/// Sends `per_ms` requests each millisecond until `until_ms`. Redis takes `per_request_us` for each, one after the other, also
+/// for requests that were given up. Returns how many were answered, turned away at once, and given up late.
+fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
+    let mut bench = Bench::new(Settings {
+        batches_max: 8,
+        waiting_max: 10_000,
+        ..SETTINGS
+    });
+    // The calls that Redis has, each with the time at which it ends, and whether it ends with a reply.
+    let mut calls: Vec<(BatchId, u64, bool)> = vec![];
+    let [mut answered, mut refused, mut late] = [0; 3];
+    let (mut stream, mut free_at_us) = (0, 0);
+    for now_ms in 0..until_ms {
+        for _ in 0..per_ms {
+            stream += 1;
+            refused += usize::from(bench.enqueue(stream, 0, now_ms).is_err());
+        }
+        let mut completed = bench.turn(now_ms);
+        for (id, _, timeout_ms) in core::mem::take(&mut bench.sent) {
+            let len = bench.pump.batches[&id].len as u64;
+            free_at_us = free_at_us.max(now_ms * 1_000) + len * per_request_us;
+            let deadline_us = (now_ms + timeout_ms) * 1_000;
+            let is_reply = free_at_us <= deadline_us;
+            calls.push((id, free_at_us.min(deadline_us), is_reply));
+        }
+        let ended = calls.extract_if(.., |(_, at_us, _)| *at_us <= now_ms * 1_000);
+        for (id, _, is_reply) in ended.collect::<Vec<_>>() {
+            let reply = |count| match is_reply {
+                true => ok(count),
+                false => Err(Unknown::Lost.into()),
+            };
+            completed.extend(bench.reply_with(id, reply, now_ms).unwrap());
+        }
+        if now_ms < WARM_UP_MS {
+            [answered, refused, late] = [0; 3];
+            continue;
+        }
+        for one in completed {
+            match one.outcome {
+                Ok(_) => answered += one.requests.len(),
+                Err(_) => late += one.requests.len(),
+            }
+        }
+    }
+    [answered, refused, late]
+}
+
+#[test]
+fn twice_what_redis_can_do_still_gets_all_that_it_can_do() {
+    const UNTIL_MS: u64 = 4_000;
+    let capacity = (UNTIL_MS - WARM_UP_MS) as usize;
+    let [answered, refused, late] = outcomes(2, UNTIL_MS, 1_000);
+    assert!(answered * 10 >= capacity * 9, "{answered} of {capacity}");
+    assert_eq!(late, 0, "were given up late");
+    assert!(refused * 10 >= capacity * 9, "{refused} were told at once");
+}
+
+#[test]
+fn what_redis_can_do_is_never_turned_away() {
+    for (per_ms, per_request_us) in [(1, 900), (9, 100), (60, 15)] {
+        let [_, refused, late] = outcomes(per_ms, 4_000, per_request_us);
+        assert_eq!((refused, late), (0, 0), "{per_ms} a ms");
     }
 }

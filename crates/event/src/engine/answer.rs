@@ -66,7 +66,9 @@ impl Refused {
             Self::LengthRequired => "events need a content-length",
             Self::TooLong => "the body may have 1,048,576 bytes: send the events in several",
             Self::ContentType => "events are sent as application/json or text/plain",
-            Self::ContentEncoding => "events are sent without a content-encoding",
+            Self::ContentEncoding => {
+                "events are sent as they are, or with content-encoding gzip or zstd"
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::address::Network;
 use crate::answer::Answer as EventAnswer;
+use crate::batch::CONTENT_ENCODINGS;
 use crate::consent::Consent;
 use crate::limits::BODY_LEN_MAX;
 use crate::name::VisitorId;
@@ -215,7 +216,8 @@ impl Collect<'_> {
             return Err(Refused::ContentType);
         }
         let encoding = self.fields.content_encoding.unwrap_or(b"identity");
-        if !encoding.eq_ignore_ascii_case(b"identity") {
+        let mut known = CONTENT_ENCODINGS.iter();
+        if !known.any(|known| encoding.eq_ignore_ascii_case(known.as_bytes())) {
             return Err(Refused::ContentEncoding);
         }
         let length = self.fields.content_length.ok_or(Refused::LengthRequired)?;

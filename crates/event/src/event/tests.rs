@@ -117,6 +117,10 @@ fn a_refusal_says_what_is_wrong_and_where() {
     check(r#"{"type":"view","type":"view"}"#, "duplicate field `type`");
     check(r#"{"type":"view"} x"#, "trailing");
     check(r#"{"type":"view","attributes":{"a":1e999}}"#, "attributes");
+    check(
+        r#"{"type":"view","attributes":{"a":{"b":[12345678901234567890123]}}}"#,
+        "attributes.a.b[0]: the number has more digits",
+    );
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn each_refusal_has_its_status_and_says_why() {
         "content_type",
     );
     check(
-        &[("content-encoding", "gzip")],
+        &[("content-encoding", "br")],
         415,
         "unsupported_media_type",
         "content_type",
@@ -190,13 +190,17 @@ fn json_and_text_are_taken_with_their_parameters_up_to_the_longest_body() {
     ] {
         assert!(host.post(&[("content-type", content_type)]).goes_on());
     }
-    assert!(
-        host.post(&[
+    for encoding in ["identity", "gzip", "GZIP", "zstd"] {
+        let headers = [
             ("content-length", "1048576"),
-            ("content-encoding", "identity")
-        ])
-        .goes_on()
-    );
+            ("content-encoding", encoding),
+        ];
+        assert!(host.post(&headers).goes_on(), "{encoding}");
+    }
+    for encoding in ["gzip, zstd", "deflate"] {
+        let headers = [("content-encoding", encoding)];
+        assert!(!host.post(&headers).goes_on(), "{encoding}");
+    }
 }
 
 #[test]

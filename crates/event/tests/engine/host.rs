@@ -276,7 +276,6 @@ impl Host {
                 Effect::Call { batch, .. } => self.calls.push_back(batch),
                 Effect::Fetch { id, fetch } => self.fetches.push_back((id, fetch)),
                 Effect::Wake => self.is_woken = true,
-                Effect::Record { .. } => {}
                 Effect::Log(level, text) => self.log.push((level, text)),
                 effect => self.apply(effect),
             }

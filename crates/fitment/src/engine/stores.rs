@@ -1,6 +1,7 @@
 //! Calls to the Redis that there are: each has its batches and its circuit breaker.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::Cluster;
@@ -8,6 +9,7 @@ use weir_base::breaker::Pass;
 use weir_engine::breaker::CountedBreaker;
 use weir_engine::pump::{BATCH_MAX, Completed, Counts, Full, Pending, Plan, Planned, Pump};
 use weir_engine::redis::Reply;
+use weir_engine::refusals::Refusals;
 use weir_engine::{BatchId, Effects, Metrics, RedisId, StreamId};
 use weir_scripts::Call;
 
@@ -84,12 +86,15 @@ pub(crate) enum NotTaken {
 
 impl Stores {
     pub(crate) fn new(config: &Checked, metrics: &mut Metrics) -> Self {
-        let further = config.clusters.iter().map(|(cluster, _)| cluster.clone());
-        let clusters = core::iter::once(Cluster::home()).chain(further);
+        let further = config.clusters.iter().cloned();
+        let home = (Cluster::home(), config.redis.cluster.clone());
+        let clusters = core::iter::once(home).chain(further);
         let settings = config.redis.pump_settings(DEADLINE_MS);
         let counts = Counts::new(metrics, PREFIX);
-        let store = |(index, cluster): (u8, Cluster)| {
-            let pump = Pump::new(settings, OneByOne, counts.clone()).with_redis(RedisId(index));
+        let store = |(index, (cluster, bridge)): (u8, (Cluster, String))| {
+            let refusals = Refusals::new(metrics, PREFIX, &bridge);
+            let pump = Pump::new(settings, OneByOne, counts.clone(), refusals);
+            let pump = pump.with_redis(RedisId(index));
             let name = match index {
                 0 => format!("{PREFIX}_redis"),
                 _ => format!("{PREFIX}_redis_{}", cluster.as_str().replace('-', "_")),

@@ -31,6 +31,22 @@ fn while_redis_does_not_answer_nobody_is_told_that_something_fits() {
 }
 
 #[test]
+fn refusal_of_redis_is_counted_and_logged() {
+    let mut host = shop();
+    let stream = host.ask(&question(&[1], &["S1"]));
+    host.tick();
+    let batch = *host.calls.keys().next().unwrap();
+    host.reply_with(
+        batch,
+        b"-NOPERM this user has no permissions to run the 'evalsha' command\r\n",
+    );
+    assert_eq!(host.told(stream).0, 503);
+    assert_eq!(host.metric("redis_refused_total.reason.noperm"), 1);
+    let is_told = |line: &String| line.contains("Redis refuses") && line.contains("weir_redis");
+    assert!(host.log.iter().any(is_told), "{:?}", host.log);
+}
+
+#[test]
 fn when_redis_cannot_be_reached_the_circuit_breaker_spares_the_wait() {
     let mut host = shop();
     host.is_connected = false;

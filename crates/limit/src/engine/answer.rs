@@ -7,8 +7,10 @@ use crate::rules::fields::{QUOTA_EXCEEDED, REDUCED_CAPACITY};
 use weir_base::problem;
 use weir_engine::Answer;
 use weir_engine::answer::retry_after_seconds;
+use weir_engine::page::Page;
 
 use crate::engine::config::AnswerConfig;
+use crate::engine::request::Client;
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,14 @@ impl Reason {
         }
     }
 
+    const fn page(self) -> Option<Page> {
+        match self {
+            Self::Limited { .. } => Some(Page::RateLimited),
+            Self::Unavailable => Some(Page::Unavailable),
+            Self::Denied => None,
+        }
+    }
+
     fn retry_after(self) -> Option<String> {
         match self {
             Self::Limited { wait_ms } => Some(retry_after_seconds(wait_ms).to_string()),
@@ -125,8 +135,9 @@ impl Refused {
         }
     }
 
-    /// The answer: a problem. `config` takes its place when a limit is reached, except for gRPC clients.
-    pub fn answer(&self, is_grpc: bool, config: Option<&AnswerConfig>) -> Answer {
+    /// The answer: a problem, or a page for a browser. `config` takes its place when a limit is reached, except for gRPC
+    /// clients.
+    pub fn answer(&self, client: Client, config: Option<&AnswerConfig>) -> Answer {
         let retry_after = self.reason.retry_after();
         let retry_after = retry_after.as_deref();
         let fields = self.fields.iter();
@@ -134,7 +145,7 @@ impl Refused {
         let mut headers: Vec<(&str, &str)> = fields
             .chain(retry_after.map(|seconds| ("retry-after", seconds)))
             .collect();
-        if is_grpc {
+        if client == Client::Grpc {
             let (status, message) = (self.reason.grpc_status(), self.reason.message());
             return Answer::grpc(status, message, &headers).because(self.reason.details());
         }
@@ -144,6 +155,10 @@ impl Refused {
                 ("cache-control", "no-store"),
             ]);
             let answer = Answer::new(config.status, &headers, config.body.as_bytes());
+            return answer.because(self.reason.details());
+        }
+        if let (Client::Browser(language), Some(page)) = (client, self.reason.page()) {
+            let answer = page.answer(self.reason.status(), language, headers);
             return answer.because(self.reason.details());
         }
         headers.extend([
@@ -209,6 +224,7 @@ fn push_member(body: &mut String, name: &str, text: &str) {
 mod tests {
     use super::*;
     use alloc::vec;
+    use weir_base::language::Language;
 
     const LIMITED: Reason = Reason::Limited { wait_ms: 1_500 };
 
@@ -232,7 +248,7 @@ mod tests {
             (Reason::Denied, 403, "denied", None),
             (Reason::Unavailable, 503, "unavailable", Some("1")),
         ] {
-            let answer = refused(reason).answer(false, None);
+            let answer = refused(reason).answer(Client::Program, None);
             assert_eq!((answer.status, answer.grpc_status), (status, None));
             assert_eq!(header(&answer, "retry-after").as_deref(), seconds);
             assert!(header(&answer, "ratelimit").is_some());
@@ -244,7 +260,7 @@ mod tests {
     /// As in the draft's example, with the members that all refusals have.
     #[test]
     fn a_refusal_is_a_problem_that_names_the_policies() {
-        let answer = refused(LIMITED).answer(false, None);
+        let answer = refused(LIMITED).answer(Client::Program, None);
         let kind = header(&answer, "content-type");
         assert_eq!(kind.as_deref(), Some("application/problem+json"));
         let body = String::from_utf8(answer.body).unwrap();
@@ -252,10 +268,10 @@ mod tests {
             body,
             r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["r"],"error":"rate_limited","message":"too many requests; please try again when Retry-After has passed"}"#
         );
-        let unavailable = refused(Reason::Unavailable).answer(false, None);
+        let unavailable = refused(Reason::Unavailable).answer(Client::Program, None);
         let body = String::from_utf8(unavailable.body).unwrap();
         assert!(body.contains("#temporary-reduced-capacity"), "{body}");
-        let denied = refused(Reason::Denied).answer(false, None);
+        let denied = refused(Reason::Denied).answer(Client::Program, None);
         let body = String::from_utf8(denied.body).unwrap();
         assert!(
             body.starts_with(r#"{"type":"urn:weir:problem:denied","#),
@@ -271,7 +287,7 @@ mod tests {
             body: "<p>later</p>".into(),
         };
         for (reason, code) in [(LIMITED, 8), (Reason::Denied, 7), (Reason::Unavailable, 14)] {
-            let answer = refused(reason).answer(true, Some(&config));
+            let answer = refused(reason).answer(Client::Grpc, Some(&config));
             assert_eq!((answer.status, answer.grpc_status), (200, Some(code)));
             assert_eq!(answer.body, reason.message().as_bytes());
             assert_eq!(header(&answer, "content-type"), None);
@@ -285,7 +301,7 @@ mod tests {
             content_type: "text/plain".into(),
             body: "later".into(),
         };
-        let limited = refused(LIMITED).answer(false, Some(&config));
+        let limited = refused(LIMITED).answer(Client::Program, Some(&config));
         assert_eq!((limited.status, &limited.body[..]), (418, &b"later"[..]));
         assert_eq!(
             header(&limited, "content-type").as_deref(),
@@ -295,7 +311,35 @@ mod tests {
             header(&limited, "cache-control").as_deref(),
             Some("no-store")
         );
-        let denied = refused(Reason::Denied).answer(false, Some(&config));
+        let denied = refused(Reason::Denied).answer(Client::Program, Some(&config));
         assert_eq!(denied.status, 403);
+    }
+
+    #[test]
+    fn a_browser_gets_a_page_that_says_when_to_come_again() {
+        let browser = Client::Browser(Language::German);
+        for (reason, page) in [
+            (LIMITED, Page::RateLimited),
+            (Reason::Unavailable, Page::Unavailable),
+        ] {
+            let answer = refused(reason).answer(browser, None);
+            assert_eq!(answer.status, reason.status());
+            assert_eq!(answer.body, page.html(Language::German).as_bytes());
+            assert_eq!(header(&answer, "retry-after"), reason.retry_after());
+            assert!(header(&answer, "ratelimit").is_some());
+            assert_eq!(answer.details, reason.details());
+        }
+        let denied = refused(Reason::Denied).answer(browser, None);
+        assert_eq!(denied.body.first(), Some(&b'{'));
+        let config = AnswerConfig {
+            status: 418,
+            content_type: "text/plain".into(),
+            body: "later".into(),
+        };
+        let configured = refused(LIMITED).answer(browser, Some(&config));
+        assert_eq!(
+            configured.status, 418,
+            "an operator's own answer comes first"
+        );
     }
 }

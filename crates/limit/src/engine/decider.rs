@@ -16,7 +16,7 @@ use crate::engine::evaluation::{Evaluation, Passed};
 use crate::engine::job::CheckJob;
 use crate::engine::redis::{Outcome, Redis};
 use crate::engine::report::{Report, What};
-use crate::engine::request::{RuleRequest, is_grpc};
+use crate::engine::request::{Client, RuleRequest};
 use crate::engine::ruleset::{Charged, Hits, RuleHit, RuleHits, Ruleset};
 
 /// The header in which an operator shows the secret.
@@ -133,8 +133,7 @@ impl<D: SharedData> Decider<D> {
         self.use_known(&mut evaluation, now_ms)?;
         match pass {
             Some(pass) if evaluation.needs_redis() && may_wait => {
-                let is_grpc = is_grpc(request);
-                let job = self.check_job(evaluation, pass, is_grpc, now_ms);
+                let job = self.check_job(evaluation, pass, Client::of(request), now_ms);
                 Ok(Next::Ask(Box::new(job)))
             }
             _ => self.without_redis(evaluation, now_ms).map(Next::Pass),
@@ -174,7 +173,7 @@ impl<D: SharedData> Decider<D> {
         &mut self,
         evaluation: Evaluation<D>,
         pass: Pass,
-        is_grpc: bool,
+        client: Client,
         now_ms: u64,
     ) -> CheckJob<D> {
         let redis = self.redis.as_mut();
@@ -183,7 +182,7 @@ impl<D: SharedData> Decider<D> {
             limits: limits.unwrap_or_default(),
             pass,
             since_ms: now_ms,
-            is_grpc,
+            client,
             evaluation,
         }
     }

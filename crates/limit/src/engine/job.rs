@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
+use crate::engine::request::Client;
 use crate::redis::limit::LimitRequest;
 use crate::redis::limit_back::Charge;
 use crate::redis::{limit, limit_back};
@@ -32,8 +33,8 @@ pub struct CheckJob<D> {
     pub pass: Pass,
     /// When it began to wait.
     pub since_ms: u64,
-    /// Whether the client speaks gRPC: nobody can look when Redis has answered.
-    pub is_grpc: bool,
+    /// The form of refusal for the client: its headers cannot be read when Redis has answered.
+    pub client: Client,
     /// The request.
     pub evaluation: Evaluation<D>,
 }

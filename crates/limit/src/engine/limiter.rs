@@ -8,10 +8,12 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::redis::limit::{self, Answer};
+use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
-use weir_engine::metrics::Histogram;
+use weir_engine::metrics::DurationHistogram;
 use weir_engine::pump::{Completed, Counts, Pending, Pump};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::refusals::Refusals;
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 
 use crate::engine::NAME;
@@ -23,7 +25,7 @@ use crate::engine::job::{CheckJob, Job, LimitPlan};
 use crate::engine::redis::{Outcome, Redis};
 use crate::engine::reload::Reload;
 use crate::engine::report::Report;
-use crate::engine::request::is_grpc;
+use crate::engine::request::Client;
 use crate::engine::ruleset::Ruleset;
 
 /// The rate limiter of one worker. `D` is the memory that it shares with the others.
@@ -37,8 +39,8 @@ pub struct Limiter<D> {
     data: D,
     seed: u64,
     metrics: Metrics,
-    /// From when a request began to wait until Redis had answered, or not, in milliseconds.
-    store_ms: Histogram,
+    /// How long requests waited for Redis, answered or not.
+    store_seconds: DurationHistogram,
     /// Whether a request has ever come.
     is_serving: bool,
     /// Whether it has no rules and will get none. (Where a limiter is part of another engine, that is meant.)
@@ -72,7 +74,8 @@ impl<D: SharedData + Clone> Limiter<D> {
         let counts = Counts::new(&mut metrics, "weir_ratelimit");
         let pump = config.redis.as_ref().map(|redis| {
             let plan = LimitPlan::new(redis.topology);
-            Pump::new(redis.pump_settings(DEADLINE_MS), plan, counts)
+            let refusals = Refusals::new(&mut metrics, "weir_ratelimit", &redis.cluster);
+            Pump::new(redis.pump_settings(DEADLINE_MS), plan, counts, refusals)
         });
         let redis = config.redis.as_ref().map(|redis| {
             let key_prefix = redis.key_prefix.clone();
@@ -90,7 +93,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             streams: BTreeMap::new(),
             data,
             seed,
-            store_ms: metrics.histogram("weir_ratelimit_store_ms"),
+            store_seconds: DurationHistogram::new(&mut metrics, "weir_ratelimit_store"),
             metrics,
             is_serving: false,
             is_idle: false,
@@ -119,7 +122,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         match self.decider.decide(request, may_wait, now_ms) {
             Ok(Next::Pass(passed)) => self.pass(stream, passed, effects),
             Ok(Next::Ask(job)) => self.wait(stream, job, now_ms, effects),
-            Err(refused) => self.refuse(stream, &refused, is_grpc(request), effects),
+            Err(refused) => self.refuse(stream, &refused, Client::of(request), effects),
         }
     }
 
@@ -148,9 +151,9 @@ impl<D: SharedData + Clone> Limiter<D> {
         effects.go_on(stream);
     }
 
-    fn refuse(&self, stream: StreamId, refused: &Refused, is_grpc: bool, effects: &mut Effects) {
+    fn refuse(&self, stream: StreamId, refused: &Refused, client: Client, effects: &mut Effects) {
         let config = self.decider.config.answer.as_ref();
-        effects.respond(stream, Arc::new(refused.answer(is_grpc, config)));
+        effects.respond(stream, Arc::new(refused.answer(client, config)));
     }
 
     fn wait(
@@ -225,10 +228,12 @@ impl<D: SharedData + Clone> Limiter<D> {
 
     fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64, effects: &mut Effects) {
         if self.is_poll(batch) {
-            return self.reload(reply, effects);
+            let replies = read(reply, 1);
+            self.note_refusal(&replies, "GET", now_ms, effects);
+            return self.reload(&replies, effects);
         }
         if self.is_report(batch) {
-            return;
+            return self.note_refusal(&read(reply, 1), "tally", now_ms, effects);
         }
         let Some(pump) = &mut self.pump else { return };
         if let Some(completed) = pump.on_reply(batch, reply, now_ms, effects) {
@@ -238,13 +243,27 @@ impl<D: SharedData + Clone> Limiter<D> {
 
     fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.is_poll(batch) {
-            return self.reload(Err(Definite::NotSent.into()), effects);
+            return self.reload(&Err(Definite::NotSent.into()), effects);
         }
         if self.is_report(batch) {
             return;
         }
         if let Some(pump) = &mut self.pump {
             pump.not_sent(batch, effects);
+        }
+    }
+
+    /// Notes a refusal of a call that is not the pump's.
+    fn note_refusal(
+        &mut self,
+        replies: &Result<Vec<Value>, Failure>,
+        command: &str,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(pump) = &mut self.pump {
+            pump.refusals()
+                .note_replies(replies, command, now_ms, effects);
         }
     }
 
@@ -260,11 +279,11 @@ impl<D: SharedData + Clone> Limiter<D> {
     }
 
     /// From the next request on the rules count that a poll has found. What waits is decided by those it came under.
-    fn reload(&mut self, reply: Reply, effects: &mut Effects) {
+    fn reload(&mut self, replies: &Result<Vec<Value>, Failure>, effects: &mut Effects) {
         let Some(reload) = &mut self.reload else {
             return;
         };
-        if let Some(rules) = reload.read(reply, self.is_serving, effects) {
+        if let Some(rules) = reload.read(replies, self.is_serving, effects) {
             let ruleset = Ruleset::new(rules, &self.data, self.seed, &mut self.metrics);
             self.decider.ruleset = Arc::new(ruleset);
         }
@@ -284,10 +303,8 @@ impl<D: SharedData + Clone> Limiter<D> {
         let Some((_, first)) = jobs.first() else {
             return;
         };
-        effects.push(Effect::Record {
-            histogram: self.store_ms,
-            value: now_ms.saturating_sub(first.since_ms),
-        });
+        let waited_ms = now_ms.saturating_sub(first.since_ms);
+        self.store_seconds.record_ms(waited_ms);
         let limits = jobs.iter().flat_map(|(_, job)| &job.limits);
         let shape = limits.map(Vec::len);
         let answers = completed.outcome.and_then(|value| {
@@ -330,7 +347,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let is_grpc = job.is_grpc;
+        let client = job.client;
         let (mut evaluation, outcome) = self.decider.learn(job, answers, now_ms);
         if let Outcome::Refused(_) = outcome {
             // Rules in shadow have charged what will not be under way.
@@ -344,7 +361,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         self.streams.remove(&stream);
         match self.decider.conclude(evaluation, outcome, now_ms) {
             Ok(passed) => self.pass(stream, passed, effects),
-            Err(refused) => self.refuse(stream, &refused, is_grpc, effects),
+            Err(refused) => self.refuse(stream, &refused, client, effects),
         }
     }
 }

@@ -11,7 +11,7 @@ use weir_base::resp::{Value, encode_command};
 use weir_engine::config::parse;
 use weir_engine::metrics::Counter;
 use weir_engine::poll::Schedule;
-use weir_engine::redis::{Reply, read};
+use weir_engine::redis::Failure;
 use weir_engine::{BatchId, Effects, Level, Metrics};
 
 use crate::engine::config::{Checked, check_needs};
@@ -102,10 +102,15 @@ impl Reload {
         self.schedule.completed(batch)
     }
 
-    /// Reads the poll's reply: rules that take the place of those in force, if there are any. A worker that has no
-    /// requests may have no way to Redis: then a poll that fails is nothing to speak of.
-    pub fn read(&mut self, reply: Reply, is_serving: bool, effects: &mut Effects) -> Option<Rules> {
-        match self.find(reply) {
+    /// Reads the poll's replies. Returns rules to replace the current ones, if there are any. A worker without requests may
+    /// have no connection to Redis: then a failed poll is neither counted nor logged.
+    pub fn read(
+        &mut self,
+        replies: &Result<Vec<Value>, Failure>,
+        is_serving: bool,
+        effects: &mut Effects,
+    ) -> Option<Rules> {
+        match self.find(replies) {
             Ok(found) => {
                 if self.schedule.succeeded() {
                     effects.log(Level::Info, "rules can be read again");
@@ -151,20 +156,20 @@ impl Reload {
         None
     }
 
-    fn find(&mut self, reply: Reply) -> Result<Found, String> {
-        let replies = read(reply, 1).map_err(|failure| failure.to_string())?;
-        match replies.into_iter().next() {
+    fn find(&mut self, replies: &Result<Vec<Value>, Failure>) -> Result<Found, String> {
+        let replies = replies.as_ref().map_err(ToString::to_string)?;
+        match replies.first() {
             Some(Value::Null) => Ok(match self.seen.take() {
                 Some(_) => Found::Gone,
                 None => Found::Nothing,
             }),
-            Some(Value::Bulk(json)) if self.seen.as_ref() == Some(&json) => Ok(Found::Nothing),
+            Some(Value::Bulk(json)) if self.seen.as_ref() == Some(json) => Ok(Found::Nothing),
             Some(Value::Bulk(json)) => {
-                let rules = read_rules(&json, self.needs);
-                self.seen = Some(json);
+                let rules = read_rules(json, self.needs);
+                self.seen = Some(json.clone());
                 Ok(rules.map_or_else(Found::Bad, Found::Rules))
             }
-            Some(Value::Error(error)) => Err(String::from_utf8_lossy(&error).into_owned()),
+            Some(Value::Error(error)) => Err(String::from_utf8_lossy(error).into_owned()),
             other => Err(format!("unexpected reply {other:?}")),
         }
     }

@@ -5,7 +5,10 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use crate::rules;
+use weir_base::accept::ACCEPT;
+use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::Request;
+use weir_engine::page::wants_page;
 
 /// Reads of a request what rules ask for. Method, path and address are read once, however many rules look at them.
 pub struct RuleRequest<'a> {
@@ -53,10 +56,35 @@ impl rules::Request for RuleRequest<'_> {
     }
 }
 
-/// Whether the client speaks gRPC.
-pub fn is_grpc(request: &dyn Request) -> bool {
-    let content_type = request.header("content-type");
-    content_type.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+/// The form of refusal that a client understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// A gRPC status.
+    Grpc,
+    /// A page in this language.
+    Browser(Language),
+    /// Problem JSON.
+    Program,
+}
+
+impl Client {
+    // Inlined, it would cost requests that pass.
+    #[inline(never)]
+    pub fn of(request: &dyn Request) -> Self {
+        let content_type = request.header("content-type");
+        if content_type.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+            return Self::Grpc;
+        }
+        let accept = request.header(ACCEPT);
+        match accept.is_some_and(|accept| wants_page(&accept)) {
+            true => {
+                let language = request.header(ACCEPT_LANGUAGE);
+                let accepted = language.map(|language| Language::accepted(&language));
+                Self::Browser(accepted.unwrap_or_default())
+            }
+            false => Self::Program,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -84,5 +112,24 @@ mod tests {
         assert_eq!(seen.address(), b"192.0.2.1:1");
         assert_eq!(seen.user().as_deref(), Some(&b"alice"[..]));
         assert_eq!(RuleRequest::new(&request, None).user(), None);
+    }
+
+    #[test]
+    fn a_client_gets_the_form_that_it_takes() {
+        let client = |headers: &[(&str, &str)]| {
+            Client::of(&PlainRequest {
+                headers: Headers::new(headers),
+                peer_address: Vec::new(),
+                now_ms: 0,
+            })
+        };
+        let page = ("accept", "text/html,*/*;q=0.8");
+        assert_eq!(client(&[]), Client::Program);
+        assert_eq!(client(&[("accept", "*/*")]), Client::Program);
+        assert_eq!(client(&[page]), Client::Browser(Language::English));
+        let german = client(&[page, ("accept-language", "de-AT")]);
+        assert_eq!(german, Client::Browser(Language::German));
+        let grpc = client(&[page, ("content-type", "application/grpc+proto")]);
+        assert_eq!(grpc, Client::Grpc);
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::{MatchConfig, PathConfig, Request};
 use weir_base::FieldError;
+use weir_base::method::is_method;
 
 /// [`MatchConfig`], checked.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ impl Matching {
     /// When a field is not what it should be, with its path.
     pub fn new(config: MatchConfig, at: &str) -> Result<Self, FieldError> {
         for (index, method) in config.methods.iter().enumerate() {
-            check_token(method, &format!("{at}.methods[{index}]"))?;
+            check_method(method, &format!("{at}.methods[{index}]"))?;
         }
         let path = config
             .path
@@ -130,7 +131,18 @@ pub(super) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').skip(1)
 }
 
-/// Methods and names of headers are tokens (RFC 9110, 5.6.2).
+fn check_method(method: &str, at: &str) -> Result<(), FieldError> {
+    if is_method(method) {
+        return Ok(());
+    }
+    let problem = format!("must be a method of HTTP in capitals, such as POST; is {method:?}");
+    Err(FieldError {
+        path: at.into(),
+        problem,
+    })
+}
+
+/// Names of headers, cookies and rules are tokens (RFC 9110, section 5.6.2).
 pub(super) fn check_token(text: &str, at: &str) -> Result<(), FieldError> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_token) {

@@ -102,7 +102,7 @@ fn a_request_must_meet_every_condition() {
         );
     };
     check(r#"{"methods":["POST","GET"]}"#, &get("/"), true);
-    check(r#"{"methods":["get"]}"#, &get("/"), false);
+    check(r#"{"methods":["PUT"]}"#, &get("/"), false);
     check(r#"{"path":{"exact":"/a"}}"#, &get("/a?b"), true);
     check(r#"{"path":{"exact":"/a"}}"#, &get("/a/"), false);
     check(r#"{"path":{"prefix":"/api"}}"#, &get("/apix?/b"), true);
@@ -334,7 +334,10 @@ fn every_bad_field_is_refused_by_its_path() {
         r#""store":"redis","algorithm":"concurrency","lease":{"max":2}"#,
         "lease",
     );
-    check(r#""match":{"methods":["GET",""]}"#, "match.methods[1]");
+    for method in ["", "get", "Post", "FOO", "GET "] {
+        let rule = format!(r#""match":{{"methods":["GET","{method}"]}}"#);
+        check(&rule, "match.methods[1]");
+    }
     check(r#""match":{"path":{"exact":"a"}}"#, "match.path");
     check(r#""match":{"path":{"prefix":"/a?b"}}"#, "match.path");
     check(r#""match":{"path":{"template":"/a{b}"}}"#, "match.path");

@@ -71,6 +71,30 @@ fn whoever_follows_a_link_is_counted_and_clicks_unless_it_comes_by_itself() {
 }
 
 #[test]
+fn a_link_without_any_life_left_has_ended() {
+    let idle = Link {
+        life_ms: 1_000,
+        ended_target: "https://over.example/".into(),
+        ..link()
+    };
+    let with = |left_ms| Visit {
+        left_ms,
+        ..Visit::default()
+    };
+    assert!(answer(&idle, &with(Some(1))).leads_on());
+    assert!(answer(&idle, &with(None)).leads_on());
+    let target = "https://over.example/";
+    let why = Gone::Expired;
+    assert_eq!(answer(&idle, &with(Some(0))), Answer::Ended { why, target });
+    let disabled = Link {
+        is_disabled: true,
+        ..idle
+    };
+    let answered = answer(&disabled, &with(Some(0)));
+    assert_eq!(answered, Answer::Gone(Gone::Disabled));
+}
+
+#[test]
 fn what_may_be_remembered_ends_with_the_link() {
     let visit = Visit {
         now_ms: 1_000,

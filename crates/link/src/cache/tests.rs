@@ -262,11 +262,15 @@ fn a_name_is_that_of_its_link() {
     let domain = DomainId::new("d".repeat(16)).unwrap();
     let longest = LinkName::new(&domain, &[b'c'; 32]).unwrap();
     assert_eq!(longest.as_bytes().len(), LinkId::LEN_MAX);
+    let nested: LinkId = "s/spring/24".parse().unwrap();
+    assert_eq!(LinkName::from(&nested).to_link(), Some(nested));
     for bad in [
         &b""[..],
         b"ab",
         b"a}b",
-        b"a/b",
+        b"a//b",
+        b"/ab",
+        b"ab/",
         b"\xff\xff\xff",
         &[b'c'; 33],
     ] {
@@ -307,4 +311,22 @@ proptest! {
             prop_assert!(cache.slots.len() <= entries_max);
         }
     }
+}
+
+#[test]
+fn an_ended_link_is_known_for_as_long_as_an_unknown_code() {
+    let mut memory = memory();
+    memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
+    for now_ms in [1_000, 5_999] {
+        let Found::Link { known, is_due } = memory.find(&name("abc"), now_ms) else {
+            panic!("it is known");
+        };
+        assert!(known.has_ended && !is_due);
+        assert!(memory.stale(&name("abc"), now_ms).is_some());
+    }
+    assert_eq!(memory.find(&name("abc"), 6_000), Found::Nothing);
+    memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
+    memory.learn(&name("abc"), told(link(), Some(1)), 1_000);
+    let found = memory.find(&name("abc"), 1_000);
+    assert!(matches!(found, Found::Link { known, .. } if !known.has_ended));
 }

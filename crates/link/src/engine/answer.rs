@@ -37,7 +37,10 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
 
 /// What a request for a remembered link is answered.
 pub(crate) fn answer_of<'a>(known: &'a Known, fields: &Fields<'_>, now_ms: u64) -> LinkAnswer<'a> {
-    let left_ms = known.dies_at_ms.checked_sub(now_ms);
+    let left_ms = match known.has_ended {
+        true => Some(0),
+        false => known.dies_at_ms.checked_sub(now_ms),
+    };
     let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
     answer_to(&known.link, known.is_used_up, left_ms, fields, now_ms)
 }

@@ -10,7 +10,7 @@ use crate::redis::{link_back, link_clicks, link_read};
 use weir_base::resp::Value;
 use weir_engine::event::FetchResponse;
 use weir_engine::pump::{BATCH_MAX, Completed, Pending};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
 
 use crate::engine::clicks::Clicks;
@@ -19,7 +19,7 @@ use crate::engine::links::{LinkRequest, Links};
 use crate::engine::lookups::{Ended, Lookup};
 use crate::engine::metrics::{ClickOutcome, Place};
 use crate::engine::origin;
-use crate::engine::poll::PollResult;
+use crate::engine::poll::{PollError, PollResult};
 
 impl Links {
     /// Does what is due, and answers at most [`BATCH_MAX`] requests.
@@ -44,7 +44,13 @@ impl Links {
         effects: &mut Effects,
     ) {
         if self.poller.completed(batch) {
-            self.read_poll(reply, effects);
+            let replies = read(reply, self.poller.commands());
+            let polled = self.poller.read(&replies);
+            if polled.is_err() {
+                let refusals = self.redis.pump.refusals();
+                refusals.note_replies(&replies, "poll", now_ms, effects);
+            }
+            self.take_poll(polled, effects);
             self.release_held(BATCH_MAX, now_ms, effects);
             // It may have told that there is more to read.
             self.poller.poll(now_ms, effects);
@@ -56,7 +62,8 @@ impl Links {
     /// A call to Redis could not be sent.
     pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.poller.completed(batch) {
-            self.read_poll(Err(Definite::NotSent.into()), effects);
+            let failure = Failure::from(Definite::NotSent);
+            self.take_poll(Err(failure.into()), effects);
         } else {
             self.redis.pump.not_sent(batch, effects);
         }
@@ -349,9 +356,8 @@ impl Links {
     // --- edits and domains
 
     /// A poll has ended. If it failed, what is known stays; the log says so once in a row.
-    fn read_poll(&mut self, reply: Reply, effects: &mut Effects) {
-        let result = self.poller.read(reply);
-        match result {
+    fn take_poll(&mut self, polled: Result<PollResult, PollError>, effects: &mut Effects) {
+        match polled {
             Ok(result) => self.apply_poll(result, effects),
             // Where no request comes, as on Envoy's main thread, Redis need not be reached.
             Err(_) if !self.held.has_begun() => {}

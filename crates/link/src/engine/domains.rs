@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::domain::{Domain, Domains, DomainsConfig};
 use weir_base::FieldError;
+use weir_base::bytes::is_same;
 use weir_engine::config::parse;
 
 /// Domains, found by host.
@@ -22,7 +23,7 @@ impl Sites {
     /// The domain that answers for `host`.
     pub(crate) fn find(&mut self, host: &[u8]) -> Option<Arc<Domain>> {
         if let Some((last, domain)) = &self.last
-            && **last == *host
+            && is_same(last, host)
         {
             return Some(Arc::clone(domain));
         }

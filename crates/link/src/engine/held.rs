@@ -92,7 +92,7 @@ impl Links {
             self.counters.answers.increment(AnswerKind::Passed);
             return effects.let_go(stream);
         };
-        match visitor.fields().resource(&domain.id) {
+        match visitor.fields().resource(&domain) {
             Resource::Link(name) => {
                 let purpose = self.purpose_of(&visitor.fields());
                 let request = LinkRequest::new(stream, name, domain, visitor, purpose);

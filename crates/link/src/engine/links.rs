@@ -217,7 +217,7 @@ impl Links {
             self.counters.answers.increment(AnswerKind::Passed);
             return effects.let_go(stream);
         };
-        match fields.resource(&domain.id) {
+        match fields.resource(&domain) {
             Resource::Link(name) => {
                 let head = LinkHead {
                     stream,

@@ -15,7 +15,7 @@ use crate::redis::keys;
 use crate::redis::link_changes::{self, Change};
 use weir_base::resp::{Value, encode_command};
 use weir_engine::poll::Schedule;
-use weir_engine::redis::{Failure, Reply, read};
+use weir_engine::redis::Failure;
 use weir_engine::{BatchId, Effects};
 
 /// The most changes in one poll. If there are more, everything must be revalidated.
@@ -96,7 +96,7 @@ impl Poller {
     }
 
     /// How many commands [`Poller::write`] writes.
-    fn commands(&self) -> usize {
+    pub(crate) fn commands(&self) -> usize {
         3 + usize::from(self.wants_document)
     }
 
@@ -117,13 +117,18 @@ impl Poller {
         }
     }
 
-    /// Reads the poll's reply.
+    /// Reads the poll's replies.
     ///
     /// # Errors
-    /// When there is none, or it is not one to a poll: what is known stays.
-    pub(crate) fn read(&mut self, reply: Reply) -> Result<PollResult, PollError> {
-        let replies = read(reply, self.commands())?;
-        self.read_replies(&replies)
+    /// When there are none, or they are not those to a poll: what is known stays.
+    pub(crate) fn read(
+        &mut self,
+        replies: &Result<Vec<Value>, Failure>,
+    ) -> Result<PollResult, PollError> {
+        match replies {
+            Ok(replies) => self.read_replies(replies),
+            Err(failure) => Err(failure.clone().into()),
+        }
     }
 
     fn read_replies(&mut self, replies: &[Value]) -> Result<PollResult, PollError> {

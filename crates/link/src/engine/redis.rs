@@ -4,6 +4,7 @@ use weir_base::breaker::Pass;
 use weir_engine::Metrics;
 use weir_engine::breaker::CountedBreaker;
 use weir_engine::pump::{Counts, Pump};
+use weir_engine::refusals::Refusals;
 
 use crate::engine::config::{Checked, DEADLINE_MS};
 use crate::engine::job::LinkPlan;
@@ -24,8 +25,10 @@ impl Redis {
         };
         let settings = config.redis.pump_settings(DEADLINE_MS);
         let name = alloc::format!("{PREFIX}_redis");
+        let counts = Counts::new(metrics, PREFIX);
+        let refusals = Refusals::new(metrics, PREFIX, &config.redis.cluster);
         Self {
-            pump: Pump::new(settings, plan, Counts::new(metrics, PREFIX)),
+            pump: Pump::new(settings, plan, counts, refusals),
             breaker: CountedBreaker::new(config.breaker, metrics, &name),
         }
     }

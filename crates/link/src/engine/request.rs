@@ -6,7 +6,7 @@ use crate::answer::{Method, Visit};
 use crate::cache::LinkName;
 use crate::click::referer_of;
 use crate::click_buffer::Click;
-use crate::code::DomainId;
+use crate::domain::Domain;
 use crate::record::Country;
 use crate::site::File;
 use weir_base::agent::is_prefetch;
@@ -96,13 +96,15 @@ impl<'a> Fields<'a> {
     }
 
     /// What it asks `domain` for.
-    pub fn resource(&self, domain: &DomainId) -> Resource {
+    pub fn resource(&self, domain: &Domain) -> Resource {
         let path = self.split_path().0;
         if let Some(file) = File::at(path) {
             return Resource::File(file);
         }
-        let code = path.strip_prefix(b"/");
-        let name = code.and_then(|code| LinkName::new(domain, code));
+        let code = path
+            .strip_prefix(b"/")
+            .and_then(|path| domain.codes.read(path));
+        let name = code.and_then(|code| LinkName::new(&domain.id, &code));
         name.map_or(Resource::Nothing, Resource::Link)
     }
 
@@ -228,7 +230,8 @@ mod tests {
 
     #[test]
     fn a_path_is_a_link_a_file_or_nothing() {
-        let domain = DomainId::new("s").unwrap();
+        let domain = serde_json::from_str(r#"{"id":"s","hosts":["s.example"]}"#);
+        let domain: Domain = domain.unwrap();
         let check = |path: &[u8], expected: Resource| {
             let fields = Fields {
                 path,
@@ -236,7 +239,7 @@ mod tests {
             };
             assert_eq!(fields.resource(&domain), expected, "{path:?}");
         };
-        let link = Resource::Link(LinkName::new(&domain, b"aZ3k9Qx").unwrap());
+        let link = Resource::Link(LinkName::new(&domain.id, b"aZ3k9Qx").unwrap());
         check(b"/aZ3k9Qx", link);
         check(b"/aZ3k9Qx?", link);
         check(b"/aZ3k9Qx?a=/b?c", link);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::DomainsConfig;
 use alloc::format;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -80,6 +81,7 @@ fn private_networks_end_where_they_end() {
         "[feff::1]",
         "[100::1]",
         "[2002:a01:204::1]",
+        "[2002:808:808::1]",
     ];
     for host in private {
         let text = format!("http://{host}/");
@@ -97,10 +99,114 @@ fn private_networks_end_where_they_end() {
         "[fe7f::1]",
         "[101::1]",
         "[100:1::1]",
-        "[2002:808:808::1]",
     ];
     for host in public {
         let text = format!("http://{host}/");
+        assert!(checked(&text).is_ok(), "{text}");
+    }
+}
+
+/// IANA's registries of special-purpose addresses, entry by entry, as of November 2026.
+const SPECIAL_NETWORKS: [&str; 53] = [
+    "0.0.0.0/8",
+    "0.0.0.0/32",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.0.0/29",
+    "192.0.0.8/32",
+    "192.0.0.9/32",
+    "192.0.0.10/32",
+    "192.0.0.170/32",
+    "192.0.0.171/32",
+    "192.0.2.0/24",
+    "192.31.196.0/24",
+    "192.52.193.0/24",
+    "192.88.99.0/24",
+    "192.88.99.2/32",
+    "192.168.0.0/16",
+    "192.175.48.0/24",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "240.0.0.0/4",
+    "255.255.255.255/32",
+    "::1/128",
+    "::/128",
+    "::/96",
+    "::ffff:0:0/96",
+    "64:ff9b::/96",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "100:0:0:1::/64",
+    "2001::/23",
+    "2001::/32",
+    "2001:1::1/128",
+    "2001:1::2/128",
+    "2001:1::3/128",
+    "2001:2::/48",
+    "2001:3::/32",
+    "2001:4:112::/48",
+    "2001:10::/28",
+    "2001:20::/28",
+    "2001:30::/28",
+    "2001:db8::/32",
+    "2002::/16",
+    "2620:4f:8000::/48",
+    "3fff::/20",
+    "5f00::/16",
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",
+];
+
+#[test]
+fn every_special_network_is_refused_from_end_to_end() {
+    for network in SPECIAL_NETWORKS {
+        let (first, prefix) = network.split_once('/').unwrap();
+        let prefix: u32 = prefix.parse().unwrap();
+        let ends = match first.parse::<IpAddr>().unwrap() {
+            IpAddr::V4(first) => {
+                let last = first.to_bits() | u32::MAX.checked_shr(prefix).unwrap_or(0);
+                [first.to_string(), Ipv4Addr::from_bits(last).to_string()]
+            }
+            IpAddr::V6(first) => {
+                let last = first.to_bits() | u128::MAX.checked_shr(prefix).unwrap_or(0);
+                let last = Ipv6Addr::from_bits(last);
+                [format!("[{first}]"), format!("[{last}]")]
+            }
+        };
+        for host in ends {
+            let text = format!("https://{host}/");
+            assert_eq!(refused(&text), "target_private", "{network}: {text}");
+        }
+    }
+    // An address of the public internet does not become one of its own by being written into IPv6.
+    for host in ["[::8.8.8.8]", "[::ffff:8.8.8.8]", "[64:ff9b::8.8.8.8]"] {
+        assert_eq!(refused(&format!("https://{host}/")), "target_private");
+    }
+    // Beside them lies the public internet.
+    for host in [
+        "192.0.1.0",
+        "192.0.3.0",
+        "192.31.195.255",
+        "192.52.194.0",
+        "192.88.98.255",
+        "192.88.100.0",
+        "192.175.49.0",
+        "198.51.99.255",
+        "203.0.114.0",
+        "[2001:200::1]",
+        "[2001:db9::1]",
+        "[2003::1]",
+        "[2620:4f:8001::1]",
+        "[3ffe:ffff::1]",
+        "[2606:4700::1111]",
+    ] {
+        let text = format!("https://{host}/");
         assert!(checked(&text).is_ok(), "{text}");
     }
 }
@@ -167,7 +273,7 @@ fn plain_targets_are_taken_as_they_are() {
         "https://example.com/",
         "http://example.com:8080/a/b?c=d&e=%20#f",
         "https://example.com/a@b?user=c@d",
-        "https://[2001:db8::1]/x",
+        "https://[2606:4700::1111]/x",
         "https://evil.example.com/",
         "https://notevil.example/",
         "weixin://dl/business/?t=abc",

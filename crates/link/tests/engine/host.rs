@@ -49,6 +49,8 @@ pub struct Host {
     pub redis: Redis,
     /// Links that the origin has, beside those in Redis.
     pub cold: BTreeMap<String, Link>,
+    /// Links that have ended because nobody clicked them, which only the origin has.
+    pub ended: BTreeMap<String, Link>,
     pub calls: BTreeMap<BatchId, Call>,
     pub lookups: BTreeMap<FetchId, Lookup>,
     /// Whether calls to Redis can be sent at all.
@@ -95,6 +97,7 @@ impl Host {
             now_ms: 1_700_000_000_000,
             redis: Redis::default(),
             cold: BTreeMap::new(),
+            ended: BTreeMap::new(),
             calls: BTreeMap::new(),
             lookups: BTreeMap::new(),
             is_connected: true,
@@ -211,6 +214,12 @@ impl Host {
         self.end_call(batch, Err(Failure::Unknown(Unknown::Timeout)));
     }
 
+    /// A call is answered with this, and has not run.
+    pub fn reply_with(&mut self, batch: BatchId, replies: &[u8]) {
+        self.calls.remove(&batch).unwrap();
+        self.end_call(batch, Ok(replies.to_vec()));
+    }
+
     fn end_call(&mut self, batch: BatchId, reply: Reply) {
         let now_ms = self.now_ms;
         self.handle(Event::RedisReply {
@@ -235,7 +244,10 @@ impl Host {
             let keys = LinkKeys::new(PREFIX, &id.parse().unwrap());
             let mark = purpose.click().map(|click| keys.mark(click));
             let found = self.redis.read(id, mark);
-            lookup.response = Some(response_of(found));
+            lookup.response = Some(match (found, self.ended.get(id)) {
+                (None, Some(link)) => response_with(link, Some(0), None),
+                (found, _) => response_of(found),
+            });
         }
     }
 
@@ -445,9 +457,13 @@ pub fn response_of(found: Option<(Link, Option<u64>)>) -> FetchResponse {
             body: vec![],
         };
     };
+    response_with(&link, None, clicks_left)
+}
+
+fn response_with(link: &Link, left_ms: Option<u64>, clicks_left: Option<u64>) -> FetchResponse {
     let read = Read {
         record: link.encode(),
-        left_ms: None,
+        left_ms,
         clicks_left,
     };
     FetchResponse {

@@ -3,6 +3,8 @@
 use weir_engine::StreamId;
 use weir_engine::pump::BATCH_MAX;
 
+use weir_link::record::Link;
+
 use crate::host::{Host, header, link};
 
 const COLD: &str = "https://cold.example/";
@@ -51,6 +53,37 @@ fn a_look_up_names_the_link_and_why_it_is_asked() {
 }
 
 #[test]
+fn refused_click_was_not_used_and_the_origin_answers() {
+    let mut host = Host::new();
+    host.cold.insert("s/abc".into(), link(COLD));
+    let stream = host.click("/abc");
+    host.tick();
+    let (&read, _) = host.calls.first_key_value().unwrap();
+    let place = "script: 9282fe9cd1ad17b421df71a1d74837df7d50241a, on @user_script:1.";
+    host.reply_with(read, format!("-READONLY no. {place}\r\n").as_bytes());
+    host.run();
+    assert_eq!(host.location(stream), COLD);
+    assert_eq!(host.engine.unused(), 0, "nothing is to be given back");
+    assert_eq!(host.metric("redis_refused_total.reason.readonly"), 1);
+    let is_told = |line: &String| line.contains("Redis refuses \"link_read\"");
+    assert!(host.log.iter().any(is_told), "{:?}", host.log);
+}
+
+#[test]
+fn refused_poll_is_counted() {
+    let mut host = Host::new();
+    host.click("/abc");
+    host.run();
+    host.now_ms += 300;
+    host.tick();
+    let (&poll, _) = host.calls.first_key_value().unwrap();
+    let replies = b"$0\r\n\r\n:0\r\n-NOPERM no permissions to run the 'xrange' command\r\n";
+    host.reply_with(poll, replies);
+    assert_eq!(host.metric("redis_refused_total.reason.noperm"), 1);
+    assert_eq!(host.metric("polls_failed_total"), 1);
+}
+
+#[test]
 fn what_is_unknown_is_remembered_for_a_while() {
     let mut host = Host::new();
     let first = host.click("/abc");
@@ -63,6 +96,39 @@ fn what_is_unknown_is_remembered_for_a_while() {
     host.click("/abc");
     host.run();
     assert_eq!(host.metric("lookups_total"), 2);
+}
+
+#[test]
+fn a_link_that_nobody_clicked_for_its_life_has_ended() {
+    let mut host = Host::new();
+    let idle = Link {
+        life_ms: 3_000,
+        ..link(COLD)
+    };
+    let moved = Link {
+        ended_target: "https://over.example/".into(),
+        ..idle.clone()
+    };
+    host.ended = [("s/abc".into(), idle), ("s/moved".into(), moved)].into();
+    for _ in 0..2 {
+        let (gone, moved) = (host.click("/abc"), host.click("/moved"));
+        host.run();
+        assert_eq!((host.status(gone), host.status(moved)), (410, 302));
+        assert_eq!(host.location(moved), "https://over.example/");
+    }
+    // It is remembered as what is unknown is, so that the origin is not asked by each click.
+    assert_eq!(host.metric("lookups_total"), 2);
+    assert_eq!(host.metric("answers_total.answer.gone"), 4);
+    host.advance(5_001);
+    host.click("/abc");
+    host.run();
+    assert_eq!(host.metric("lookups_total"), 3);
+    // Somebody edits it: it lives again.
+    host.redis.edit("s/abc", link(COLD));
+    host.advance(250);
+    let alive = host.click("/abc");
+    host.run();
+    assert_eq!(host.location(alive), COLD);
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub struct RoomConfig {
     /// How visitors are handled while Redis does not answer.
     #[serde(default)]
     pub without_redis: WithoutRedisConfig,
-    /// The status of a page or of JSON that tells a visitor to wait: 503 unless set, or 200 or 429.
+    /// The status of a page or of JSON that tells a visitor to wait: 503 unless set, or 200, 202 or 429.
     #[serde(default = "default_status")]
     pub status: u16,
     /// What pages look like.
@@ -284,8 +284,9 @@ impl RoomConfig {
         )?;
         let local = self.without_redis.per_minute;
         number("without_redis.per_minute", local, 0, PER_MINUTE_MAX)?;
-        if ![200, 429, 503].contains(&self.status) {
-            return Err(FieldError::new(field("status"), "must be 200, 429 or 503"));
+        if ![200, 202, 429, 503].contains(&self.status) {
+            let problem = "must be 200, 202, 429 or 503";
+            return Err(FieldError::new(field("status"), problem));
         }
         Ok(())
     }
@@ -401,6 +402,7 @@ mod tests {
             (r#","session":"9s""#, "", "rooms[0].session"),
             (r#","claim":"1s""#, "", "rooms[0].claim"),
             (r#","status":404"#, "", "rooms[0].status"),
+            (r#","status":201"#, "", "rooms[0].status"),
             (r#","poll":{"max_ms":60000}"#, "", "rooms[0].poll.max_ms"),
             (r#","poll":{"min_ms":40000}"#, "", "rooms[0].poll.min_ms"),
             (

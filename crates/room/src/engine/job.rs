@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::Visitor;
+use crate::Renewal;
 use crate::redis::keys::RoomKeys;
 use crate::redis::room::Brought;
 use crate::redis::room_ask::{self, Ask};
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     /// A visitor's place or entry.
     Ask(Ask),
     /// How the room is, and that these sessions live on.
-    Tick(Vec<Visitor>),
+    Tick(Vec<Renewal>),
 }
 
 /// All who ask for one room go in one call; looks at rooms are calls of their own.

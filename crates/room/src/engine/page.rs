@@ -386,4 +386,18 @@ mod tests {
         };
         assert_eq!(refused(policy), "page.content_security_policy");
     }
+
+    /// A gateway's own page is in the same design, and its policy allows its style.
+    #[test]
+    fn the_page_of_refusals_has_the_style_of_rooms() {
+        use weir_engine::page::{POLICY, STYLE};
+        let html = page(&PageConfig::default())
+            .unwrap()
+            .render(&PageText::default());
+        for line in STYLE.lines() {
+            assert!(html.contains(line), "{line}");
+        }
+        let digest = STANDARD.encode(Sha256::digest(STYLE));
+        assert!(POLICY.contains(&format!("'sha256-{digest}'")), "{digest}");
+    }
 }

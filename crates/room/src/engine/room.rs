@@ -1,6 +1,6 @@
 //! What the engine knows of one room, and who may enter.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::pace::Pace;
 use crate::redis::keys::RoomKeys;
 use crate::redis::room::Brought;
 use crate::redis::room_tick::RENEWED_MAX;
-use crate::{Pass, RoomState, Setting, Snapshot, Visitor};
+use crate::{Pass, Renewal, RoomState, Setting, Snapshot, Visitor};
 use weir_base::key::KeyRing;
 use weir_base::shared_data::SharedData;
 use weir_engine::Metrics;
@@ -26,7 +26,7 @@ const ALONE_AFTER_MS: u64 = 3_000;
 /// When a visitor asks again who was called or should get a place soon, in milliseconds.
 const SOON_MS: u64 = 2_000;
 
-/// The most sessions whose renewal waits for a look at Redis: 8 bytes each, and some.
+/// The most sessions whose renewal waits for a look at Redis: 24 bytes each, and some.
 const RENEWALS_MAX: usize = 65_536;
 
 /// One room.
@@ -44,7 +44,10 @@ pub(crate) struct Room<D> {
     seen: RoomState,
     draw: Option<Draw>,
     pace: Pace,
-    renewals: BTreeSet<Visitor>,
+    /// When `snapshot` arrived, by this gateway's clock.
+    heard_ms: u64,
+    /// Sessions to renew, with their `entered_at`: see [`Renewal`].
+    renewals: BTreeMap<Visitor, Option<u64>>,
     local: Local<D>,
 }
 
@@ -80,7 +83,8 @@ impl<D: SharedData> Room<D> {
             seen: RoomState::default(),
             draw: None,
             pace: Pace::default(),
-            renewals: BTreeSet::new(),
+            heard_ms: 0,
+            renewals: BTreeMap::new(),
             local: Local::new(data, &config.name, config.local_per_minute),
             config,
         }
@@ -93,7 +97,7 @@ impl<D: SharedData> Room<D> {
     }
 
     /// What a call brings.
-    pub(crate) fn brought(&self, ring: &KeyRing) -> Brought {
+    pub(crate) fn brought(&self, ring: &KeyRing, now_ms: u64) -> Brought {
         let setting = self.setting();
         let mut seen = self.seen;
         let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
@@ -106,20 +110,29 @@ impl<D: SharedData> Room<D> {
             terms: self.config.terms,
             setting,
             seen,
+            asked_ms: self.snapshot.map_or(0, |snapshot| {
+                snapshot.now_ms + now_ms.saturating_sub(self.heard_ms)
+            }),
         }
     }
 
     // --- looks at Redis
 
     /// Whether a look is due, and the sessions that it renews.
-    pub(crate) fn due(&mut self, now_ms: u64) -> Option<Vec<Visitor>> {
+    pub(crate) fn due(&mut self, now_ms: u64) -> Option<Vec<Renewal>> {
         if self.is_ticking || !self.schedule.is_due(now_ms) {
             return None;
         }
         self.is_ticking = true;
-        let renewed: Vec<_> = self.renewals.iter().take(RENEWED_MAX).copied().collect();
-        for visitor in &renewed {
-            self.renewals.remove(visitor);
+        let mut renewed = Vec::new();
+        while let Some((visitor, entered_at)) = self.renewals.pop_first() {
+            renewed.push(Renewal {
+                visitor,
+                entered_at,
+            });
+            if renewed.len() == RENEWED_MAX {
+                break;
+            }
         }
         if !self.renewals.is_empty() {
             self.schedule.again();
@@ -136,11 +149,11 @@ impl<D: SharedData> Room<D> {
     }
 
     /// A look has failed, and these sessions still have to be renewed. Whether it is the first in a row.
-    pub(crate) fn tick_failed(&mut self, renewed: &[Visitor], now_ms: u64) -> bool {
+    pub(crate) fn tick_failed(&mut self, renewed: &[Renewal], now_ms: u64) -> bool {
         self.is_ticking = false;
         self.failing_since_ms.get_or_insert(now_ms);
         self.counters.polls_failed.increment();
-        renewed.iter().for_each(|visitor| self.renew(*visitor));
+        renewed.iter().for_each(|renewal| self.renew(*renewal));
         self.schedule.failed()
     }
 
@@ -153,19 +166,27 @@ impl<D: SharedData> Room<D> {
         {
             self.seen.merge(&RoomState {
                 inside: self.seen.inside,
+                called: self.seen.called,
                 ..snapshot.seen
             });
             return;
         }
         self.seen.hear(&snapshot.seen);
         self.snapshot = Some(snapshot);
+        self.heard_ms = now_ms;
         self.draw = self.seen.draw();
         self.pace.note(now_ms, self.seen.head);
     }
 
-    fn renew(&mut self, visitor: Visitor) {
-        if self.renewals.len() < RENEWALS_MAX {
-            self.renewals.insert(visitor);
+    fn renew(&mut self, renewal: Renewal) {
+        let Renewal {
+            visitor,
+            entered_at,
+        } = renewal;
+        let is_full = self.renewals.len() >= RENEWALS_MAX;
+        if !is_full || self.renewals.contains_key(&visitor) {
+            let known = self.renewals.entry(visitor).or_default();
+            *known = known.or(entered_at);
         }
     }
 
@@ -184,7 +205,7 @@ impl<D: SharedData> Room<D> {
         if is_young {
             return None;
         }
-        self.renew(pass.visitor);
+        self.renew(pass.visitor.into());
         self.counters.renewed.increment();
         Some(self.inside(pass, now_ms))
     }
@@ -270,7 +291,10 @@ impl<D: SharedData> Room<D> {
             return Decision::Wait(Outcome::waiting(pass));
         }
         // Redis hears of it as soon as it is back.
-        self.renew(pass.visitor);
+        self.renew(Renewal {
+            visitor: pass.visitor,
+            entered_at: Some(order),
+        });
         Decision::Enter(Outcome::Local)
     }
 

@@ -4,9 +4,11 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
 
+use weir_base::accept::ACCEPT;
 use weir_base::address::AddressGroup;
 use weir_base::hash::seeded_hash;
 use weir_engine::Request;
+use weir_engine::page::wants_page;
 use weir_limit::rules;
 
 use crate::engine::answer::PASS_HEADER;
@@ -39,10 +41,8 @@ impl<'a> Head<'a> {
 
     /// Whether the client wants a page.
     pub(crate) fn wants_page(&self) -> bool {
-        let accept = self.request.header("accept").unwrap_or_default();
-        accept
-            .windows(9)
-            .any(|word| word.eq_ignore_ascii_case(b"text/html"))
+        let accept = self.request.header(ACCEPT);
+        accept.is_some_and(|accept| wants_page(&accept))
     }
 
     /// Whether the client came by TLS, so that its cookies should.

@@ -15,6 +15,7 @@ use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::pump::{Completed, Counts, Pending, Pump};
 use weir_engine::redis::{Failure, Unknown};
+use weir_engine::refusals::Refusals;
 use weir_engine::{Answer, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 use weir_limit::rules::Request as _;
 
@@ -107,6 +108,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     pub fn new(config: Checked, data: D, unique_name: String) -> Self {
         let mut metrics = Metrics::new();
         let counts = Counts::new(&mut metrics, PREFIX);
+        let refusals = Refusals::new(&mut metrics, PREFIX, &config.redis.cluster);
         let settings = config.redis.pump_settings(DEADLINE_MS);
         let prefix = config.redis.key_prefix;
         let interval_ms = config.poll_interval_ms;
@@ -121,7 +123,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             trusted_hops: config.trusted_hops,
             unique_name,
             visitors: 0,
-            pump: Pump::new(settings, ByRoom, counts),
+            pump: Pump::new(settings, ByRoom, counts, refusals),
             waiting: BTreeMap::new(),
             entered: BTreeMap::new(),
             is_serving: false,
@@ -286,7 +288,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let job = Job {
             room: visit.room,
             keys: Arc::clone(&room.keys),
-            brought: room.brought(&self.keys),
+            brought: room.brought(&self.keys, now_ms),
             kind: Kind::Ask(ask),
         };
         match self.pump.enqueue(stream, job, now_ms, effects) {
@@ -411,7 +413,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let job = Job {
                 room: index,
                 keys: Arc::clone(&room.keys),
-                brought: room.brought(&self.keys),
+                brought: room.brought(&self.keys, now_ms),
                 kind: Kind::Tick(renewed),
             };
             self.pump.enqueue_unowned(job, now_ms, effects);
@@ -487,7 +489,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    /// Redis has told what becomes of a visitor.
+    /// Redis has answered for a visitor.
     fn answered(
         &mut self,
         stream: StreamId,

@@ -43,23 +43,33 @@ impl RoomKeys {
         self.key("inside")
     }
 
+    /// Sorted set: the called visitors who wait for room, see `room_state.lua`.
+    pub fn holds(&self) -> Vec<u8> {
+        self.key("holds")
+    }
+
     fn key(&self, name: &str) -> Vec<u8> {
         [&self.0, name].concat().into_bytes()
     }
 
-    /// State, setting, inside, waits: in the order in which scripts take them.
+    /// State, setting, inside, waits, holds: in the order in which scripts take them.
     pub(crate) fn of_room(&self) -> Arguments {
         let mut keys = Arguments::default();
-        for name in ["state", "setting", "inside", "waits"] {
+        for name in ["state", "setting", "inside", "waits", "holds"] {
             keys.push_joined(&[self.0.as_bytes(), name.as_bytes()]);
         }
         keys
     }
 
-    /// The bucket of a visitor's place, and that of an address.
-    pub(crate) fn push_buckets(&self, visitor: Visitor, address: [u8; 8], keys: &mut Arguments) {
+    /// The bucket of a visitor's place.
+    pub(crate) fn push_places(&self, visitor: Visitor, keys: &mut Arguments) {
         let places = visitor.bucket(PLACE_BUCKETS);
         keys.push(format!("{}p:{places}", self.0).as_bytes());
+    }
+
+    /// The bucket of a visitor's place, and that of an address.
+    pub(crate) fn push_buckets(&self, visitor: Visitor, address: [u8; 8], keys: &mut Arguments) {
+        self.push_places(visitor, keys);
         let addresses = Visitor::from_bytes(address).bucket(ADDRESS_BUCKETS);
         keys.push(format!("{}a:{addresses}", self.0).as_bytes());
     }
@@ -80,11 +90,12 @@ mod tests {
             &mut all,
         );
         let all: Vec<&[u8]> = all.iter().collect();
-        assert_eq!(all.len(), 6);
+        assert_eq!(all.len(), 7);
         assert_eq!(all[0], keys.state());
         assert_eq!(all[2], keys.inside());
         assert_eq!(all[3], keys.waits());
-        assert_eq!(all[4], b"weir:room:{shop}:p:9");
+        assert_eq!(all[4], keys.holds());
+        assert_eq!(all[5], b"weir:room:{shop}:p:9");
         assert!(all.iter().all(|key| key.starts_with(b"weir:room:{shop}:")));
     }
 }

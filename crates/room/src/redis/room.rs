@@ -20,6 +20,8 @@ pub struct Brought {
     pub setting: Setting,
     /// What the caller has heard.
     pub seen: RoomState,
+    /// The time in Redis at which this was asked, as far as the caller knows; 0 if it does not.
+    pub asked_ms: u64,
 }
 
 /// The beginning of a call.
@@ -34,11 +36,24 @@ pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &Brought)
         drawn,
         seed_of,
         seed,
+        called,
     } = brought.seen;
     let mut args = Arguments::default();
     args.push(listed(&brought.terms.numbers()).as_bytes());
     args.push(listed(&brought.setting.numbers()).as_bytes());
-    args.push(listed(&[seq, head, floor, inside, drew, base, drawn, seed_of]).as_bytes());
+    let seen = [
+        seq,
+        head,
+        floor,
+        inside,
+        drew,
+        base,
+        drawn,
+        seed_of,
+        called,
+        brought.asked_ms,
+    ];
+    args.push(listed(&seen).as_bytes());
     args.push(seed.map_or_else(|| "-".into(), Seed::to_hex).as_bytes());
     Call {
         script,
@@ -117,8 +132,8 @@ pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
                 b"-" => None,
                 hex => Some(Seed::from_hex(hex)?),
             },
+            called: number(called)?,
         },
-        called: number(called)?,
         is_settling: unsigned::<u8>(is_settling)? == 1,
         is_lobby: unsigned::<u8>(is_lobby)? == 1,
         setting: Setting::from_numbers([version, mode, per_minute, active_max, opens_at_ms])?,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::NUMBER_MAX;
 use crate::draw::Seed;
-use crate::state::WAITS;
+use crate::state::{SLOT_MS, SLOTS, WAITS};
 use weir_base::resp::{Arguments, Value};
 
 use crate::redis::keys::RoomKeys;
@@ -47,6 +47,8 @@ pub struct Look {
     pub joined: u64,
     /// How many entered since then.
     pub entered: u64,
+    /// How many of them in the last minute, in steps of [`SLOT_MS`].
+    pub entered_last_minute: u64,
     /// How many called places passed on since then.
     pub missed: u64,
     /// How many entered, by how long they waited.
@@ -57,6 +59,8 @@ pub struct Look {
 pub fn call(keys: &RoomKeys) -> Call {
     let mut args = Arguments::default();
     args.push_decimal(WAITS as u64);
+    args.push_decimal(SLOT_MS);
+    args.push_decimal(SLOTS);
     Call {
         script: &SCRIPT,
         keys: keys.of_room(),
@@ -75,7 +79,7 @@ pub fn parse(value: &Value) -> Result<Option<Look>, ReplyError> {
 }
 
 fn read(value: &Value) -> Option<Option<Look>> {
-    let [state, now_ms, inside, waits @ ..] = array(value)? else {
+    let [state, now_ms, inside, holding, recent, waits @ ..] = array(value)? else {
         return None;
     };
     let waits: &[Value; WAITS] = waits.try_into().ok()?;
@@ -120,7 +124,7 @@ fn read(value: &Value) -> Option<Option<Look>> {
         seq,
         head,
         inside: number(inside)? + ghosts,
-        called: called.fold(0, u64::saturating_add),
+        called: called.fold(number(holding)?, u64::saturating_add),
         drew,
         base,
         drawn,
@@ -128,6 +132,7 @@ fn read(value: &Value) -> Option<Option<Look>> {
         seed: Seed::from_hex(seed.as_bytes()),
         joined,
         entered,
+        entered_last_minute: number(recent)?,
         missed,
         waits: [0; WAITS],
     };

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::draw::Seed;
 use crate::model::{Ask, Brought, Model};
-use crate::{RoomState, Setting, Snapshot, Terms, Visitor};
+use crate::{Renewal, RoomState, Setting, Snapshot, Terms, Visitor};
 use weir_base::resp::Value;
 
 use crate::redis::room_ask::VisitorStatus;
@@ -21,7 +21,7 @@ pub struct ModelCall {
 
 #[derive(Clone, Debug)]
 enum What {
-    Tick(Vec<Visitor>),
+    Tick(Vec<Renewal>),
     Ask(Vec<Ask>),
 }
 
@@ -41,11 +41,10 @@ impl ModelCall {
     pub fn read(script: &str, args: &[Vec<u8>]) -> Option<Self> {
         let (head, rest) = args.split_at_checked(4)?;
         let what = if script == room_tick::SCRIPT.name {
-            What::Tick(
-                rest.iter()
-                    .map(|word| visitor(word))
-                    .collect::<Option<_>>()?,
-            )
+            let (renewed, []) = rest.as_chunks::<2>() else {
+                return None;
+            };
+            What::Tick(renewed.iter().map(renewal).collect::<Option<_>>()?)
         } else if script == room_ask::SCRIPT.name {
             let (asks, []) = rest.as_chunks::<5>() else {
                 return None;
@@ -98,6 +97,16 @@ fn visitor(word: &[u8]) -> Option<Visitor> {
     Some(Visitor::from_bytes(word.try_into().ok()?))
 }
 
+fn renewal([who, entered_at]: &[Vec<u8>; 2]) -> Option<Renewal> {
+    Some(Renewal {
+        visitor: visitor(who)?,
+        entered_at: match entered_at.as_slice() {
+            b"-" => None,
+            order => Some(number(order)?),
+        },
+    })
+}
+
 fn brought(head: &[Vec<u8>]) -> Option<Brought> {
     let [terms, setting, seen, seed] = head else {
         return None;
@@ -110,7 +119,18 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
         address_ms,
         life_ms,
     ] = numbers(terms)?;
-    let [seq, head, floor, inside, drew, base, drawn, seed_of] = numbers(seen)?;
+    let [
+        seq,
+        head,
+        floor,
+        inside,
+        drew,
+        base,
+        drawn,
+        seed_of,
+        called,
+        asked_ms,
+    ] = numbers(seen)?;
     Some(Brought {
         terms: Terms {
             session_ms,
@@ -131,7 +151,9 @@ fn brought(head: &[Vec<u8>]) -> Option<Brought> {
             drawn,
             seed_of,
             seed: Seed::from_hex(seed),
+            called,
         },
+        asked_ms,
     })
 }
 
@@ -156,7 +178,7 @@ fn header(snapshot: &Snapshot) -> Value {
         seen.head,
         seen.floor,
         seen.inside,
-        snapshot.called,
+        seen.called,
         snapshot.is_settling.into(),
         snapshot.is_lobby.into(),
     ];

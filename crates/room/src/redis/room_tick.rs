@@ -1,6 +1,6 @@
 //! `room_tick.lua`: time passes in a waiting room; visitors inside were there.
 
-use crate::{Snapshot, Visitor};
+use crate::{Renewal, Snapshot};
 use weir_base::resp::Value;
 
 use crate::redis::keys::RoomKeys;
@@ -17,10 +17,17 @@ pub static SCRIPT: Script = Script {
 };
 
 /// The call that lets time pass, and the sessions of `renewed` live on: at most [`RENEWED_MAX`].
-pub fn call(keys: &RoomKeys, brought: &Brought, renewed: &[Visitor]) -> Call {
+pub fn call(keys: &RoomKeys, brought: &Brought, renewed: &[Renewal]) -> Call {
     let mut call = begin(&SCRIPT, keys, brought);
-    for visitor in renewed {
-        call.args.push(visitor.as_bytes());
+    for renewal in renewed {
+        call.args.push(renewal.visitor.as_bytes());
+        match renewal.entered_at {
+            None => call.args.push(b"-"),
+            Some(order) => call.args.push_decimal(order),
+        }
+        if renewal.entered_at.is_some_and(|order| order > 0) {
+            keys.push_places(renewal.visitor, &mut call.keys);
+        }
     }
     call
 }

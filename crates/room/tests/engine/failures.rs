@@ -119,6 +119,30 @@ fn without_redis_those_inside_stay_and_others_enter_at_the_gateways_own_pace() {
 }
 
 #[test]
+fn visitors_let_in_without_redis_count_when_it_is_back() {
+    let mut world = World::new(1, r#","active_max":2,"per_address":{"places":0}"#);
+    world.advance(30_000);
+    let mut visitors: Vec<_> = (0..5).map(Visitor::new).collect();
+    for visitor in &mut visitors {
+        world.visit(0, visitor);
+    }
+    // All sessions end, two are called. Then Redis is away for longer than a claim.
+    world.advance(26_500);
+    let before = world.redis.last;
+    assert_eq!(before.seen.called, 2);
+    world.link = Link::Down;
+    world.advance(9_000);
+    for visitor in &mut visitors[2..4] {
+        assert!(world.visit(0, visitor).has_passed());
+    }
+    world.link = Link::Up;
+    world.advance(2_000);
+    let after = world.redis.last;
+    assert_eq!(after.entered, before.entered + 2);
+    assert_eq!((after.seen.called, after.missed), (0, before.missed));
+}
+
+#[test]
 fn without_a_pace_of_its_own_a_gateway_lets_nobody_in_and_says_when_to_come_back() {
     let mut world = World::new(1, "");
     world.link = Link::Down;
@@ -128,6 +152,22 @@ fn without_a_pace_of_its_own_a_gateway_lets_nobody_in_and_says_when_to_come_back
         assert_eq!(seen.state(), "unplaced");
         assert!(seen.header("retry-after").is_some());
     }
+}
+
+#[test]
+fn refusals_of_redis_are_counted_and_logged_once() {
+    let mut world = World::new(1, "");
+    world.link = Link::Full;
+    let asked = 5;
+    for number in 0..asked {
+        let seen = world.visit(0, &mut Visitor::new(number));
+        assert_eq!(seen.state(), "unplaced");
+    }
+    let refused = world.metric("redis_refused_total.reason.oom");
+    assert!(refused >= asked as u64, "{refused}");
+    let log = &world.gateways[0].log;
+    let lines = log.iter().filter(|line| line.contains("Redis refuses"));
+    assert_eq!(lines.count(), 1, "{log:?}");
 }
 
 /// The reply was lost: the visitor has the place that was given.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_base::resp::{Value, decode};
+use weir_room::Snapshot;
 use weir_room::model::Model;
 use weir_room::redis::room_model::ModelCall;
 use weir_room::redis::{room_ask, room_tick};
@@ -11,6 +12,8 @@ use weir_room::redis::{room_ask, room_tick};
 pub struct Redis {
     /// The rooms, by the key of their state.
     pub rooms: BTreeMap<Vec<u8>, Model>,
+    /// How the room was after the last call.
+    pub last: Snapshot,
     /// How many script calls were made.
     pub calls: usize,
 }
@@ -36,7 +39,9 @@ impl Redis {
         let (keys, args) = words[3..].split_at(keys);
         let model = self.rooms.entry(keys[0].clone()).or_default();
         let call = ModelCall::read(script.unwrap().name, args).unwrap();
-        encode(&call.run(model, now_ms).reply)
+        let done = call.run(model, now_ms);
+        self.last = done.snapshot;
+        encode(&done.reply)
     }
 }
 

@@ -134,6 +134,22 @@ fn programs_get_json_and_bring_their_pass_in_a_header() {
 }
 
 #[test]
+fn waiting_visitor_gets_the_status_that_is_set() {
+    for status in [200, 202, 429, 503] {
+        let room = format!(r#","mode":"paused","status":{status}"#);
+        let mut world = World::new(1, &room);
+        for accept in ["text/html", "application/json"] {
+            let seen = world.ask(0, &mut Visitor::new(1), "/shop", accept);
+            assert_eq!(seen.answer().status, status, "{accept}");
+            assert_eq!(seen.state(), "waiting");
+            assert!(seen.header("retry-after").is_some());
+        }
+        let seen = world.ask(0, &mut Visitor::new(2), "/shop", "application/json");
+        assert_eq!(json(&seen)["status"], status);
+    }
+}
+
+#[test]
 fn an_empty_user_header_names_nobody() {
     let mut world = World::new(1, r#","mode":"paused""#);
     for position in 1..=3 {

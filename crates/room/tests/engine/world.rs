@@ -51,6 +51,7 @@ pub struct Gateway {
     response: Vec<(String, String)>,
     next_stream: StreamId,
     metrics: BTreeMap<String, u64>,
+    pub log: Vec<String>,
 }
 
 /// How Redis is.
@@ -61,6 +62,8 @@ pub enum Link {
     Down,
     /// Calls are done and their replies are lost.
     Mute,
+    /// Redis is full.
+    Full,
 }
 
 pub struct World {
@@ -160,6 +163,7 @@ impl World {
             response: Vec::new(),
             next_stream: 1,
             metrics: BTreeMap::new(),
+            log: Vec::new(),
         }
     }
 
@@ -187,11 +191,15 @@ impl World {
             if std::mem::take(&mut gateway.is_woken) {
                 gateway.handle(Event::Tick { now_ms }, self.link);
             } else if let Some((batch, body)) = gateway.calls.pop_first() {
-                let replies = self.redis.run(&body, now_ms);
+                let mut run = || self.redis.run(&body, now_ms);
                 let reply = match self.link {
-                    Link::Up => Ok(replies),
+                    Link::Up => Ok(run()),
                     Link::Down => Err(Failure::Definite(Definite::NotSent)),
-                    Link::Mute => Err(Failure::Unknown(Unknown::Timeout)),
+                    Link::Mute => {
+                        run();
+                        Err(Failure::Unknown(Unknown::Timeout))
+                    }
+                    Link::Full => Ok(b"-OOM command not allowed\r\n".to_vec()),
                 };
                 let event = Event::RedisReply {
                     batch,
@@ -351,7 +359,7 @@ impl Gateway {
             }
             Effect::RemoveRequestHeader { name, .. } => assert_eq!(name, "x-weir-room"),
             Effect::Wake => self.is_woken = true,
-            Effect::Log(..) => {}
+            Effect::Log(_, text) => self.log.push(text),
             other => panic!("{other:?}"),
         }
         None

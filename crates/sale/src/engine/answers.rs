@@ -1,6 +1,7 @@
 //! The gate's own answers.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -10,18 +11,39 @@ use crate::admission::Rejection;
 use crate::claim::ClaimId;
 use crate::verdict::Verdict;
 use serde::Serialize;
+use weir_base::accept::ACCEPT;
 use weir_base::headers;
+use weir_base::id::SaleId;
 use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::answer::{Refusal, retry_after_seconds};
+use weir_engine::page::{Page, Reader, wants_page};
 use weir_engine::{Answer, Request};
 
-use crate::engine::challenge::Asked;
+use crate::engine::checkout::ChallengeOffer;
 use crate::engine::config::StaticPage;
 
-/// The language that whoever asks likes best of those that there are.
-pub(crate) fn language_of(request: &dyn Request) -> Language {
-    let wanted = request.headers().get(ACCEPT_LANGUAGE);
-    wanted.map_or_else(Language::default, |wanted| Language::accepted(&wanted))
+/// The reader of the answer to a request.
+pub(crate) fn reader_of(request: &dyn Request) -> Reader {
+    let [language, accept] = request.headers().get_each([ACCEPT_LANGUAGE, ACCEPT]);
+    read_reader(language.as_deref(), accept.as_deref())
+}
+
+/// The same, from these headers.
+pub(crate) fn read_reader(language: Option<&[u8]>, accept: Option<&[u8]>) -> Reader {
+    Reader {
+        language: language.map_or_else(Language::default, Language::accepted),
+        wants_page: accept.is_some_and(wants_page),
+    }
+}
+
+/// The page that browsers get for a verdict. Other verdicts have none: the shop's own page shows them from JSON.
+const fn page_of(verdict: Verdict) -> Option<Page> {
+    match verdict {
+        Verdict::Overloaded => Some(Page::Overloaded),
+        Verdict::Unavailable => Some(Page::Unavailable),
+        Verdict::RateLimited => Some(Page::RateLimited),
+        _ => None,
+    }
 }
 
 /// The answers to refused requests.
@@ -31,8 +53,8 @@ pub(crate) struct Answers {
     retry_after_s: u32,
     /// The answer to all requests for a sale that an operator has put behind it.
     static_page: StaticPage,
-    /// The last answer of each verdict in each language, and the wait that it tells: most often the next is the same.
-    last: BTreeMap<(Verdict, Language), (Option<u64>, Arc<Answer>)>,
+    /// The last answer of each verdict for each kind of reader, and the wait that it tells: most often the next is the same.
+    last: BTreeMap<(Verdict, Reader), (Option<u64>, Arc<Answer>)>,
 }
 
 impl Answers {
@@ -48,10 +70,10 @@ impl Answers {
     pub(crate) fn reject(
         &mut self,
         rejection: Rejection,
-        language: Language,
+        reader: Reader,
         order: Option<&ClaimId>,
     ) -> Arc<Answer> {
-        let said = (rejection.verdict, language);
+        let said = (rejection.verdict, reader);
         let retry_after_s = self.retry_after_s(rejection);
         if order.is_some() {
             return Arc::new(self.prepare(said, retry_after_s, order));
@@ -68,35 +90,60 @@ impl Answers {
     }
 
     /// The answer to somebody who must solve a challenge first.
-    pub(crate) fn ask(&self, asked: &Asked, language: Language) -> Answer {
+    pub(crate) fn challenge(&self, offer: &ChallengeOffer, language: Language) -> Answer {
         let verdict = Verdict::ChallengeRequired;
         let mut headers = vec![(headers::VERDICT, verdict.word())];
         headers.extend(content_language(language));
         let refusal = refusal_of(verdict, language);
-        let body = AskedBody {
+        let body = ChallengeBody {
             refusal: &refusal,
-            challenge: asked,
+            challenge: offer,
+        };
+        Answer::refusal_with(headers, &refusal, &body)
+    }
+
+    /// The answer to a normal order for this sale's SKU. `orders` is the path of the sale's orders.
+    pub(crate) fn in_sale(&self, sale: &SaleId, orders: &str, language: Language) -> Answer {
+        let verdict = Verdict::SkuInSale;
+        let mut headers = vec![(headers::VERDICT, verdict.word())];
+        headers.extend(content_language(language));
+        let refusal = refusal_of(verdict, language);
+        let body = InSaleBody {
+            refusal: &refusal,
+            sale,
+            orders,
         };
         Answer::refusal_with(headers, &refusal, &body)
     }
 
     fn prepare(
         &self,
-        (verdict, language): (Verdict, Language),
+        (
+            verdict,
+            Reader {
+                language,
+                wants_page,
+            },
+        ): (Verdict, Reader),
         retry_after_s: Option<u64>,
         order: Option<&ClaimId>,
     ) -> Answer {
         let retry_after = retry_after_s.map(|seconds| seconds.to_string());
         let mut headers = vec![(headers::VERDICT, verdict.word())];
-        headers.extend(content_language(language));
         let retry_after = retry_after.as_deref();
         headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
+        let refusal = refusal_of(verdict, language);
+        if let Some(page) = page_of(verdict).filter(|_| wants_page) {
+            let answer = page.answer(refusal.status, language, headers);
+            return answer.because(format!("weir_{}", verdict.word()));
+        }
+        headers.extend(content_language(language));
         if verdict == Verdict::StaticPage {
             return self.page(headers);
         }
         let refusal = Refusal {
             order: order.map(ClaimId::as_str),
-            ..refusal_of(verdict, language)
+            ..refusal
         };
         Answer::refusal(headers, &refusal)
     }
@@ -137,15 +184,25 @@ fn content_language(language: Language) -> Option<(&'static str, &'static str)> 
 
 /// A refusal, and the challenge that is to be solved.
 #[derive(Serialize)]
-struct AskedBody<'a> {
+struct ChallengeBody<'a> {
     #[serde(flatten)]
     refusal: &'a Refusal<'a>,
-    challenge: &'a Asked,
+    challenge: &'a ChallengeOffer,
+}
+
+/// A refusal, and the sale to order from.
+#[derive(Serialize)]
+struct InSaleBody<'a> {
+    #[serde(flatten)]
+    refusal: &'a Refusal<'a>,
+    sale: &'a SaleId,
+    orders: &'a str,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::String;
 
     /// At a flash sale nearly every answer is one of few: each is put together once.
     #[test]
@@ -156,7 +213,7 @@ mod tests {
             verdict: Verdict::RateLimited,
             retry_after_ms: Some(wait_ms),
         };
-        let english = Language::English;
+        let english = Reader::default();
         let first = answers.reject(rejection(1_500), english, None);
         let again = answers.reject(rejection(2_000), english, None);
         assert!(Arc::ptr_eq(&first, &again), "two seconds, both");
@@ -164,11 +221,50 @@ mod tests {
         assert_ne!(first, later);
         let sold_out = answers.reject(Verdict::SoldOut.into(), english, None);
         assert_ne!(sold_out, later);
-        let german = answers.reject(rejection(3_000), Language::German, None);
+        let german_reader = Reader {
+            language: Language::German,
+            ..english
+        };
+        let german = answers.reject(rejection(3_000), german_reader, None);
         assert_ne!(later, german);
-        let again = answers.reject(rejection(3_000), Language::German, None);
+        let again = answers.reject(rejection(3_000), german_reader, None);
         assert!(Arc::ptr_eq(&german, &again));
         let again = answers.reject(rejection(3_000), english, None);
         assert!(Arc::ptr_eq(&later, &again), "each language has its own");
+    }
+
+    #[test]
+    fn browsers_get_a_page_and_programs_json() {
+        let mut answers = Answers::new(7, StaticPage::default());
+        let browser = Reader {
+            language: Language::German,
+            wants_page: true,
+        };
+        let text = |answer: &Answer, name: &str| {
+            let value = answer.headers.get(name)?;
+            Some(String::from_utf8_lossy(&value).into_owned())
+        };
+        for (verdict, page) in [
+            (Verdict::Overloaded, Page::Overloaded),
+            (Verdict::Unavailable, Page::Unavailable),
+            (Verdict::RateLimited, Page::RateLimited),
+        ] {
+            let answer = answers.reject(verdict.into(), browser, None);
+            assert_eq!(answer.body, page.html(Language::German).as_bytes());
+            assert_eq!(Some(answer.status), verdict.status());
+            assert_eq!(answer.details, format!("weir_{}", verdict.word()));
+            let kind = text(&answer, "content-type");
+            assert_eq!(kind.as_deref(), Some("text/html; charset=utf-8"));
+            assert_eq!(
+                text(&answer, headers::VERDICT).as_deref(),
+                Some(verdict.word())
+            );
+            let program = answers.reject(verdict.into(), Reader::default(), None);
+            assert!(program.body.starts_with(b"{"));
+            let waits = [&answer, &program].map(|answer| text(answer, "retry-after"));
+            assert_eq!(waits[0], waits[1]);
+        }
+        let sold_out = answers.reject(Verdict::SoldOut.into(), browser, None);
+        assert!(sold_out.body.starts_with(b"{"));
     }
 }

@@ -4,19 +4,21 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::admission::Rejection;
 use crate::verdict::Verdict;
 use serde::Deserialize;
-use weir_base::shared_data::SharedData;
+use weir_base::headers::CAPTCHA;
 use weir_engine::event::FetchResponse;
-use weir_engine::{Effects, Fetch, FetchId, StreamId};
+use weir_engine::metrics::Counters;
+use weir_engine::{Effects, Fetch, FetchId, Request, StreamId};
 
+use crate::engine::checkout::{ChallengeOffer, CheckoutStep};
 use crate::engine::config::{Captcha, IfUnreachable};
-use crate::engine::gate::{Gate, StreamState};
 use crate::engine::job::Shopper;
 use crate::engine::metrics::ChallengeOutcome;
 
 /// The longest text that a page is given by its captcha, in bytes: more than any provider's.
-pub(crate) const CAPTCHA_LEN_MAX: usize = 4 * 1_024;
+const CAPTCHA_LEN_MAX: usize = 4 * 1_024;
 
 /// The most requests of one worker that wait for a provider.
 const WAITING_MAX: usize = 1_024;
@@ -24,93 +26,120 @@ const WAITING_MAX: usize = 1_024;
 /// The longest answer of a provider that is read, in bytes.
 const ANSWER_LEN_MAX: usize = 16 * 1_024;
 
-/// Who waits for a provider.
-#[derive(Debug, Default)]
+/// The captcha of one worker, and the shoppers who wait for its provider.
+#[derive(Debug)]
 pub(crate) struct Captchas {
+    /// `None`: this gateway has no provider.
+    settings: Option<Captcha>,
+    challenges: Counters<ChallengeOutcome>,
     waiting: BTreeMap<FetchId, (StreamId, Shopper)>,
 }
 
+/// The provider's answer; it says more.
+#[derive(Deserialize)]
+struct ProviderAnswer {
+    success: bool,
+}
+
 impl Captchas {
+    pub(crate) fn new(settings: Option<Captcha>, challenges: Counters<ChallengeOutcome>) -> Self {
+        Self {
+            settings,
+            challenges,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Decides on a request by the captcha's response that it carries.
+    pub(crate) fn decide(&self, request: &dyn Request) -> CheckoutStep {
+        // Without a provider no response can be checked: the log says so with every new catalogue.
+        let Some(captcha) = &self.settings else {
+            return CheckoutStep::Refuse(Verdict::Unavailable.into());
+        };
+        let solution = request.header(CAPTCHA);
+        let outcome = match solution.as_deref().map(read_captcha) {
+            Some(Some(solution)) => {
+                let address = request.peer_address();
+                return CheckoutStep::CheckCaptcha { solution, address };
+            }
+            Some(None) => ChallengeOutcome::CaptchaRefused,
+            None => ChallengeOutcome::Asked,
+        };
+        self.challenges.increment(outcome);
+        offer(captcha)
+    }
+
+    /// Asks the provider whether a solution counts. The provider accepts each solution once.
+    pub(crate) fn check(
+        &mut self,
+        stream: StreamId,
+        shopper: &Shopper,
+        solution: &str,
+        address: &[u8],
+        effects: &mut Effects,
+    ) -> Result<(), Rejection> {
+        let captcha = self.settings.as_ref().ok_or(Verdict::Unavailable)?;
+        if self.waiting.len() >= WAITING_MAX {
+            return Err(Verdict::Overloaded.into());
+        }
+        let fetch = effects.fetch(question(captcha, solution, address));
+        self.waiting.insert(fetch, (stream, shopper.clone()));
+        Ok(())
+    }
+
+    /// The provider has answered, or has not. Returns the next step for the shopper who waits for that.
+    pub(crate) fn checked(
+        &mut self,
+        fetch: FetchId,
+        response: Option<&FetchResponse>,
+        now_ms: u64,
+    ) -> Option<(StreamId, Shopper, CheckoutStep)> {
+        let (stream, shopper) = self.waiting.remove(&fetch)?;
+        let captcha = self.settings.as_ref()?;
+        let mint = CheckoutStep::Mint {
+            at_ms: now_ms,
+            in_shadow: None,
+        };
+        let (outcome, step) = match response.and_then(says) {
+            Some(true) => (ChallengeOutcome::Solved, mint),
+            Some(false) => (ChallengeOutcome::CaptchaRefused, offer(captcha)),
+            None => {
+                let step = match captcha.if_unreachable {
+                    IfUnreachable::Pass => mint,
+                    IfUnreachable::Refuse => CheckoutStep::Refuse(Verdict::Unavailable.into()),
+                };
+                (ChallengeOutcome::CaptchaUnreachable, step)
+            }
+        };
+        self.challenges.increment(outcome);
+        Some((stream, shopper, step))
+    }
+
     /// The stream has ended.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         self.waiting.retain(|_, (waits, _)| *waits != stream);
     }
 }
 
-/// The provider's answer; it says more.
-#[derive(Deserialize)]
-struct Checked {
-    success: bool,
+/// The page is to show the captcha.
+fn offer(captcha: &Captcha) -> CheckoutStep {
+    CheckoutStep::Challenge(ChallengeOffer::Captcha {
+        site_key: captcha.site_key.clone(),
+    })
 }
 
-impl<D: SharedData + Clone> Gate<D> {
-    /// Asks whether what a client has from its captcha counts. Each is good for one answer: the provider sees to that.
-    pub(crate) fn check_captcha(
-        &mut self,
-        stream: StreamId,
-        shopper: Shopper,
-        solution: &str,
-        address: &[u8],
-        effects: &mut Effects,
-    ) {
-        let Some(captcha) = &self.config.captcha else {
-            return self.refuse_shopper(stream, &shopper, Verdict::Unavailable.into(), effects);
-        };
-        if self.captchas.waiting.len() >= WAITING_MAX {
-            return self.refuse_shopper(stream, &shopper, Verdict::Overloaded.into(), effects);
-        }
-        let fetch = effects.fetch(question(captcha, solution, address));
-        self.captchas.waiting.insert(fetch, (stream, shopper));
-        self.streams.insert(stream, StreamState::Waiting);
-    }
-
-    /// The provider has answered, or has not.
-    pub(crate) fn captcha_checked(
-        &mut self,
-        fetch: FetchId,
-        response: Option<&FetchResponse>,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let Some((stream, shopper)) = self.captchas.waiting.remove(&fetch) else {
-            return;
-        };
-        self.streams.remove(&stream);
-        match response.and_then(says) {
-            Some(true) => {
-                self.metrics.challenges.increment(ChallengeOutcome::Solved);
-                self.mint_for(stream, &shopper, now_ms, now_ms, effects);
-            }
-            Some(false) => {
-                let outcome = ChallengeOutcome::CaptchaRefused;
-                self.metrics.challenges.increment(outcome);
-                self.ask_for_captcha(stream, &shopper, effects);
-            }
-            None => self.captcha_unreachable(stream, &shopper, now_ms, effects),
-        }
-    }
-
-    fn captcha_unreachable(
-        &mut self,
-        stream: StreamId,
-        shopper: &Shopper,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let outcome = ChallengeOutcome::CaptchaUnreachable;
-        self.metrics.challenges.increment(outcome);
-        let captcha = self.config.captcha.as_ref();
-        match captcha.map(|captcha| captcha.if_unreachable) {
-            Some(IfUnreachable::Pass) => self.mint_for(stream, shopper, now_ms, now_ms, effects),
-            _ => self.refuse_shopper(stream, shopper, Verdict::Unavailable.into(), effects),
-        }
-    }
+/// The captcha's response in a header, if it is well formed.
+fn read_captcha(value: &[u8]) -> Option<String> {
+    let is_good =
+        (1..=CAPTCHA_LEN_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+    let text = core::str::from_utf8(value).ok().filter(|_| is_good)?;
+    Some(text.to_string())
 }
 
 /// What the provider says, if it says anything that can be understood.
 fn says(response: &FetchResponse) -> Option<bool> {
     let is_answer = response.status == 200 && response.body.len() <= ANSWER_LEN_MAX;
-    let checked = is_answer.then(|| serde_json::from_slice::<Checked>(&response.body));
+    let checked = is_answer.then(|| serde_json::from_slice::<ProviderAnswer>(&response.body));
     Some(checked?.ok()?.success)
 }
 

@@ -1,30 +1,40 @@
 //! Order tokens: minted at the checkout, checked when somebody buys.
+//!
+//! A sale may want a challenge first: a proof of work, or a captcha. A shopper without a solution, or with one that does not
+//! count, gets the challenge. A solved proof of work leads to one token, at every gateway and however often it is sent: Redis
+//! notes when that token was minted, and the same shopper gets it again. A lost answer costs nobody a second challenge.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
+use alloc::vec::Vec;
 
 use crate::admission::{Rejection, admit_to_checkout};
+use crate::challenge::{self, Challenge, SKEW_MS};
 use crate::redis::challenge_spend::Spend;
 use crate::sale::{Sale, SaleState};
-use crate::token;
+use crate::token::{self, TokenError};
 use crate::verdict::Verdict;
 use serde::Serialize;
-use weir_base::headers;
-use weir_base::id::UserId;
-use weir_base::language::Language;
+use weir_base::headers::{self, SOLUTION};
+use weir_base::id::{SaleId, UserId};
 use weir_base::shared_data::SharedData;
-use weir_engine::{Answer, Effects, Request, StreamId};
+use weir_engine::metrics::Counters;
+use weir_engine::page::Reader;
+use weir_engine::{Answer, Request};
 
-use crate::engine::answers::language_of;
-use crate::engine::challenge::Asked;
-use crate::engine::config::TokenSettings;
-use crate::engine::gate::Gate;
-use crate::engine::job::Shopper;
+use crate::engine::answers::reader_of;
+use crate::engine::captcha::Captchas;
+use crate::engine::config::{Checked, TokenSettings};
+use crate::engine::identify::read_user;
+use crate::engine::job::{Shopper, SpendJob};
+use crate::engine::limits::Limits;
+use crate::engine::metrics::{ChallengeOutcome, Metrics};
+use crate::engine::sales::Sales;
 
 /// The checkout's good answer.
 #[derive(Debug, Serialize)]
-struct Minted {
+struct MintedToken {
     token: String,
     /// From when on it counts, in milliseconds since the Unix epoch.
     usable_at_ms: u64,
@@ -34,155 +44,204 @@ struct Minted {
     now_ms: u64,
 }
 
-/// What comes next for whoever asks for a token and may have one.
-pub(crate) enum Next {
-    /// It.
-    Mint,
-    /// A challenge, of which there is no solution yet.
-    Ask(Asked),
-    /// Which token a solution leads to, of a challenge of as many bits as the sale wants.
-    Spend(Spend, u8),
-    /// The word of a captcha's provider.
-    CheckCaptcha(String),
+/// A challenge as a client gets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ChallengeOffer {
+    /// To be sent with a counter behind it.
+    ProofOfWork {
+        /// The challenge.
+        text: String,
+        /// With how many zero bits the hash must begin.
+        bits: u8,
+        /// Until when it counts, in milliseconds since the Unix epoch.
+        expires_at_ms: u64,
+    },
+    /// To be shown by the page.
+    Captcha {
+        /// The public key.
+        site_key: String,
+    },
 }
 
-impl Minted {
-    fn new(settings: &TokenSettings, shopper: &Shopper, at_ms: u64, now_ms: u64) -> Self {
-        Self {
-            token: token::mint(&settings.keys, &shopper.sale, &shopper.user, at_ms),
-            usable_at_ms: at_ms.saturating_add(settings.ages.min_ms),
-            expires_at_ms: at_ms.saturating_add(settings.ages.max_ms),
-            now_ms,
+impl ChallengeOffer {
+    fn work(settings: &TokenSettings, sale: &SaleId, user: &UserId, bits: u8, now_ms: u64) -> Self {
+        Self::ProofOfWork {
+            text: challenge::ask(&settings.keys, sale, user, bits, now_ms),
+            bits,
+            expires_at_ms: now_ms.saturating_add(challenge::VALID_MS),
         }
     }
 }
 
-impl<D: SharedData + Clone> Gate<D> {
-    /// Gives the stream a token for `sale`, or says why not.
-    pub(crate) fn check_out(
-        &mut self,
-        stream: StreamId,
+/// The next step for a shopper who asks for an order token.
+#[derive(Debug)]
+pub(crate) enum CheckoutStep {
+    /// The shopper gets a token.
+    Mint {
+        /// The token's time.
+        at_ms: u64,
+        /// What was decided, if the sale is in shadow: there everybody gets a token, as only the gate could answer.
+        in_shadow: Option<Verdict>,
+    },
+    /// The shopper gets a challenge.
+    Challenge(ChallengeOffer),
+    /// Redis decides which token a solution leads to. The number is the challenge's bits.
+    Spend(Spend, u8),
+    /// The captcha's provider checks a solution.
+    CheckCaptcha {
+        /// The captcha's response.
+        solution: String,
+        /// The client's address.
+        address: Vec<u8>,
+    },
+    /// The shopper gets no token.
+    Refuse(Rejection),
+}
+
+/// Decides who gets order tokens, and which count.
+#[derive(Debug)]
+pub(crate) struct Checkout {
+    config: Arc<Checked>,
+    pub(crate) captchas: Captchas,
+    challenges: Counters<ChallengeOutcome>,
+    tokens_refused: Counters<TokenError>,
+}
+
+impl Checkout {
+    pub(crate) fn new(config: Arc<Checked>, metrics: &Metrics) -> Self {
+        Self {
+            captchas: Captchas::new(config.captcha.clone(), metrics.challenges.clone()),
+            challenges: metrics.challenges.clone(),
+            tokens_refused: metrics.tokens_refused.clone(),
+            config,
+        }
+    }
+
+    /// Decides on a request for a token of `sale`.
+    ///
+    /// # Errors
+    /// The answer to a request that is refused before any challenge.
+    pub(crate) fn decide<D: SharedData + Clone>(
+        &self,
+        sales: &Sales,
+        limits: &Limits<D>,
         sale: &[u8],
         request: &dyn Request,
         now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        let admitted = self
-            .find(sale)
-            .and_then(|(switch, sale)| self.admit_shopper(switch, sale, request, now_ms));
-        let (shopper, next, in_shadow) = match admitted {
-            Ok(admitted) => admitted,
-            Err(rejection) => {
-                let mark = self.mark(sale).filter(|_| self.find(sale).is_ok());
-                self.count_for(mark, false, rejection.verdict);
-                let answer = self.answers.reject(rejection, language_of(request), None);
-                return effects.respond(stream, answer);
-            }
+    ) -> Result<(Shopper, CheckoutStep), Rejection> {
+        let (switch, sale) = sales.find(sale)?;
+        let user = read_user(request.headers().get(&self.config.user_header))?;
+        let settings = self.settings()?;
+        let if_empty = sales.without_units(sale, now_ms);
+        let decided = admit_to_checkout(switch, sale, &user, &sales.memory, if_empty, now_ms)
+            .and_then(|()| sales.check_signer())
+            .and_then(|()| limits.check(Some(&user), request, now_ms));
+        let step = match (switch, decided) {
+            (SaleState::Shadow, decided) => CheckoutStep::Mint {
+                at_ms: now_ms,
+                in_shadow: Some(match decided {
+                    Err(rejection) => rejection.verdict,
+                    Ok(()) if sale.challenge.is_some() => Verdict::ChallengeRequired,
+                    Ok(()) => Verdict::TokenMinted,
+                }),
+            },
+            (_, Err(rejection)) => return Err(rejection),
+            (_, Ok(())) => self.challenge(settings, sale, &user, request, now_ms),
         };
-        if let Some(verdict) = in_shadow {
-            let mark = self.mark(sale);
-            self.count_for(mark, true, verdict);
-            return self.answer_minted(stream, &shopper, now_ms, now_ms, effects);
-        }
-        match next {
-            Next::Mint => self.mint_for(stream, &shopper, now_ms, now_ms, effects),
-            Next::Ask(asked) => {
-                self.ask(stream, &asked, &told_in(shopper, request), effects);
-            }
-            Next::Spend(spend, bits) => {
-                let shopper = told_in(shopper, request);
-                self.spend(stream, shopper, (spend, bits), now_ms, effects);
-            }
-            Next::CheckCaptcha(solution) => {
-                let shopper = told_in(shopper, request);
-                let address = request.peer_address();
-                self.check_captcha(stream, shopper, &solution, &address, effects);
-            }
-        }
+        let reader = match step {
+            // A token is the same for every reader.
+            CheckoutStep::Mint { .. } => Reader::default(),
+            _ => reader_of(request),
+        };
+        let sale = sale.id.clone();
+        Ok((Shopper { sale, user, reader }, step))
     }
 
-    /// Whether the request gets a token, and what comes before; or what was decided, if the sale is in shadow. Then everybody gets
-    /// one, and that is only counted: nobody but the gate could answer.
-    fn admit_shopper(
+    /// A gateway without keys has no route to a checkout.
+    fn settings(&self) -> Result<&TokenSettings, Verdict> {
+        self.config.token.as_ref().ok_or(Verdict::Unavailable)
+    }
+
+    /// What comes before a token of `sale`, if anything does.
+    fn challenge(
         &self,
-        switch: SaleState,
+        settings: &TokenSettings,
         sale: &Sale,
+        user: &UserId,
         request: &dyn Request,
         now_ms: u64,
-    ) -> Result<(Shopper, Next, Option<Verdict>), Rejection> {
-        let user = self.user(request)?;
-        let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        let if_empty = self.without_units(sale, now_ms);
-        let decided = admit_to_checkout(switch, sale, &user, &self.memory, if_empty, now_ms)
-            .and_then(|()| self.check_signer())
-            .and_then(|()| self.limits.check(&user, request, now_ms));
-        let in_shadow = (switch == SaleState::Shadow).then(|| match decided {
-            Err(rejection) => rejection.verdict,
-            Ok(()) if sale.challenge.is_some() => Verdict::ChallengeRequired,
-            Ok(()) => Verdict::TokenMinted,
-        });
-        let next = match in_shadow {
-            Some(_) => Next::Mint,
+    ) -> CheckoutStep {
+        let bits = match sale.challenge {
+            Some(Challenge::ProofOfWork { bits }) => bits,
+            Some(Challenge::Captcha {}) => return self.captchas.decide(request),
             None => {
-                decided?;
-                self.challenge(settings, sale, &user, request, now_ms)?
+                return CheckoutStep::Mint {
+                    at_ms: now_ms,
+                    in_shadow: None,
+                };
             }
         };
-        let shopper = Shopper {
-            sale: sale.id.clone(),
-            user,
-            language: Language::default(),
+        let solution = request.header(SOLUTION);
+        let checked = solution.map(|solution| {
+            challenge::check(&settings.keys, &solution, &sale.id, user, bits, now_ms)
+        });
+        let outcome = match checked {
+            Some(Ok(solved)) => {
+                let left_ms = solved.expires_at_ms.saturating_sub(now_ms);
+                let spend = Spend {
+                    name: solved.name,
+                    now_ms,
+                    // Other gateways' clocks may be behind.
+                    keep_ms: left_ms.saturating_add(SKEW_MS),
+                };
+                return CheckoutStep::Spend(spend, bits);
+            }
+            Some(Err(error)) => ChallengeOutcome::Failed(error),
+            None => ChallengeOutcome::Asked,
         };
-        Ok((shopper, next, in_shadow))
+        self.challenges.increment(outcome);
+        let offer = ChallengeOffer::work(settings, &sale.id, user, bits, now_ms);
+        CheckoutStep::Challenge(offer)
     }
 
-    /// The shopper gets a token of `at_ms`.
-    pub(crate) fn mint_for(
-        &mut self,
-        stream: StreamId,
+    /// Redis has said when the token of a solution was minted: now, or before.
+    pub(crate) fn spent(&self, job: &SpendJob, minted_at_ms: u64, now_ms: u64) -> CheckoutStep {
+        let outcome = match minted_at_ms == job.spend.now_ms {
+            true => ChallengeOutcome::Solved,
+            false => ChallengeOutcome::Again,
+        };
+        self.challenges.increment(outcome);
+        let Shopper { sale, user, .. } = &job.shopper;
+        match &self.config.token {
+            // A token may count for less time than a challenge: one that is over is of no use.
+            Some(settings) if now_ms.saturating_sub(minted_at_ms) > settings.ages.max_ms => {
+                let offer = ChallengeOffer::work(settings, sale, user, job.bits, now_ms);
+                CheckoutStep::Challenge(offer)
+            }
+            _ => CheckoutStep::Mint {
+                at_ms: minted_at_ms,
+                in_shadow: None,
+            },
+        }
+    }
+
+    /// The answer with the shopper's token of `at_ms`.
+    pub(crate) fn mint(
+        &self,
         shopper: &Shopper,
         at_ms: u64,
         now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        self.count_shopper(shopper, Verdict::TokenMinted);
-        self.answer_minted(stream, shopper, at_ms, now_ms, effects);
-    }
-
-    fn answer_minted(
-        &mut self,
-        stream: StreamId,
-        shopper: &Shopper,
-        at_ms: u64,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
-        // Nobody comes here without keys.
-        let Some(settings) = &self.config.token else {
-            return self.refuse_shopper(stream, shopper, Verdict::Unavailable.into(), effects);
+    ) -> Result<Answer, Rejection> {
+        let TokenSettings { keys, ages } = self.settings()?;
+        let minted = MintedToken {
+            token: token::mint(keys, &shopper.sale, &shopper.user, at_ms),
+            usable_at_ms: at_ms.saturating_add(ages.min_ms),
+            expires_at_ms: at_ms.saturating_add(ages.max_ms),
+            now_ms,
         };
-        let minted = Minted::new(settings, shopper, at_ms, now_ms);
         let headers = vec![(headers::VERDICT, Verdict::TokenMinted.word())];
-        let answer = Answer::json(200, headers, &minted).because("weir_token_minted");
-        effects.respond(stream, Arc::new(answer));
-    }
-
-    /// The shopper gets none.
-    pub(crate) fn refuse_shopper(
-        &mut self,
-        stream: StreamId,
-        shopper: &Shopper,
-        rejection: Rejection,
-        effects: &mut Effects,
-    ) {
-        self.count_shopper(shopper, rejection.verdict);
-        let answer = self.answers.reject(rejection, shopper.language, None);
-        effects.respond(stream, answer);
-    }
-
-    pub(crate) fn count_shopper(&mut self, shopper: &Shopper, verdict: Verdict) {
-        let mark = self.mark(shopper.sale.as_str().as_bytes());
-        self.count_for(mark, false, verdict);
+        Ok(Answer::json(200, headers, &minted).because("weir_token_minted"))
     }
 
     /// Whether `token` is the one that `sale` wants, if it wants one.
@@ -196,27 +255,18 @@ impl<D: SharedData + Clone> Gate<D> {
         if !sale.token {
             return Ok(());
         }
-        // Without keys nothing can be known of a token: the log says so with every new catalogue.
-        let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        token::check(
-            &settings.keys,
-            token.unwrap_or_default(),
-            &sale.id,
-            user,
-            now_ms,
-            settings.ages,
-        )
-        .map_err(|reason| {
-            self.metrics.tokens_refused.increment(reason);
-            Verdict::InvalidToken.into()
+        // Without keys no token can be checked: the log says so with every new catalogue.
+        let TokenSettings { keys, ages } = self.settings()?;
+        let token = token.unwrap_or_default();
+        token::check(keys, token, &sale.id, user, now_ms, *ages).map_err(|reason| {
+            self.tokens_refused.increment(reason);
+            match reason {
+                TokenError::TooYoung => Rejection {
+                    verdict: Verdict::TokenTooYoung,
+                    retry_after_ms: token::usable_in_ms(token, *ages, now_ms),
+                },
+                _ => Verdict::InvalidToken.into(),
+            }
         })
-    }
-}
-
-/// Who waits is told in the language of the request.
-fn told_in(shopper: Shopper, request: &dyn Request) -> Shopper {
-    Shopper {
-        language: language_of(request),
-        ..shopper
     }
 }

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 
 use serde::Deserialize;
 use weir_base::FieldError;
+use weir_base::id::SaleId;
 use weir_base::key::KeyRing;
 use weir_engine::config::{Environment, content_type, header_name, within};
 pub use weir_engine::config::{RedisConfig, Topology};
@@ -27,6 +28,7 @@ pub use self::captcha::{Captcha, CaptchaConfig, IfUnreachable};
 pub use self::limits::{CheckedLimits, IdentifiedLimits, LimitsConfig, OverloadConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::engine::route::{Route, RouteKind};
+use crate::engine::sku::{SkuRoute, SkuSource};
 
 mod captcha;
 mod limits;
@@ -53,6 +55,10 @@ pub struct Config {
     /// The requests that ask how a sale stands, answered here for anybody: none unless set.
     #[serde(default)]
     pub status_routes: Vec<RouteConfig>,
+    /// Normal orders. One for a SKU that a sale sells is refused with the sale's address, from the sale's creation to its end:
+    /// none unless set.
+    #[serde(default)]
+    pub sku_routes: Vec<SkuRouteConfig>,
     /// Requests for paths that begin so go on with the signed user, if there is one: none unless set.
     #[serde(default)]
     pub identify_prefixes: Vec<String>,
@@ -108,6 +114,30 @@ pub struct RouteConfig {
     pub envoy_route: Option<String>,
 }
 
+/// A kind of normal order.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkuRouteConfig {
+    /// The HTTP method: `POST` unless set.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// The path. It may hold `{sku}` as one whole segment.
+    pub path: String,
+    /// Where the SKU is, if not in the path.
+    #[serde(default)]
+    pub sku: Option<SkuConfig>,
+}
+
+/// Where a normal order names its SKU.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkuConfig {
+    /// In this parameter of the query.
+    Query(String),
+    /// In this header.
+    Header(String),
+}
+
 /// A page that takes the place of every answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,6 +185,8 @@ pub struct Checked {
     pub checkout_routes: Vec<Route>,
     /// The requests that ask how a sale stands.
     pub status_routes: Vec<Route>,
+    /// See [`Config::sku_routes`].
+    pub sku_routes: Vec<SkuRoute>,
     /// The header that names the user, in lower case.
     pub user_header: String,
     /// See [`ClaimConfig::keys`].
@@ -197,6 +229,12 @@ impl Checked {
         route.must_go_via()
     }
 
+    /// The path of orders of this sale.
+    pub(crate) fn orders_of(&self, sale: &SaleId) -> String {
+        let route = self.routes.first();
+        route.map_or_else(String::new, |route| route.path_of(sale.as_str()))
+    }
+
     /// Before which keys operators are told, if they are.
     pub fn report_to(&self) -> Option<&str> {
         self.report.then_some(self.redis.key_prefix.as_str())
@@ -224,6 +262,11 @@ impl Checked {
             .map(RouteKind::Buy)
             .or_else(|| sale(&self.checkout_routes).map(RouteKind::Checkout))
             .or_else(|| sale(&self.status_routes).map(RouteKind::Status))
+            .or_else(|| {
+                let mut routes = self.sku_routes.iter();
+                let is_one = routes.any(|route| route.matches(method, path));
+                is_one.then_some(RouteKind::NormalOrder)
+            })
     }
 }
 
@@ -239,6 +282,7 @@ impl Config {
         let routes = checked_routes("routes", &self.routes, "POST")?;
         let checkout_routes = checked_routes("checkout_routes", &self.checkout_routes, "POST")?;
         let status_routes = checked_routes("status_routes", &self.status_routes, "GET")?;
+        let sku_routes = checked_sku_routes(self.sku_routes)?;
         check_prefixes(&self.identify_prefixes)?;
         let user_header = header_name("user_header", &self.user_header)?;
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
@@ -262,6 +306,7 @@ impl Config {
             token,
             captcha: captcha.transpose()?,
             status_routes,
+            sku_routes,
             user_header,
             claim_keys,
             identify_prefixes: self.identify_prefixes,
@@ -300,6 +345,24 @@ fn checked_routes(
         Ok(checked.via(route.envoy_route.as_deref()))
     };
     routes.iter().enumerate().map(checked).collect()
+}
+
+fn checked_sku_routes(routes: Vec<SkuRouteConfig>) -> Result<Vec<SkuRoute>, FieldError> {
+    let checked = |(index, route): (usize, SkuRouteConfig)| {
+        let field = |name: &str| format!("sku_routes[{index}].{name}");
+        let source = match route.sku {
+            None => None,
+            Some(SkuConfig::Query(name)) => Some(SkuSource::Query(name)),
+            Some(SkuConfig::Header(name)) => {
+                let name = header_name(&field("sku.header"), &name)?;
+                Some(SkuSource::Header(name))
+            }
+        };
+        let method = route.method.as_deref().unwrap_or("POST");
+        SkuRoute::new(method, &route.path, source)
+            .map_err(|error| FieldError::new(field(error.field()), error))
+    };
+    routes.into_iter().enumerate().map(checked).collect()
 }
 
 fn check_prefixes(prefixes: &[String]) -> Result<(), FieldError> {

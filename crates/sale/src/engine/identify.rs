@@ -1,53 +1,60 @@
 //! Who a request comes from that buys nothing, for the origin.
 
-use crate::identity;
-use crate::sale::SaleState;
-use weir_base::headers;
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+
+use crate::admission::Rejection;
+use crate::identity::{self, SignedUser};
+use crate::verdict::Verdict;
 use weir_base::id::UserId;
 use weir_base::shared_data::SharedData;
-use weir_engine::{Effects, Request, StreamId};
+use weir_engine::Request;
 
-use crate::engine::answers::language_of;
-use crate::engine::gate::Gate;
+use crate::engine::config::Checked;
+use crate::engine::limits::Limits;
 
-impl<D: SharedData + Clone> Gate<D> {
-    /// Lets a request for `path` go on, with the signed user if the origin wants to know it there, unless it comes too
-    /// often. Whatever a client sent in its place is removed.
-    pub(crate) fn identify(
-        &mut self,
-        stream: StreamId,
-        path: &[u8],
-        request: &dyn Request,
-        effects: &mut Effects,
-    ) {
-        let mut prefixes = self.config.identify_prefixes.iter();
-        let is_identified = prefixes.any(|prefix| path.starts_with(prefix.as_bytes()));
-        let user = match is_identified {
-            true => self.user(request).ok(),
-            false => None,
-        };
-        // The clock is a host call: of other requests it is not asked.
-        let now_ms = if is_identified { request.now_ms() } else { 0 };
-        if is_identified
-            && self.switch() != Some(SaleState::Shadow)
-            && let Err(no) = self.limits.check_identified(user.as_ref(), request, now_ms)
-        {
-            self.metrics.requests.increment(no.verdict);
-            let answer = self.answers.reject(no, language_of(request), None);
-            return effects.respond(stream, answer);
-        }
-        if request.headers().pose_as_gateway() {
-            effects.remove_gateway_headers(stream);
-        }
-        if let Some(user) = user {
-            self.add_user(stream, &user, now_ms, effects);
-        }
-        effects.let_go(stream);
+/// Signs the users of requests that the origin wants to know.
+#[derive(Debug)]
+pub(crate) struct Identification<D> {
+    config: Arc<Checked>,
+    limits: Limits<D>,
+}
+
+impl<D: SharedData + Clone> Identification<D> {
+    pub(crate) fn new(config: Arc<Checked>, data: &D) -> Self {
+        let limits = Limits::identified(&config, data);
+        Self { config, limits }
     }
 
-    fn add_user(&self, stream: StreamId, user: &UserId, now_ms: u64, effects: &mut Effects) {
-        let signed = identity::sign(&self.config.claim_keys, user, now_ms);
-        effects.add_header(stream, headers::USER, signed.value);
-        effects.add_header(stream, headers::USER_SIGNATURE, signed.signature);
+    /// The signed user of a request for `path`, if the origin wants to know it there and the request names one.
+    ///
+    /// # Errors
+    /// The answer to a request that comes too often, if it `is_limited`.
+    pub(crate) fn sign(
+        &self,
+        path: &[u8],
+        request: &dyn Request,
+        is_limited: bool,
+    ) -> Result<Option<SignedUser>, Rejection> {
+        let mut prefixes = self.config.identify_prefixes.iter();
+        if !prefixes.any(|prefix| path.starts_with(prefix.as_bytes())) {
+            return Ok(None);
+        }
+        let user = read_user(request.headers().get(&self.config.user_header)).ok();
+        // The clock is a host call: other requests do without it.
+        let now_ms = request.now_ms();
+        if is_limited {
+            self.limits.check(user.as_ref(), request, now_ms)?;
+        }
+        Ok(user.map(|user| identity::sign(&self.config.claim_keys, &user, now_ms)))
+    }
+}
+
+/// The user that a header names. It must be there once: several joined values name nobody.
+pub(crate) fn read_user(header: Option<Cow<'_, [u8]>>) -> Result<UserId, Rejection> {
+    match header {
+        Some(Cow::Borrowed(user)) => UserId::new(user).map_err(|_| Verdict::InvalidUser.into()),
+        // Only joined values are owned.
+        Some(Cow::Owned(_)) | None => Err(Verdict::InvalidUser.into()),
     }
 }

@@ -13,7 +13,7 @@ use crate::redis::{challenge_spend, claim, deposit, lend, probe, release, settle
 use crate::verdict::Verdict;
 use weir_base::breaker::Pass;
 use weir_base::id::{SaleId, UserId};
-use weir_base::language::Language;
+use weir_engine::page::Reader;
 use weir_engine::pump::{Pending, Plan, Planned};
 use weir_scripts::Call;
 
@@ -55,8 +55,8 @@ pub struct Shopper {
     pub sale: SaleId,
     /// The user.
     pub user: UserId,
-    /// In which language they are told why there is none.
-    pub language: Language,
+    /// Who reads why there is none.
+    pub reader: Reader,
 }
 
 /// Who asks for what.
@@ -93,7 +93,7 @@ pub struct ClaimJob {
     pub buyer: Buyer,
 }
 
-/// What matters of whoever waits for a decision.
+/// What decisions and answers need to know of a request's buyer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buyer {
     /// Whether the request goes on whatever is decided: its sale is in shadow.
@@ -102,8 +102,8 @@ pub struct Buyer {
     pub sale: SaleMark,
     /// Whether the client has sent what only a gateway may send on.
     pub poses_as_gateway: bool,
-    /// In which language the client is told why a request does not go on.
-    pub language: Language,
+    /// Who reads why a request does not go on.
+    pub reader: Reader,
 }
 
 /// Which shard is probed, for which rebalance.

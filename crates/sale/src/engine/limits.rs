@@ -4,26 +4,16 @@ use crate::admission::Rejection;
 use crate::verdict::Verdict;
 use weir_base::address::AddressGroup;
 use weir_base::id::UserId;
-use weir_base::key::KeyRing;
 use weir_base::shared_data::SharedData;
 use weir_engine::Request;
 use weir_limit::Quota;
 use weir_limit::table::{Table, TableRequest, decide_both, decide_one};
 
-use crate::engine::config::CheckedLimits;
+use crate::engine::config::Checked;
 
-/// The limits of one gateway: its workers share them.
+/// A limit on users and one on addresses, of one gateway: its workers share them.
 #[derive(Debug)]
 pub(crate) struct Limits<D> {
-    /// Of requests that buy or ask for an order token.
-    buying: Pair<D>,
-    /// Of requests that go on with the signed user.
-    identified: Pair<D>,
-}
-
-/// A limit on users and one on addresses.
-#[derive(Debug)]
-struct Pair<D> {
     users: Option<Limit<D>>,
     addresses: Option<Limit<D>>,
 }
@@ -35,51 +25,38 @@ struct Limit<D> {
 }
 
 impl<D: SharedData + Clone> Limits<D> {
-    /// `keys` seeds the tables' hashes: all workers have the same, and no client knows it.
-    pub(crate) fn new(config: &CheckedLimits, keys: &KeyRing, data: &D) -> Self {
-        let limit = |name: &str, quota: Option<Quota>| {
+    /// Of requests that buy or ask for an order token.
+    pub(crate) fn buying(config: &Checked, data: &D) -> Self {
+        let limits = &config.limits;
+        let quotas = [("users", limits.user), ("addresses", limits.address)];
+        Self::new(config, data, quotas)
+    }
+
+    /// Of requests that go on with the signed user.
+    pub(crate) fn identified(config: &Checked, data: &D) -> Self {
+        let limits = &config.limits;
+        let quotas = [
+            ("identified-users", limits.identified_user),
+            ("identified-addresses", limits.identified_address),
+        ];
+        Self::new(config, data, quotas)
+    }
+
+    /// The claim keys seed the tables' hashes: all workers have the same, and no client knows it.
+    fn new(config: &Checked, data: &D, quotas: [(&str, Option<Quota>); 2]) -> Self {
+        let (slots, keys) = (config.limits.slots, &config.claim_keys);
+        let [users, addresses] = quotas.map(|(name, quota)| {
             quota.map(|quota| Limit {
-                table: Table::new(data.clone(), name, config.slots, keys.seed(name)),
+                table: Table::new(data.clone(), name, slots, keys.seed(name)),
                 quota,
             })
-        };
-        Self {
-            buying: Pair {
-                users: limit("users", config.user),
-                addresses: limit("addresses", config.address),
-            },
-            identified: Pair {
-                users: limit("identified-users", config.identified_user),
-                addresses: limit("identified-addresses", config.identified_address),
-            },
-        }
+        });
+        Self { users, addresses }
     }
 
-    /// Takes note of a request to buy, or for an order token, by `user`, from wherever it comes.
-    pub(crate) fn check(
-        &self,
-        user: &UserId,
-        request: &dyn Request,
-        now_ms: u64,
-    ) -> Result<(), Rejection> {
-        self.buying.check(Some(user), request, now_ms)
-    }
-
-    /// Takes note of a request that goes on with the signed user, if it says who that is.
-    pub(crate) fn check_identified(
-        &self,
-        user: Option<&UserId>,
-        request: &dyn Request,
-        now_ms: u64,
-    ) -> Result<(), Rejection> {
-        self.identified.check(user, request, now_ms)
-    }
-}
-
-impl<D: SharedData> Pair<D> {
     /// The request is charged to both limits or to none: a user who is refused must not use up an address that
     /// neighbours share, and a flood under many names must not fill the table of users.
-    fn check(
+    pub(crate) fn check(
         &self,
         user: Option<&UserId>,
         request: &dyn Request,

@@ -4,24 +4,28 @@
 //! waits for its claim in the pump. A granted one goes on to the origin with a signed claim ticket; every other is answered
 //! here.
 //!
+//! Each concern is a struct with its own state: it returns a plain value, which [`Gate`] carries out.
+//!
 //! | module | |
 //! |---|---|
 //! | [`config`] | JSON → checked configuration |
 //! | [`route`] | which requests buy, and from which sale |
-//! | [`gate`] | the state of one worker, and its events |
+//! | [`gate`] | the concerns of one worker, and what it carries out for requests |
+//! | `replies` | what the gate carries out when Redis or a captcha's provider has replied |
+//! | `sales` | what a worker knows of sales: catalogue, polls, empty shards |
+//! | `pending` | requests that come before the first poll, held for a moment |
 //! | `buy` | a request to buy, up to its claim |
-//! | `claims` | what becomes of requests when Redis has answered |
-//! | `checkout` | order tokens: minted, and checked |
-//! | `challenge` | what a checkout may want first: a proof of work, or a captcha |
+//! | `checkout` | order tokens: minted, and checked; a proof of work may come first |
 //! | `captcha` | asking a captcha's provider |
 //! | `identify` | who a request comes from that buys nothing, for the origin |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
 //! | `rebalance` | requests that wait while units move to their shard |
 //! | `limits` | how often one user and one address may ask |
-//! | `held` | requests that come before the first poll, held for a moment |
 //! | `overload` | when Redis or the origin is to be spared |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
+//! | `responder` | decisions, counted and answered |
 //! | `answers` | the gate's own answers |
+//! | `report` | decision counts for operators |
 //! | `metrics` | what it counts |
 
 use alloc::vec;
@@ -33,21 +37,23 @@ use weir_engine::setup::{Configured, Host};
 mod answers;
 mod buy;
 mod captcha;
-mod challenge;
 mod checkout;
-mod claims;
 pub mod config;
 pub mod gate;
-mod held;
 mod identify;
 pub mod job;
 mod limits;
 mod metrics;
 mod overload;
+mod pending;
 mod poll;
 mod rebalance;
+mod replies;
 mod report;
+mod responder;
 pub mod route;
+mod sales;
+mod sku;
 
 pub use config::Config;
 pub use gate::Gate;

@@ -18,6 +18,10 @@ use crate::engine::job::ClaimPlan;
 /// than this, sales reopen somewhat later.
 const EPOCHS_MAX: usize = 1_000;
 
+/// The longest interval between polls, in milliseconds, while a sale has no free unit and is not sold out: its buyers try again
+/// until one of them changes.
+const UNDECIDED_POLL_MS: u64 = 50;
+
 /// A poll that is to be sent, or is under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Poll {
@@ -29,6 +33,7 @@ pub(crate) struct Poll {
 #[derive(Debug)]
 pub(crate) struct Poller {
     schedule: Schedule,
+    interval_ms: u64,
     under_way: Option<Poll>,
     cursor: usize,
     /// The catalogue's bytes as last read: most polls find them unchanged.
@@ -53,6 +58,7 @@ impl Poller {
     pub(crate) fn new(interval_ms: u64) -> Self {
         Self {
             schedule: Schedule::new(interval_ms),
+            interval_ms,
             under_way: None,
             cursor: 0,
             seen: Vec::new(),
@@ -69,6 +75,15 @@ impl Poller {
     /// The first request has come: what is not known yet is looked for soon.
     pub(crate) fn hurry(&mut self) {
         self.schedule.hurry();
+    }
+
+    /// Polls are more frequent while it is undecided whether a sale without a free unit is sold out.
+    pub(crate) fn set_undecided(&mut self, is_undecided: bool) {
+        let undecided_ms = UNDECIDED_POLL_MS.min(self.interval_ms);
+        self.schedule.set_interval(match is_undecided {
+            true => undecided_ms,
+            false => self.interval_ms,
+        });
     }
 
     /// How far apart ticks should be, in milliseconds.
@@ -136,9 +151,7 @@ impl Poller {
             // A key that is gone, or that cannot be read, is an epoch of its own: the shard is not what it was.
             memory.observe_epoch(sale, *shard, epoch_of(epoch));
         }
-        let catalogue = self.read_catalogue(catalogue)?;
-        memory.age();
-        Ok(catalogue)
+        self.read_catalogue(catalogue)
     }
 
     fn read_catalogue(&mut self, value: &Value) -> Result<Option<Catalogue>, PollError> {

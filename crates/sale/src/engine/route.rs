@@ -2,6 +2,9 @@
 
 use alloc::string::String;
 
+use weir_base::bytes::{is_same, strip_prefix};
+use weir_base::method::is_method;
+
 /// The place of the sale's name in a path.
 const SALE_SEGMENT: &str = "{sale}";
 
@@ -24,13 +27,15 @@ pub enum RouteKind<'p> {
     Checkout(&'p [u8]),
     /// To see how the sale stands.
     Status(&'p [u8]),
+    /// To order something outside of sales.
+    NormalOrder,
 }
 
 /// Why a route was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// The method is no upper-case word.
-    #[error("must be an HTTP method in upper case, such as POST")]
+    /// The method is not one of HTTP.
+    #[error("must be a method of HTTP in capitals, such as POST")]
     Method,
     /// The path does not start with `/`, does not hold `{sale}` as one whole segment, once, or has
     /// a query or a fragment.
@@ -54,7 +59,7 @@ impl Route {
     /// # Errors
     /// Says which of the two is wrong.
     pub fn new(method: &str, path: &str) -> Result<Self, RouteError> {
-        if method.is_empty() || !method.bytes().all(|b| b.is_ascii_uppercase()) {
+        if !is_method(method) {
             return Err(RouteError::Method);
         }
         let (before, after) = path.split_once(SALE_SEGMENT).ok_or(RouteError::Path)?;
@@ -86,17 +91,24 @@ impl Route {
         self.via.as_deref()
     }
 
+    /// The path of such a request for this sale.
+    pub fn path_of(&self, sale: &str) -> String {
+        [&self.before, sale, &self.after].concat()
+    }
+
     /// The sale that a request for `path` names, if it is of this route. What follows a `?` in
     /// the path does not count.
     pub fn sale<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
-        if method != self.method.as_bytes() {
+        if !is_same(method, self.method.as_bytes()) {
             return None;
         }
-        let path = path.split(|&byte| byte == b'?').next()?;
-        let sale = path
-            .strip_prefix(self.before.as_bytes())?
-            .strip_suffix(self.after.as_bytes())?;
-        (!sale.is_empty() && !sale.contains(&b'/')).then_some(sale)
+        let named = strip_prefix(path, self.before.as_bytes())?;
+        let ends = |byte: &u8| matches!(byte, b'/' | b'?');
+        let len = named.iter().position(ends).unwrap_or(named.len());
+        let (sale, behind) = named.split_at_checked(len)?;
+        let query = strip_prefix(behind, self.after.as_bytes())?;
+        let is_whole = matches!(query.first(), None | Some(b'?'));
+        (is_whole && !sale.is_empty()).then_some(sale)
     }
 }
 
@@ -136,6 +148,7 @@ mod tests {
         let route = Route::new("PUT", "/buy/{sale}").unwrap();
         assert_eq!(route.sale(b"PUT", b"/buy/x"), Some(b"x".as_slice()));
         assert_eq!(route.sale(b"PUT", b"/buy/x/y"), None);
+        assert_eq!(route.path_of("x"), "/buy/x");
     }
 
     #[test]
@@ -153,6 +166,8 @@ mod tests {
         ] {
             assert_eq!(Route::new("POST", path), Err(RouteError::Path), "{path}");
         }
-        assert_eq!(Route::new("post", "/{sale}"), Err(RouteError::Method));
+        for method in ["post", "POSTT", ""] {
+            assert_eq!(Route::new(method, "/{sale}"), Err(RouteError::Method));
+        }
     }
 }

@@ -299,6 +299,8 @@ pub struct Audit {
     pub deferred: u64,
     /// Of these orders' generations: see [`checksum_of`].
     pub checksum: u64,
+    /// How many changes of orders the shard was told of, after SQL had committed them: see [`mark`](crate::mark).
+    pub mark: u64,
     /// Another one whenever units come, and whenever the last one goes.
     pub epoch: i64,
     /// The last generation or transfer id given out.

@@ -41,6 +41,9 @@ pub struct ShardLedger {
     deposits: BTreeMap<u32, u64>,
     /// The last change of the sale's stock, with what came of it here.
     change: StockChange,
+    /// How many changes of orders it was told of. Objects that were stored before it was counted have none.
+    #[serde(default)]
+    mark: u64,
     /// Who rebuilds it.
     rebuild: Option<Rebuild>,
 }
@@ -291,6 +294,7 @@ impl ShardLedger {
             .orders
             .push(order);
         self.version += 1;
+        self.mark += 1;
         if deduction == Deduction::AtPayment {
             self.change_stock(signed(units));
         }
@@ -330,15 +334,17 @@ impl ShardLedger {
         let Some(record) = self.users.get_mut(user) else {
             return Followed::Nothing;
         };
-        let units = if record.is_open(generation) {
-            self.close(user)
+        let (units, changes) = if record.is_open(generation) {
+            // The order was made, and ended.
+            (self.close(user), 2)
         } else {
             match record.take_order(generation) {
-                Some(order) if order.deduction == Deduction::AtOrder => order.units,
-                Some(_) => 0,
+                Some(order) if order.deduction == Deduction::AtOrder => (order.units, 1),
+                Some(_) => (0, 1),
                 None => return Followed::Nothing,
             }
         };
+        self.mark += changes;
         self.forget_if_blank(user);
         self.version += 1;
         self.change_stock(signed(units));
@@ -472,6 +478,20 @@ impl ShardLedger {
             }
             _ => false,
         }
+    }
+
+    /// Sets the mark to what SQL counts, if the shard is as an audit has seen it and has a lower one. Returns whether it
+    /// did.
+    pub fn raise_mark(&mut self, mark: u64, seen: &Audit) -> bool {
+        let is_unchanged = self.stock.is_some()
+            && self.epoch == seen.epoch
+            && self.sequence == seen.sequence
+            && self.version == seen.version;
+        let raises = is_unchanged && self.mark < mark;
+        if raises {
+            self.mark = mark;
+        }
+        raises
     }
 
     /// An operator adds units to the sale, or withdraws some that nobody holds. The shard remembers what came of it, so the
@@ -632,6 +652,7 @@ impl ShardLedger {
             bought: sums.bought,
             deferred: sums.deferred,
             checksum: sums.checksum,
+            mark: if is_warm { self.mark } else { 0 },
             epoch: self.epoch,
             sequence: self.sequence,
             records: self.records(),

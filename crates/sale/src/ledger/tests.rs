@@ -716,6 +716,7 @@ fn an_audit_tells_each_term_and_of_a_cold_shard_only_what_outlives_it() {
         bought: 1,
         deferred: 2,
         checksum: bought + deferred,
+        mark: 2,
         epoch: 5_000_000,
         sequence: 5_000_000,
         records: 1,
@@ -735,6 +736,7 @@ fn an_audit_tells_each_term_and_of_a_cold_shard_only_what_outlives_it() {
         bought: 0,
         deferred: 0,
         checksum: 0,
+        mark: 0,
         ..warm
     };
     assert_eq!(shard.audit(), cold);

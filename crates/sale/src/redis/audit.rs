@@ -29,6 +29,7 @@ pub fn call(keys: &ShardKeys) -> Call {
             keys.transfers(),
             keys.deposits(),
             keys.change(),
+            keys.mark(),
         ]
         .into(),
         args: Arguments::default(),
@@ -71,7 +72,7 @@ fn parse_terms(value: &Value) -> Option<Audit> {
     };
     Some(match array(terms)? {
         [] => audit,
-        [stock, version, open, held, bought, deferred, checksum] => Audit {
+        [stock, version, open, held, bought, deferred, checksum, mark] => Audit {
             stock: Some(integer(stock)?),
             version: unsigned(version)?,
             open: unsigned(open)?,
@@ -79,6 +80,7 @@ fn parse_terms(value: &Value) -> Option<Audit> {
             bought: unsigned(bought)?,
             deferred: unsigned(deferred)?,
             checksum: unsigned(checksum)?,
+            mark: unsigned(mark)?,
             ..audit
         },
         _ => return None,

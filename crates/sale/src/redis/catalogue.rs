@@ -50,7 +50,10 @@ mod tests {
             token: true,
             challenge: None,
             degrade: Degrade::default(),
+            sku: None,
+            cold: false,
             band: Band::default(),
+            paused: false,
         };
         Catalogue {
             version: 7,

@@ -28,6 +28,7 @@ const EPOCH: &str = "epoch";
 const SEQUENCE: &str = "sequence";
 const SUMS: &str = "sums";
 const BOUGHT: &str = "bought";
+const MARK: &str = "mark";
 const RESERVED: &str = "reserved";
 const BLOCKED: &str = "blocked";
 const ATTEMPTS: &str = "attempt";
@@ -122,6 +123,11 @@ impl ShardKeys {
         self.key("deposits")
     }
 
+    /// Integer: how many changes of orders the shard was told of, after SQL had committed them.
+    pub fn mark(&self) -> Vec<u8> {
+        self.key(MARK)
+    }
+
     /// Text: the last change of the sale's stock that came, and what came of it.
     pub fn change(&self) -> Vec<u8> {
         self.key("change")
@@ -141,6 +147,7 @@ impl ShardKeys {
             self.deposits(),
             self.rebuild(),
             self.change(),
+            self.mark(),
         ]);
         keys.extend((0..BUCKETS).map(|bucket| self.bought_in(bucket)));
         keys
@@ -156,6 +163,12 @@ impl ShardKeys {
             self.sums(),
             self.bought(),
         ]
+    }
+
+    /// The same, and the mark: what a script needs that has a shard follow an order.
+    pub(crate) fn of_order(&self) -> [Vec<u8>; 7] {
+        let [stock, claims, pending, epoch, sums, bought] = self.of_user();
+        [stock, claims, pending, epoch, sums, bought, self.mark()]
     }
 
     /// Appends the keys of what a claim reads and writes: stock, epoch, sequence, sums, claims, pending, bought.
@@ -257,6 +270,7 @@ mod tests {
             (keys.transfers(), "transfers"),
             (keys.deposits(), "deposits"),
             (keys.change(), "change"),
+            (keys.mark(), "mark"),
             (keys.reserved(255), "reserved:255"),
             (keys.blocked(0), "blocked:0"),
         ] {

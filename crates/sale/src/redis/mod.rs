@@ -2,7 +2,7 @@
 //!
 //! Of users: [`claim`], [`release`], [`settle`], [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
 //! [`settle_transfer`], [`probe`], [`audit`], [`restock`], [`stock_change`]. After a loss: [`wipe`], [`restore`], [`correct`],
-//! [`recount`]. Of the catalogue: [`publish`]. Of checkouts: [`challenge_spend`].
+//! [`recount`], [`raise_mark`]. Of the catalogue: [`publish`]. Of checkouts: [`challenge_spend`].
 //!
 //! The Lua is in `lua/`, one file a script, with its KEYS, ARGV and replies documented at its top.
 
@@ -57,14 +57,14 @@ weir_scripts::scripts! {
     /// `cancel.lua`: an order ends, and what it took from the stock comes back.
     mod cancel = with_records!("cancel");
     /// The call that ends the order that came of this claim, or the claim if it is still open.
-    fn call(keys: &ShardKeys, user: &UserId, generation: u64) = keys.of_user(),
+    fn call(keys: &ShardKeys, user: &UserId, generation: u64) = keys.of_order(),
         [user.as_str().into(), decimal(bucket(user)), decimal(generation)];
     -> Followed;
 
     /// `charge.lua`: an order that was to be deducted at payment is paid.
     mod charge = with_records!("charge");
     /// The call that takes the units of the order that came of this claim from the stock.
-    fn call(keys: &ShardKeys, user: &UserId, generation: u64) = keys.of_user(),
+    fn call(keys: &ShardKeys, user: &UserId, generation: u64) = keys.of_order(),
         [user.as_str().into(), decimal(bucket(user)), decimal(generation)];
     -> Followed;
 
@@ -100,6 +100,14 @@ weir_scripts::scripts! {
         [keys::catalogue(prefix)], [decimal(version), catalogue.into()];
     -> bool;
 
+    /// `raise_mark.lua`: a shard's mark is what SQL counts.
+    mod raise_mark = with_shard!("raise_mark");
+    /// The call that sets the mark, if the shard is still as `seen` and has a lower one. The reply: whether it did.
+    fn call(keys: &ShardKeys, mark: u64, seen: &Audit) =
+        [keys.stock(), keys.epoch(), keys.sums(), keys.sequence(), keys.mark()],
+        [decimal(mark), seen.epoch.to_string().into(), decimal(seen.sequence), decimal(seen.version)];
+    -> bool;
+
     /// `recount.lua`: the sums of a shard of which Redis was made to forget a key.
     mod recount = with_shard!("recount");
     /// The call that notes these sums of open claims and orders, if the shard is still of their version. The reply: whether it did.
@@ -118,7 +126,7 @@ weir_scripts::scripts! {
     /// `settle.lua`: a claim became an order.
     mod settle = with_records!("settle");
     /// The call that settles one claim.
-    fn call(keys: &ShardKeys, user: &UserId, generation: u64, deduction: Deduction) = keys.of_user(),
+    fn call(keys: &ShardKeys, user: &UserId, generation: u64, deduction: Deduction) = keys.of_order(),
         [user.as_str().into(), decimal(bucket(user)), decimal(generation), mark(deduction).into()];
     -> SettleReply;
 
@@ -172,6 +180,7 @@ pub const SCRIPTS: &[&Script] = &[
     &overdue::SCRIPT,
     &probe::SCRIPT,
     &publish::SCRIPT,
+    &raise_mark::SCRIPT,
     &recount::SCRIPT,
     &release::SCRIPT,
     &restock::SCRIPT,

@@ -236,15 +236,29 @@ impl Bench {
 
     /// Lets the gate find that nothing is left, of its sale of one shard.
     pub fn sell_out(&mut self) {
+        self.empty("none");
+        assert!(self.answer(u32::MAX).1.contains("sold_out"));
+    }
+
+    /// Lets a buyer find that no unit is in Redis, of its sale of one shard, while the catalogue says `band`.
+    pub fn empty(&mut self, band: &str) {
         self.stocks = vec![0];
-        self.catalogue = self
-            .catalogue
-            .replace("\"state\"", "\"band\":\"none\",\"state\"");
+        self.publish_band(band);
         self.advance(700);
         self.run(Reply::Empty);
         self.buy(u32::MAX, "latecomer");
         self.run(Reply::Empty);
-        assert!(self.answer(u32::MAX).1.contains("sold_out"));
+    }
+
+    /// From the next poll on the catalogue says `band`.
+    pub fn publish_band(&mut self, band: &str) {
+        let band = format!("\"band\":\"{band}\",\"state\"");
+        self.catalogue = match self.catalogue.find("\"band\"") {
+            None => self.catalogue.replace("\"state\"", &band),
+            Some(_) => self
+                .catalogue
+                .replace("\"band\":\"reserved\",\"state\"", &band),
+        };
     }
 
     pub fn close(&mut self, stream: StreamId) {
@@ -295,6 +309,13 @@ impl Bench {
         }
     }
 
+    /// Time passes, and a poll is under way.
+    pub fn send_poll(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.turn();
+        self.send();
+    }
+
     /// Everything that is sent is answered, until nothing more happens.
     pub fn run(&mut self, reply: Reply) {
         self.send();
@@ -323,6 +344,19 @@ impl Bench {
             reply,
             now_ms,
         });
+    }
+
+    /// Redis refuses each command of the call that it has had for longest.
+    pub fn refuse_oldest(&mut self, error: &str) {
+        let now_ms = self.now_ms;
+        if let Some((batch, commands)) = self.sent.pop_front() {
+            let reply = format!("-{error}\r\n").repeat(commands.len());
+            self.handle(Event::RedisReply {
+                batch,
+                reply: Ok(reply.into_bytes()),
+                now_ms,
+            });
+        }
     }
 
     /// The call that Redis has had for longest is lost.

@@ -28,6 +28,7 @@
 //! <prefix>:room:{<room>}:…        one waiting room: `state`, `setting`, `inside`, `waits`; in hashes `p:<bucket>` who has
 //!                                 which place, `a:<bucket>` how many places addresses took
 //! <prefix>:tally:<subject>:<min>  hash: what gateways have decided about limits or sales in a minute, name to count
+//! <prefix>:write-check            text, for some seconds: Redis takes writes
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.

@@ -14,7 +14,7 @@ use weir_stack::{ports, tools};
 /// A server of one test's own, gone when the test ends.
 pub struct Server {
     server: RedisServer,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Server {
@@ -25,7 +25,13 @@ impl Server {
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();
-        Self { server, _dir: dir }
+        Self { server, dir }
+    }
+
+    #[allow(dead_code)] // not all tests need its files
+    /// The folder of its data.
+    pub fn dir(&self) -> &std::path::Path {
+        self.dir.path()
     }
 
     pub fn connect(&self) -> Redis {

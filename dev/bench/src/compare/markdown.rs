@@ -2,6 +2,7 @@
 
 use super::bars::{Bar, Limit, bars, is_load_bound};
 use super::edges::REQUESTS;
+use super::overload::Loaded;
 use super::report::{Cost, Measured, Point, Report, Round, Run};
 use super::room::Positions;
 use super::scenario::{ALL, ONE, Scenario};
@@ -37,6 +38,7 @@ pub(super) fn page(report: &Report) -> String {
     }
     edges(&mut page, report);
     room(&mut page, report);
+    overload(&mut page, report);
     memory(&mut page, report);
     costs(&mut page, &report.costs);
     not_measured(&mut page, report);
@@ -273,6 +275,39 @@ fn edges(page: &mut String, report: &Report) {
     }
 }
 
+fn overload(page: &mut String, report: &Report) {
+    let Some((run, measured)) = &report.overload else {
+        return;
+    };
+    *page += "\n## Twice as many requests as can be answered\n\nFirst each scenario in a closed loop: what can be done. Then an open loop with \
+              twice as many requests a second. A gateway should still answer what it can, and refuse the rest at once.\n\n";
+    put(
+        page,
+        format_args!(
+            "{} at {}: {} rounds, {}; load average before it {:.1}.\n",
+            run.date, run.commit, run.rounds, run.machine, run.load_average
+        ),
+    );
+    *page += "| scenario | can be done, a second | answered at twice the load | share | p50 ms | p99 ms |\n|---|--:|--:|--:|--:|--:|\n";
+    for one in measured {
+        let median = |of: fn(&Loaded) -> f64| {
+            Spread::of(one.rounds.iter().map(of)).map_or(0.0, |spread| spread.median)
+        };
+        put(
+            page,
+            format_args!(
+                "| `{}` | {:.0} | {:.0} | {:.0} % | {:.1} | {:.1} |",
+                one.scenario,
+                median(|round| round.capacity),
+                median(|round| round.goodput),
+                one.share().map_or(0.0, |share| share.median * 100.0),
+                median(|round| round.p50_ms),
+                median(|round| round.p99_ms),
+            ),
+        );
+    }
+}
+
 fn room(page: &mut String, report: &Report) {
     let Some((run, room)) = &report.room else {
         return;
@@ -388,6 +423,9 @@ fn not_measured(page: &mut String, report: &Report) {
     }
     if report.room.is_none() {
         missing.push("A million people in the queue");
+    }
+    if report.overload.is_none() {
+        missing.push("Twice as many requests as can be answered");
     }
     if report.memory.is_none() {
         missing.push("Memory");

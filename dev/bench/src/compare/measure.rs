@@ -65,12 +65,7 @@ pub(super) async fn measure(
     yard: &Yard<'_>,
 ) -> Result<(Vec<Point>, Vec<Absent>)> {
     let (mut servers, absent) = start_all(scenario, effort, yard).await?;
-    let mut run = Run {
-        scenario,
-        effort,
-        cores: yard.cores,
-        points: Vec::new(),
-    };
+    let mut run = Run::new(scenario, effort, yard.cores);
     for server in &mut servers {
         server.ready(scenario)?;
     }
@@ -85,7 +80,7 @@ pub(super) async fn measure(
 }
 
 /// A peer that is not there is told, and no reason to stop; without Weir there is nothing to compare.
-async fn start_all(
+pub(super) async fn start_all(
     scenario: &Scenario,
     effort: &Effort,
     yard: &Yard<'_>,
@@ -136,7 +131,7 @@ fn shape(answer: &Answered) -> String {
 
 impl Server {
     /// Waits until it answers as the scenario wants it.
-    fn ready(&self, scenario: &Scenario) -> Result<()> {
+    pub(super) fn ready(&self, scenario: &Scenario) -> Result<()> {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
             let answer = self.example(scenario);
@@ -174,14 +169,24 @@ fn writer(scenario: &Scenario, system: System) -> Result<Writer> {
     )
 }
 
-struct Run<'a> {
+/// The rounds of one scenario.
+pub(super) struct Run<'a> {
     scenario: &'a Scenario,
     effort: &'a Effort,
     cores: Cores,
     points: Vec<Point>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    pub(super) fn new(scenario: &'a Scenario, effort: &'a Effort, cores: Cores) -> Self {
+        Self {
+            scenario,
+            effort,
+            cores,
+            points: Vec::new(),
+        }
+    }
+
     async fn closed(&mut self, servers: &mut [Server], connections: usize) -> Result<()> {
         let systems: Vec<System> = servers.iter().map(|server| server.system).collect();
         self.rounds(servers, &systems, connections, Pace::Closed)
@@ -267,7 +272,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn one(&self, server: &mut Server, connections: usize, pace: Pace) -> Result<Round> {
+    pub(super) async fn one(
+        &self,
+        server: &mut Server,
+        connections: usize,
+        pace: Pace,
+    ) -> Result<Round> {
         let mut calls = 0;
         if let Some(store) = &mut server.store {
             if self.scenario.kind.claims() {

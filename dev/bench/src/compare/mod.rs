@@ -7,6 +7,7 @@ mod machine;
 mod markdown;
 mod measure;
 mod memory;
+mod overload;
 mod peers;
 mod plot;
 mod report;
@@ -42,6 +43,7 @@ const MEMORY: &str = "memory";
 const COSTS: &str = "costs";
 const EDGE: &str = "edge";
 const ROOM: &str = "room";
+const OVERLOAD: &str = "overload";
 
 #[derive(Debug, Clone, clap::Args)]
 // Flattened into bench's own, where a group of this struct's name would be there twice.
@@ -82,7 +84,7 @@ pub(crate) struct Arguments {
 
 fn names() -> clap::builder::PossibleValuesParser {
     let scenarios = scenario::ALL.iter().map(|scenario| scenario.name);
-    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS, EDGE, ROOM]))
+    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS, EDGE, ROOM, OVERLOAD]))
 }
 
 impl Arguments {
@@ -105,7 +107,8 @@ impl Arguments {
     fn asks_for(&self, name: &str) -> bool {
         // It is that of VMs.
         let has_vms = self.host.as_deref() != Some("native");
-        let is_left_out = (self.quick || !has_vms) && name == MEMORY;
+        let is_left_out =
+            (self.quick || !has_vms) && name == MEMORY || !has_vms && name == OVERLOAD;
         self.only.iter().any(|only| only == name) || self.only.is_empty() && !is_left_out
     }
 
@@ -241,6 +244,12 @@ async fn measure(
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(ROOM, "a million people in the queue…");
         report.room = Some((run, room::measure(&effort)?));
+        report.write(kept)?;
+    }
+    if arguments.asks_for(OVERLOAD) {
+        let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
+        Console.line(OVERLOAD, "twice as many requests as can be answered…");
+        report.overload = Some((run, overload::measure(&effort, &yard).await?));
         report.write(kept)?;
     }
     if arguments.asks_for(MEMORY) {

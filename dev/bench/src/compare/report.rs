@@ -3,6 +3,7 @@
 use super::cores::Cores;
 use super::edges::Edges;
 use super::memory::Memories;
+use super::overload::Overload;
 use super::room::Room;
 use super::statistics::Spread;
 use super::system::System;
@@ -22,6 +23,9 @@ pub(super) struct Report {
     /// A million people in a queue: by `weir-room-times`.
     #[serde(default)]
     pub(super) room: Option<(Run, Room)>,
+    /// Twice as many requests as can be answered.
+    #[serde(default)]
+    pub(super) overload: Option<(Run, Vec<Overload>)>,
     /// What does not depend on the machine: by `weir-costs`.
     pub(super) costs: Vec<Cost>,
 }

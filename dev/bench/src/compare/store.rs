@@ -247,10 +247,13 @@ fn sale(name: &str) -> Result<Sale> {
         token: name == "tokened",
         challenge: None,
         degrade: Degrade::default(),
+        sku: None,
+        cold: false,
         band: if name == "gone" {
             Band::None
         } else {
             Band::High
         },
+        paused: false,
     })
 }

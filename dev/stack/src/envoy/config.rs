@@ -4,6 +4,7 @@
 //! and edited there. An edit whose place is gone from the file is an error that names the place.
 
 mod limits;
+mod local;
 mod native;
 
 pub use native::native_filter;
@@ -796,7 +797,7 @@ mod tests {
     fn all_routes_with_a_timeout_get_another() {
         let text = rendered(EnvoyConfig::shipped().and_then(|config| config.route_timeouts("1s")))
             .to_string();
-        assert_eq!(text.matches(r#""timeout":"1s""#).count(), 7);
+        assert_eq!(text.matches(r#""timeout":"1s""#).count(), 8);
         assert!(!text.contains(r#""timeout":"5s""#));
     }
 }

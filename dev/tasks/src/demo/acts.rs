@@ -112,7 +112,7 @@ pub(super) enum Fate {
     Paid,
     /// There is an order that will not be paid.
     Unpaid,
-    /// Nothing was left.
+    /// No unit was free.
     SoldOut,
     /// The gate lets this person not buy.
     Refused,
@@ -154,7 +154,7 @@ fn unsold(answer: &Response) -> Fate {
         .iter()
         .find(|known| known.word() == verdict(answer));
     match verdict {
-        Some(Verdict::SoldOut) => Fate::SoldOut,
+        Some(Verdict::SoldOut | Verdict::AllReserved) => Fate::SoldOut,
         Some(Verdict::Blocked | Verdict::NotReserved) => Fate::Refused,
         _ => Fate::Lost,
     }

@@ -380,7 +380,7 @@ impl<'a> Play<'a> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let standing = self.standing().await?;
-            let is_told = standing.state != "running" || self.sql().await?.remaining > 0;
+            let is_told = !standing.has_free_units() || self.sql().await?.remaining > 0;
             if is_told || Instant::now() >= deadline {
                 return Ok(standing);
             }
@@ -488,7 +488,7 @@ impl<'a> Play<'a> {
     async fn is_running_at_each_door(&self) -> Result<bool> {
         for door in self.doors.iter() {
             let standing = Standing::ask(&door.url(), &self.sale).await?;
-            if standing.state != "running" {
+            if !standing.has_free_units() {
                 return Ok(false);
             }
         }

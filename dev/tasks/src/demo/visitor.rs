@@ -16,6 +16,11 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// Whether people may buy now.
+    pub(super) fn has_free_units(&self) -> bool {
+        self.state == "running" && !matches!(self.remaining.as_str(), "reserved" | "none")
+    }
+
     /// `GET /sales/{id}` at the gateway, over a connection of its own.
     pub(super) async fn ask(gateway: &str, sale: &str) -> Result<Self> {
         let answer = http::get(&format!("{gateway}/sales/{sale}")).await?;

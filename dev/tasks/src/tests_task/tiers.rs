@@ -29,6 +29,7 @@ const SECOND: [(&str, &[&str]); 11] = [
             "events::sdk::",
             "kubernetes::",
             "pages::",
+            "product_page::",
             "ratelimit::cluster::",
             "redis_kinds::a_node_of_the_cluster_killed",
             "redis_kinds::over_a_cluster_of_three",

@@ -1,12 +1,11 @@
-//! What `up` starts with: all filters on one listener, a sale and a link, and where to look.
+//! What `up` starts with: all filters on one listener, a sale, a link and types of events, and where to look.
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use weir_stack::envoy::EnvoyConfig;
 use weir_stack::http::Method;
 use weir_stack::sale::sale_json;
 use weir_stack::{Builder, Stack};
-
-use super::Arguments;
 
 /// Links' host in `envoy/all.yaml`. Browsers take it for this machine.
 const LINK_HOST: &str = "link.localhost";
@@ -15,31 +14,40 @@ const TARGET: &str = "https://www.envoyproxy.io/";
 const SALE: &str = "demo";
 const UNITS: u64 = 500;
 const SHARDS: u32 = 4;
+/// The types of events in the examples of `docs/events.md` and of the SDK.
+const EVENT_TYPES: [&str; 3] = ["cart", "page", "view"];
 /// Taken already: the data folder is an earlier run's.
 const CONFLICT: u16 = 409;
 
-/// All filters, and an origin that has a part for each.
-pub(super) fn of(builder: Builder, arguments: &Arguments) -> Builder {
+/// All filters, and an origin that has a part for each. Without Kafka its events are in files.
+pub fn of(builder: Builder, gateway_port: u16, has_kafka: bool) -> Builder {
     let domain = json!({
         "id": "s",
         "hosts": [LINK_HOST],
         "scheme": "http",
-        "port": arguments.chosen_gateway_port(),
+        "port": gateway_port,
     });
     let builder = builder
         .all_filters()
         .links(json!({ "domains": [domain] }).to_string())
-        .fitment();
-    match arguments.has_kafka() {
+        .fitment()
+        .edit_config(EnvoyConfig::for_local_pages);
+    match has_kafka {
         true => builder,
         false => builder.events(),
     }
 }
 
-/// Makes a sale and a link, and says where everything is.
-pub(super) async fn begin(stack: &Stack) -> Result<String> {
+/// Creates a sale, a link and event types, and returns the text with all addresses.
+///
+/// # Errors
+/// When the origin refuses one of them.
+pub async fn begin(stack: &Stack) -> Result<String> {
     make(stack, "/sales", &sale_json(SALE, UNITS, SHARDS)?).await?;
     stack.warm_sale(SALE).await?;
+    for name in EVENT_TYPES {
+        make_type(stack, name).await?;
+    }
     make(stack, "/links", &json!({ "target": TARGET, "code": CODE })).await?;
     stack.wait_until_known(SALE).await?;
     Ok(text(stack))
@@ -55,6 +63,16 @@ async fn make(stack: &Stack, path: &str, body: &serde_json::Value) -> Result<()>
     again.map(drop).map_err(|_| error).context("to begin with")
 }
 
+/// Registers an event type that accepts any attributes, unless it exists.
+async fn make_type(stack: &Stack, name: &str) -> Result<()> {
+    let path = format!("/events/types/{name}");
+    if stack.admin(Method::GET, &path, "", 200).await.is_ok() {
+        return Ok(());
+    }
+    let made = stack.admin(Method::PUT, &path, "{}", 201).await;
+    made.map(drop).context("to begin with")
+}
+
 fn text(stack: &Stack) -> String {
     let gateway = stack.gateway_url();
     let port = gateway.rsplit(':').next().unwrap_or_default();
@@ -68,14 +86,18 @@ fn text(stack: &Stack) -> String {
          curl -i -H 'x-user-id: ada' -X POST {gateway}/sales/{SALE}/orders\n\
          a short link  http://{LINK_HOST}:{port}/{CODE}\n    \
          curl -i -H 'host: {LINK_HOST}:{port}' {gateway}/{CODE}\n\
-         waiting room  {gateway}/shop/ (600 a minute may enter; behind it there is nothing)\n    \
-         curl -i {gateway}/shop/\n\
+         waiting room  {gateway}/shop/ (600 a minute may enter)\n    \
+         curl -i -b '' --retry 9 {gateway}/shop/\n\
+         an event      types: cart, page, view\n    \
+         curl {gateway}/events -H 'x-weir-write-key: wk_shop_web' -H 'x-user-id: ada' -H 'content-type: application/json' \
+         -d '{{\"type\":\"view\",\"attributes\":{{\"sku\":\"a1\"}}}}'\n    \
+         curl -H 'x-user-id: ada' {gateway}/history\n\
          limits        20 a second for each user, 40 at once\n    \
-         for i in $(seq 60); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'x-user-id: bo' {gateway}/; done\n\n\
-         pages         {admin}/ui\n\
-         origin admin  {admin} (the token is in {dir}/secrets.env)\n\
+         for i in $(seq 60); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'x-user-id: bo' {gateway}/sales/{SALE}; done\n\n\
+         pages         {admin}/ui (the token is in {dir}/secrets.env)\n\
+         origin admin  {admin}/readyz\n\
          envoy admin   {envoy}\n\
-         redis         {redis}\n\
+         redis         redis-cli -u {redis}\n\
          data, logs    {dir}\n\n\
          Ctrl-C stops everything."
     )

@@ -111,6 +111,8 @@ impl Gate {
 
     /// A counter. Filters tell what they have counted when they tick.
     pub fn metric(&self, name: &str) -> u64 {
+        // Ticks begin when the first stream's wake-up has come.
+        self.host.run_until_idle();
         self.host.tick();
         self.host
             .metric(&format!("weir_events_{name}"))

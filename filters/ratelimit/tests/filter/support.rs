@@ -80,6 +80,8 @@ impl Limiter {
 
     /// A counter. Filters tell what they have counted when they tick.
     pub fn metric(&self, name: &str) -> u64 {
+        // Ticks begin when the first stream's wake-up has come.
+        self.host.run_until_idle();
         self.host.tick();
         self.host.metric(name).unwrap_or(0)
     }

@@ -40,7 +40,12 @@ fn definite_and_unknown_failures_are_counted_apart_and_both_may_be_retried() {
             Reply::ok("refused: the body is not RESP commands"),
             "definite",
         ),
+        (
+            Reply::ok("-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+            "definite",
+        ),
         (Reply::ok("failed: the replies are not RESP"), "unknown"),
+        (Reply::ok("login: WRONGPASS invalid password"), "unknown"),
         (Reply::status(400, "bad"), "unknown"),
         (Reply::ok("-upstream failure\r\n"), "unknown"),
         (Reply::ok("garbage"), "unknown"),
@@ -95,7 +100,7 @@ fn a_call_without_an_answer_ends_at_its_deadline() {
 
 #[test]
 fn what_waits_behind_full_batches_is_answered_too() {
-    let gate = Gate::ready();
+    let gate = Gate::ready_with_fast_redis();
     let buyers: Vec<_> = (0..700).map(|n| gate.buy(&format!("user-{n}"))).collect();
     gate.host.run_until_idle();
     assert_eq!(gate.host.calls().len(), 8);

@@ -42,7 +42,7 @@ fn one_stream_carries_call_after_call() {
 
 #[test]
 fn calls_under_way_at_once_have_a_stream_each() {
-    let gate = Gate::ready();
+    let gate = Gate::ready_with_fast_redis();
     let buyers: Vec<_> = (0..4 * 64)
         .map(|n| gate.buy(&format!("user-{n}")))
         .collect();
@@ -145,7 +145,7 @@ fn a_script_that_redis_does_not_know_costs_no_connection() {
 
 #[test]
 fn streams_of_a_burst_are_closed_when_it_is_over() {
-    let gate = Gate::ready();
+    let gate = Gate::ready_with_fast_redis();
     let buyers: Vec<_> = (0..4 * 64)
         .map(|n| gate.buy(&format!("user-{n}")))
         .collect();

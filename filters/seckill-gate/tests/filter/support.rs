@@ -64,8 +64,15 @@ impl Gate {
     }
 
     pub fn make_ready(&self) {
-        self.host.advance(Duration::from_millis(50));
+        self.begin_polls();
         self.answer_polls();
+    }
+
+    /// A worker polls from its first stream on.
+    pub fn begin_polls(&self) {
+        for worker in 0..2 {
+            self.host.malformed_request(worker);
+        }
     }
 
     pub fn request(&self, sale: &str, user: &str) -> RequestBuilder {
@@ -114,6 +121,18 @@ impl Gate {
             self.host.answer(call.id, Reply::ok(reply));
         }
         self.host.run_until_idle();
+    }
+
+    /// As [`Gate::ready`], and Redis has answered a full batch in a millisecond: a worker sends few requests at once until it
+    /// knows how fast Redis is.
+    pub fn ready_with_fast_redis() -> Self {
+        let gate = Self::ready();
+        let buyers: Vec<_> = (0..64).map(|n| gate.buy(&format!("early-{n}"))).collect();
+        gate.host.run_until_idle();
+        gate.host.advance(Duration::from_millis(1));
+        gate.answer_claims(|_user| granted(7));
+        assert!(buyers.iter().all(|buyer| buyer.is_continued()));
+        gate
     }
 
     /// Answers every call of claims under way, and those that follow, with `reply` for each user; and

@@ -22,6 +22,7 @@ static PAGE: Page = Page {
         "blocked.js": JS,
         "dom.js": JS,
         "format.js": JS,
+        "health.js": JS,
         "keys.js": JS,
         "limits.js": JS,
         "main.js": JS,

@@ -4,6 +4,7 @@
 
 mod redis;
 mod settings;
+mod sql;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,13 +14,16 @@ use axum::http::Method;
 use clap::Args;
 use hyper::body::Bytes;
 use serde::Serialize;
-use weir_doctor::facts::{GatewayEnvironment, NamedKey};
-use weir_doctor::{Envoy, Finding, Severity, Subject, examine, uses_redis};
+use weir_doctor::facts::{GatewayEnvironment, NamedKey, TlsTarget};
+use weir_doctor::{
+    Envoy, Finding, Severity, Subject, examine, redis_logins, redis_tls, uses_redis,
+};
 
 use crate::config::Config;
 use crate::failure::one_line;
 use crate::http::client::HttpClient;
 use crate::secret::Variables;
+use crate::variables::IdleVariable;
 
 pub(crate) use settings::read as settings;
 
@@ -32,8 +36,8 @@ const ERRORS: u8 = 2;
 
 const AFTER_HELP: &str = "\
 It exits with 0 if it has found nothing, 1 if warnings alone, 2 if errors. Settings and secrets of the origin come as they do
-when it serves: by the flags before `doctor`, and by the environment. Without --envoy and --envoy-admin only the origin and
-Redis are looked at. docs/doctor.md tells of each check.";
+when it serves: by the flags before `doctor`, and by the environment. Without --envoy and --envoy-admin only the origin,
+Redis and SQL are looked at. docs/doctor.md tells of each check.";
 
 /// What is looked at.
 #[derive(Clone, Debug, Args)]
@@ -55,6 +59,10 @@ pub struct DoctorCommand {
     #[arg(long)]
     pub no_redis: bool,
 
+    /// Does not ask SQL
+    #[arg(long)]
+    pub no_sql: bool,
+
     /// A check whose findings are known and do not count; may be given more than once
     #[arg(long, value_name = "CHECK")]
     pub ignore: Vec<String>,
@@ -72,6 +80,8 @@ struct Report<'a> {
     claim_fingerprints: Vec<Fingerprint<'a>>,
     /// What was looked at.
     examined: &'a [String],
+    /// What was not examined, and how to include it.
+    not_examined: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -103,27 +113,98 @@ async fn look(
         .map(environment)
         .transpose()?;
     let (origin, mut findings) = settings(config, variables);
+    findings.extend(idle_variables(envoy.as_ref()));
     examined.push("the origin's settings".to_owned());
     let asks_redis = !command.no_redis && envoy.as_ref().is_none_or(uses_redis);
+    let logins = match (&envoy, &gateway) {
+        (Some(envoy), Some(gateway)) => redis_logins(envoy, gateway),
+        _ => Vec::new(),
+    };
     let redis = match asks_redis {
-        true => redis::ask(&config.redis_url).await.context("--redis-url")?,
+        true => {
+            let asked = redis::ask(&config.redis_url, &config.key_prefix, &logins).await;
+            asked.context("--redis-url")?
+        }
         false => Vec::new(),
     };
+    let targets = match (&envoy, asks_redis) {
+        (Some(envoy), true) => redis_tls(envoy),
+        _ => Vec::new(),
+    };
+    let (tls, elsewhere) = redis::shake_hands(targets).await;
     examined.extend(
         redis
             .iter()
             .map(|node| format!("Redis at {}", node.address)),
     );
+    let sql = match command.no_sql {
+        true => None,
+        false => sql::ask(config).await,
+    };
+    examined.extend(sql.iter().map(|sql| sql.place.clone()));
     findings.extend(examine(&Subject {
         envoy: envoy.as_ref(),
         origin: Some(&origin),
         redis: &redis,
+        sql: sql.as_ref(),
         gateway: gateway.as_ref(),
+        tls: &tls,
     }));
     findings.retain(|finding| !command.ignore.iter().any(|check| check == finding.check));
     let keys = origin.claim_keys.as_deref().unwrap_or_default();
-    print(command.json, &findings, keys, &examined)?;
+    let mut not_examined = not_examined(command, gateway.is_some(), asks_redis, sql.is_some());
+    not_examined.extend(elsewhere.iter().map(|target| {
+        let TlsTarget {
+            address, ca_file, ..
+        } = target;
+        format!("TLS with {address}, as {ca_file} is not on this machine")
+    }));
+    print(command.json, &findings, keys, &examined, &not_examined)?;
     Ok(code(&findings))
+}
+
+/// Variables that nothing reads, neither the origin nor a filter.
+fn idle_variables(envoy: Option<&Envoy>) -> Vec<Finding> {
+    let idle = crate::variables::idle(std::env::vars_os()).into_iter();
+    let idle = idle.filter(|variable| envoy.is_none_or(|envoy| !envoy.mentions(&variable.name)));
+    let finding = |variable: IdleVariable| {
+        let IdleVariable { name, problem, fix } = variable;
+        let place = "the origin's environment";
+        Finding::warning("variables", place, format!("{name} {problem}"), fix)
+    };
+    idle.map(finding).collect()
+}
+
+/// Lists what this run does not examine: no finding says nothing about these parts.
+fn not_examined(
+    command: &DoctorCommand,
+    has_gateway: bool,
+    asks_redis: bool,
+    has_sql: bool,
+) -> Vec<String> {
+    let has_envoy = command.envoy.is_some() || command.envoy_admin.is_some();
+    let left_out = [
+        (
+            !has_envoy,
+            "Envoy's configuration (--envoy or --envoy-admin)",
+        ),
+        (
+            has_envoy && !has_gateway,
+            "the gateways' secrets and their login at Redis (--gateway-env)",
+        ),
+        (command.no_redis, "Redis (--no-redis)"),
+        (
+            !asks_redis && !command.no_redis,
+            "Redis, which no filter asks",
+        ),
+        (command.no_sql, "SQL (--no-sql)"),
+        (
+            !has_sql && !command.no_sql,
+            "SQL, whose file does not exist yet",
+        ),
+    ];
+    let left_out = left_out.into_iter().filter(|(is_left_out, _)| *is_left_out);
+    left_out.map(|(_, what)| what.to_owned()).collect()
 }
 
 async fn envoy(command: &DoctorCommand, examined: &mut Vec<String>) -> Result<Option<Envoy>> {
@@ -174,6 +255,7 @@ fn print(
     findings: &[Finding],
     keys: &[NamedKey],
     examined: &[String],
+    not_examined: &[String],
 ) -> Result<()> {
     if is_json {
         let claim_fingerprints = keys.iter().map(|key| Fingerprint {
@@ -184,6 +266,7 @@ fn print(
             findings,
             claim_fingerprints: claim_fingerprints.collect(),
             examined,
+            not_examined,
         };
         println!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
@@ -199,7 +282,14 @@ fn print(
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
-    eprintln!("{count}; examined: {}", examined.join(", "));
+    let examined = examined.join(", ");
+    match not_examined {
+        [] => eprintln!("{count}; examined: {examined}"),
+        missing => eprintln!(
+            "{count} in what was examined: {examined}; not examined: {}",
+            missing.join(", ")
+        ),
+    }
     Ok(())
 }
 

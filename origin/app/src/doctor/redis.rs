@@ -1,63 +1,200 @@
-//! What Redis says of itself.
+//! Reads facts about Redis: as the origin's user, and as the gateways' users.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use redis::{Cmd, IntoConnectionInfo, RedisError, Value, cmd};
-use weir_doctor::facts::RedisFacts;
+use redis::{Cmd, Value, cmd};
+use weir_doctor::facts::{Login, RedisFacts, Refused, TlsFacts, TlsTarget, Untold};
+use weir_scripts::permissions::{self, ORIGIN, SHARED};
+use weir_scripts::{Call, RefusalKind};
 
 use crate::redis::policy::info_field;
-use crate::redis::{CallError, Redis};
+use crate::redis::tls::check_certificate;
+use crate::redis::{CallError, Redis, UrlError, address_of};
 
-/// Asks each of the nodes at `urls`, which have commas between them.
+/// Asks each of the nodes at `urls`, which have commas between them: as the origin, and as gateways with these logins.
 ///
 /// # Errors
 /// When one is not a URL of Redis. That a node does not answer is a fact, and no error.
-pub(super) async fn ask(urls: &str) -> Result<Vec<RedisFacts>, RedisError> {
+pub(super) async fn ask(
+    urls: &str,
+    prefix: &str,
+    logins: &[Login],
+) -> Result<Vec<RedisFacts>, UrlError> {
     let mut nodes = Vec::new();
     for url in urls.split(',').map(str::trim) {
         // Without its password.
-        let address = url.into_connection_info()?.addr().to_string();
-        let redis = Redis::new(url, "")?;
+        let address = address_of(url)?;
+        let redis = Redis::new(url, prefix)?;
         let said = said(&redis, address.clone()).await;
-        nodes.push(said.unwrap_or_else(|error| RedisFacts {
-            address,
-            away: Some(error.to_string()),
-            ..RedisFacts::default()
-        }));
+        let said = said.unwrap_or_else(|error| away(address.clone(), &error));
+        let is_away = said.away.is_some();
+        nodes.push(said);
+        // An address that does not answer is reported once, not once per login.
+        let logins = logins.iter().filter(|_| !is_away);
+        for login in logins {
+            let user = login.username.as_deref().unwrap_or("default");
+            let address = format!("{address}, asked as the gateways' user {user}");
+            let redis = Redis::new(&with_login(url, login), prefix)?;
+            nodes.push(may(&redis, address, &SHARED).await);
+        }
     }
     Ok(nodes)
 }
 
+/// Makes a handshake with each Redis that gateways reach by TLS. Targets whose CA file is not on this machine are returned
+/// untried.
+pub(super) async fn shake_hands(targets: Vec<TlsTarget>) -> (Vec<TlsFacts>, Vec<TlsTarget>) {
+    let is_here = |target: &TlsTarget| std::path::Path::new(&target.ca_file).exists();
+    let (here, elsewhere): (Vec<_>, Vec<_>) = targets.into_iter().partition(is_here);
+    let mut facts = Vec::new();
+    for target in here {
+        let mut problem = None;
+        for name in &target.names {
+            let (address, ca) = (target.address.clone(), target.ca_file.clone().into());
+            problem = check_certificate(address, name.clone(), ca).await.err();
+            if problem.is_none() {
+                break;
+            }
+        }
+        facts.push(TlsFacts { target, problem });
+    }
+    (facts, elsewhere)
+}
+
+/// Reads all facts, as the origin's user.
 async fn said(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
     // The first call connects, which takes time that is not the clock's.
-    redis.ping().await?;
+    let pinged = redis.ping().await;
+    let may = async |address| {
+        let all: Vec<&str> = SHARED.into_iter().chain(ORIGIN).collect();
+        may(redis, address, &all).await
+    };
+    match pinged {
+        Ok(()) => {}
+        // A Redis that loads its data, or cannot write to its disk, refuses even PING.
+        Err(error) if error.refusal().is_some() => return Ok(may(address).await),
+        Err(error) => return Err(error),
+    }
     let before_ms = now_ms();
-    let time = redis.send(&cmd("TIME")).await?;
+    let time = redis.send(&cmd("TIME")).await.ok();
     let took_ms = now_ms() - before_ms;
-    let memory = text(redis, cmd("INFO").arg("memory")).await;
-    let cluster = text(redis, cmd("INFO").arg("cluster")).await;
+    let facts = may(address).await;
+    let mut untold = facts.untold;
+    let mut info = async |section: &str, command, checks| {
+        let text = text(redis, cmd("INFO").arg(section)).await;
+        text.unwrap_or_else(|error| {
+            untold.push(Untold {
+                command,
+                checks,
+                error,
+            });
+            String::new()
+        })
+    };
+    let memory = info("memory", "INFO memory", "memory and eviction were").await;
+    let role = info("replication", "INFO replication", "its role was").await;
+    let cluster = info("cluster", "INFO cluster", "its topology was").await;
     let entries = "zset-max-listpack-entries";
     let setting = redis.send(cmd("CONFIG").arg("GET").arg(entries)).await;
     let field = |name: &str| info_field(&memory, name).map(str::to_owned);
     Ok(RedisFacts {
-        address,
-        away: None,
+        untold,
+        is_replica: info_field(&role, "role").map(|role| role == "slave"),
+        used_memory: field("used_memory").and_then(|bytes| bytes.parse().ok()),
         maxmemory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
         maxmemory_policy: field("maxmemory_policy"),
         // Hosted ones refuse to tell.
         zset_max_listpack_entries: setting.ok().and_then(|setting| value_of(&setting)),
         is_cluster: info_field(&cluster, "cluster_enabled").map(|enabled| enabled == "1"),
-        clock_ahead_ms: clock_ms(&time).map(|clock_ms| clock_ms - (before_ms + took_ms / 2)),
+        clock_ahead_ms: time
+            .and_then(|time| clock_ms(&time))
+            .map(|clock_ms| clock_ms - (before_ms + took_ms / 2)),
         clock_uncertain_ms: took_ms / 2,
+        ..facts
     })
 }
 
-async fn text(redis: &Redis, command: &Cmd) -> String {
+/// Checks whether a user may write, and run these commands.
+async fn may(redis: &Redis, address: String, commands: &[&str]) -> RedisFacts {
+    let mut facts = RedisFacts {
+        address,
+        ..RedisFacts::default()
+    };
+    if let Err(error) = redis.check_write().await {
+        match refused(&error) {
+            Some(refused) => facts.refused = Some(refused),
+            None => return away(facts.address, &error),
+        }
+    }
+    let call = permissions::call(redis.prefix(), commands.iter().copied());
+    match forbidden(redis, &call).await {
+        Ok(forbidden) => facts.forbidden = forbidden,
+        // A Redis that refuses a write may refuse this, too. The facts have that refusal already.
+        Err(_) if facts.refused.is_some() => {}
+        Err(error) => facts.untold.push(Untold {
+            command: "redis.acl_check_cmd",
+            checks: "permissions were",
+            error: error.to_string(),
+        }),
+    }
+    facts
+}
+
+/// The commands that the user may not run. EVAL also answers users who may not run EVALSHA.
+async fn forbidden(redis: &Redis, call: &Call) -> Result<Vec<String>, CallError> {
+    let value = redis.run_source(call).await?;
+    Ok(permissions::parse(&value)?)
+}
+
+fn away(address: String, error: &CallError) -> RedisFacts {
+    RedisFacts {
+        address,
+        refused: refused(error),
+        away: error.refusal().is_none().then(|| error.to_string()),
+        ..RedisFacts::default()
+    }
+}
+
+fn refused(error: &CallError) -> Option<Refused> {
+    let refusal = error.refusal()?;
+    Some(Refused {
+        is_permission: refusal.kind == RefusalKind::NoPermission,
+        remedy: refusal.kind.remedy(),
+        error: refusal.error,
+    })
+}
+
+/// The same URL with another user and password.
+fn with_login(url: &str, login: &Login) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    let server = rest.rsplit_once('@').map_or(rest, |(_, server)| server);
+    let user = login.username.as_deref().map(encoded).unwrap_or_default();
+    let password = encoded(&login.password);
+    format!("{scheme}://{user}:{password}@{server}")
+}
+
+/// Percent-encodes all but letters and digits, so that the text cannot end its part of the URL.
+fn encoded(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() {
+            true => out.push(char::from(byte)),
+            false => {
+                // Writing to a `String` cannot fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+async fn text(redis: &Redis, command: &Cmd) -> Result<String, String> {
     match redis.send(command).await {
-        Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Ok(Value::VerbatimString { text, .. } | Value::SimpleString(text)) => text,
-        // What is not told is not known.
-        _ => String::new(),
+        Ok(Value::BulkString(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Ok(Value::VerbatimString { text, .. } | Value::SimpleString(text)) => Ok(text),
+        Ok(other) => Err(format!("{other:?}")),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -80,4 +217,27 @@ fn now_ms() -> i64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_login_takes_the_place_of_the_one_in_the_url() {
+        let login = |username: Option<&str>, password: &str| Login {
+            username: username.map(ToOwned::to_owned),
+            password: password.to_owned(),
+        };
+        for (url, login, expected) in [
+            ("redis://h:1", login(None, "p"), "redis://:p@h:1"),
+            (
+                "rediss://u:q@h:1",
+                login(Some("weir"), "a@b/c:d%"),
+                "rediss://weir:a%40b%2Fc%3Ad%25@h:1",
+            ),
+        ] {
+            assert_eq!(with_login(url, &login), expected);
+        }
+    }
 }

@@ -51,10 +51,10 @@ impl Origin {
     }
 }
 
-/// Adds events as configured by the flags. Call it after history, whose consumer group reads events.
+/// Adds events as configured by the flags. Call it after history, whose consumer group reads events, and fitment.
 pub(crate) async fn open(origin: Origin, config: &Config, secrets: &mut Secrets) -> Result<Origin> {
     let secret = secrets.webhook.take().map(|secret| secret.0);
-    #[cfg_attr(not(feature = "history"), allow(unused_mut))]
+    #[cfg_attr(not(any(feature = "fitment", feature = "history")), allow(unused_mut))]
     let Some(mut settings) = config.events.settings(secret)? else {
         return Ok(origin);
     };
@@ -63,6 +63,8 @@ pub(crate) async fn open(origin: Origin, config: &Config, secrets: &mut Secrets)
         let history = origin.history().cloned();
         settings.groups.extend(history.map(crate::views::group));
     }
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    crate::product_changes::connect(&origin, &mut settings.pulls)?;
     let flag = match config.events.events_log {
         Some(_) => "--events-log",
         None => "--events",

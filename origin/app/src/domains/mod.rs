@@ -13,6 +13,8 @@ pub(crate) mod history;
 mod limits;
 #[cfg(feature = "links")]
 pub(crate) mod links;
+#[cfg(any(feature = "fitment", feature = "history"))]
+pub(crate) mod products;
 #[cfg(feature = "rooms")]
 pub(crate) mod rooms;
 #[cfg(feature = "sales")]
@@ -106,6 +108,8 @@ pub(crate) fn documents() -> Vec<Document> {
         crate::history::http::document(),
         #[cfg(feature = "fitment")]
         crate::fitment::http::document(),
+        #[cfg(any(feature = "fitment", feature = "history"))]
+        products::document(),
     ]
 }
 
@@ -151,6 +155,8 @@ pub(crate) async fn open(
     let origin = history::open(origin, config)?;
     #[cfg(feature = "fitment")]
     let origin = fitment::open(origin, config)?;
+    #[cfg(any(feature = "fitment", feature = "history"))]
+    let origin = origin.with_product_keys(secrets.product_keys.take());
     #[cfg(feature = "events")]
     let origin = events::open(origin, config, secrets).await?;
     #[cfg(all(feature = "links", feature = "sales"))]
@@ -211,6 +217,8 @@ impl Origin {
             &self.history,
             #[cfg(feature = "fitment")]
             &self.fitment,
+            #[cfg(any(feature = "fitment", feature = "history"))]
+            &self.products,
             #[cfg(feature = "rooms")]
             &self.rooms,
             #[cfg(feature = "limits")]

@@ -13,7 +13,7 @@ use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 use super::{Domain, Jobs};
 use crate::access::Door;
 use crate::config::{Config, Secrets};
-use crate::http::{Loop, Silences};
+use crate::http::{Loop, Part, Silences};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::outbox::{OutboxTimes, Sink, SinkName};
@@ -197,6 +197,19 @@ impl Domain for SaleDomain {
             true => sales::http::in_buyers_language(routes),
             false => routes,
         }
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let metrics = self.sales.metrics().clone();
+        let state = move || match metrics.has_paused_sales() {
+            true => "paused",
+            false => "ok",
+        };
+        let part = Part {
+            name: "sales",
+            state: Arc::new(state),
+        };
+        self.is_on.then_some(part).into_iter().collect()
     }
 
     fn loops(&self) -> Vec<Loop> {

@@ -212,7 +212,8 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
                     continue;
                 };
                 let key = OperationKey {
-                    path: path.clone(),
+                    // OpenAPI has no parameter that spans segments.
+                    path: path.replace("{*", "{"),
                     method: word,
                 };
                 let Value::Object(described) = operation else {

@@ -59,7 +59,10 @@ pub struct HttpClient {
 }
 
 /// Trusts the authorities in this file, or the system's.
-fn trusting(ca: Option<&Path>) -> Result<ClientConfig, ClientError> {
+///
+/// # Errors
+/// When they cannot be read, or there are none.
+pub fn trusting(ca: Option<&Path>) -> Result<ClientConfig, ClientError> {
     let unread = |error: &dyn std::fmt::Display| ClientError::Authorities(error.to_string());
     let certificates = match ca {
         Some(path) => CertificateDer::pem_file_iter(path)

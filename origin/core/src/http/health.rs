@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -19,14 +19,20 @@ use serde::Serialize;
 use tracing::warn;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
+use weir_base::accept::prefers;
 
 use super::{Problem, Refusal};
 use crate::api::{Api, RouteRules};
 use crate::background::Pulse;
 use crate::disk::Disks;
 use crate::metrics::Metrics;
-use crate::redis::Redis;
-use crate::sql::Database;
+use crate::redis::refusals::Refusal as RedisRefusal;
+use crate::redis::{CallError, Redis};
+use crate::sql::{Database, SqlError};
+
+/// The media type of OpenMetrics, without and with its version.
+const OPEN_METRICS: &str = "application/openmetrics-text";
+const OPEN_METRICS_1_0: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How long SQL and Redis have for their answers to a probe.
 const PING_LIMIT: Duration = Duration::from_secs(3);
@@ -62,7 +68,7 @@ pub struct Loop {
 pub struct Health {
     /// Must answer for the origin to be ready.
     pub database: Database,
-    /// Must answer, too.
+    /// Must take writes, too.
     pub redis: Redis,
     /// What Prometheus scrapes.
     pub metrics: Metrics,
@@ -79,11 +85,13 @@ pub struct Health {
 /// The origin cannot do its work.
 const NOT_READY: Refusal = Refusal::unavailable(
     "not_ready",
-    "SQL or Redis does not answer, the disk of the database is full, or the reconciler is stuck",
+    "SQL or Redis does not answer, Redis takes no writes, the disk of the database is full, or the reconciler is stuck",
 );
 
-/// How the origin stands. With `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
+/// How the origin stands. With sales, `sales` is `paused` if SQL has lost orders of any and an operator has yet to decide. With
+/// `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
 /// `events_disk` and `fitment_disk` are there if less than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`).
+/// `redis` is there if Redis has refused a command in the last minute: the kind of the last refusal, such as `noperm`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 struct HealthView {
@@ -134,9 +142,9 @@ async fn is_alive() -> Json<HealthView> {
     })
 }
 
-/// The origin can do its work: SQL and Redis answer, the database's disk has room, the reconciler works
+/// The origin can do its work: SQL answers, Redis takes writes, the database's disk has room, the reconciler works
 ///
-/// Answers 200 if SQL and Redis answer, and says how the other parts stand.
+/// Answers 200 if SQL answers and Redis takes a write, and says how the other parts stand.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -146,26 +154,64 @@ async fn is_alive() -> Json<HealthView> {
 async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem> {
     let (sql, redis) = tokio::join!(
         in_time(health.database.ping()),
-        in_time(health.redis.ping())
+        in_time(health.redis.check_write())
     );
+    let refusal = redis.as_ref().err().and_then(|away| away.refusal.clone());
     let detail = match (&sql, &redis) {
         (Ok(()), Ok(())) => match health.trouble() {
             None => return Ok(Json(health.told())),
             Some(trouble) => trouble,
         },
         (Err(_), Ok(())) => "the database does not answer".to_owned(),
-        (Ok(()), Err(_)) => "Redis does not answer".to_owned(),
-        (Err(_), Err(_)) => "neither the database nor Redis answers".to_owned(),
+        (Ok(()), Err(_)) => match refusal {
+            Some(refusal) => format!("Redis refuses writes: {refusal}"),
+            None => "Redis does not answer".to_owned(),
+        },
+        (Err(_), Err(_)) => match refusal {
+            Some(refusal) => {
+                format!("the database does not answer, and Redis refuses writes: {refusal}")
+            }
+            None => "neither the database nor Redis answers".to_owned(),
+        },
     };
-    warn!(detail, sql = ?sql.err(), redis = ?redis.err(), "not ready");
+    let error_of = |part: Result<(), Away>| part.err().map(|away| away.error);
+    let (sql, redis) = (error_of(sql), error_of(redis));
+    warn!(detail, sql, redis, "not ready");
     Err(NOT_READY.because(detail))
 }
 
+/// Why SQL or Redis has failed a probe.
+struct Away {
+    error: String,
+    refusal: Option<RedisRefusal>,
+}
+
+impl From<SqlError> for Away {
+    fn from(error: SqlError) -> Self {
+        Self {
+            error: error.to_string(),
+            refusal: None,
+        }
+    }
+}
+
+impl From<CallError> for Away {
+    fn from(error: CallError) -> Self {
+        Self {
+            error: error.to_string(),
+            refusal: error.refusal(),
+        }
+    }
+}
+
 /// The answer of a part, or that there is none in time: a probe that waits tells nothing.
-async fn in_time<E: fmt::Display>(ping: impl Future<Output = Result<(), E>>) -> Result<(), String> {
-    match tokio::time::timeout(PING_LIMIT, ping).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer within {PING_LIMIT:?}")),
+async fn in_time<E: Into<Away>>(asked: impl Future<Output = Result<(), E>>) -> Result<(), Away> {
+    match tokio::time::timeout(PING_LIMIT, asked).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(Away {
+            error: format!("no answer within {PING_LIMIT:?}"),
+            refusal: None,
+        }),
     }
 }
 
@@ -198,9 +244,13 @@ impl Health {
             let trouble = disk.trouble()?;
             Some((format!("{}_disk", disk.name), trouble))
         });
+        let recent = self.redis.refusals().recent();
+        let redis = recent
+            .first()
+            .map(|kind| ("redis".to_owned(), kind.label()));
         HealthView {
             status: "ok",
-            parts: states.chain(disks).collect(),
+            parts: states.chain(disks).chain(redis).collect(),
         }
     }
 }
@@ -226,16 +276,25 @@ impl Collector for Silences {
 
 /// What the origin has counted, as OpenMetrics
 ///
-/// What the origin has counted, in the text form of OpenMetrics 1.0. docs/metrics.md names each.
+/// What the origin has counted, in the text form of OpenMetrics 1.0, or in Prometheus' text form 0.0.4 for clients that prefer
+/// `text/plain`. docs/metrics.md names each.
 #[utoipa::path(
     get,
     path = "/metrics",
     operation_id = "getMetrics",
-    responses((status = 200, description = "Text", body = String, content_type = "application/openmetrics-text")),
+    responses((status = 200, description = "Text", content((String = "application/openmetrics-text"), (String = "text/plain")))),
 )]
-async fn metrics(State(health): State<Health>) -> impl IntoResponse {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], health.metrics.text())
+async fn metrics(State(health): State<Health>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+    let is_plain = accept.is_some_and(|accept| prefers(accept, "text/plain", &[OPEN_METRICS]));
+    let (kind, text) = match is_plain {
+        true => ("text/plain; version=0.0.4", health.metrics.plain_text()),
+        false => (OPEN_METRICS_1_0, health.metrics.text()),
+    };
+    (
+        [(header::CONTENT_TYPE, kind), (header::VARY, "accept")],
+        text,
+    )
 }
 
 /// This document

@@ -8,17 +8,18 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::{Instrument, field, info, info_span};
 
-use super::TimeLimit;
 use super::refusal::TIMEOUT;
-use super::trace::trace_id;
+use super::trace::{request_id, trace_id};
+use super::{AccessLog, TimeLimit};
 use crate::metrics::RequestMetrics;
 use crate::traces::{self, SpanRequest};
 
-/// Logs and counts each request with its status and its time, and gives a span to what it does.
+/// Counts each request with its status and its time, logs those that the access log includes, and gives a span to what it does.
 ///
-/// No header is logged but the id of the trace: others hold claims, signatures and tokens. No query either.
+/// Of headers only the ids of the trace and of the request are logged: others hold claims, signatures and tokens. No query
+/// either.
 pub(super) async fn log(
-    State(metrics): State<RequestMetrics>,
+    State((metrics, log)): State<(RequestMetrics, AccessLog)>,
     route: Option<MatchedPath>,
     request: Request,
     next: Next,
@@ -28,9 +29,13 @@ pub(super) async fn log(
         method = %request.method(),
         path = request.uri().path(),
         trace_id = field::Empty,
+        request_id = field::Empty,
     );
     if let Some(id) = trace_id(request.headers()) {
         span.record("trace_id", id);
+    }
+    if let Some(id) = request_id(request.headers()) {
+        span.record("request_id", id);
     }
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let asked = SpanRequest {
@@ -44,8 +49,11 @@ pub(super) async fn log(
         let response = answer.await;
         let took = start.elapsed();
         let latency_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        metrics.count(route, response.status().as_u16(), took);
-        info!(status = response.status().as_u16(), latency_us, "answered");
+        let status = response.status().as_u16();
+        metrics.count(route, status, took);
+        if log.includes(status) {
+            info!(status, latency_us, "answered");
+        }
         response
     }
     .instrument(span)

@@ -1,4 +1,4 @@
-//! Server-sent events: an answer that goes on, with a message a second.
+//! Server-sent events: an answer that goes on, with a message a second. Clients that do not ask for events get one JSON document.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use serde::Serialize;
@@ -16,14 +17,6 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::{Problem, Refusal};
-
-/// 406: the client does not take events.
-pub const NOT_ACCEPTABLE: Refusal = Refusal::new(
-    StatusCode::NOT_ACCEPTABLE,
-    "not_acceptable",
-    "Not acceptable",
-    "This answers with server-sent events alone",
-);
 
 /// 503: as many streams are open as may be.
 pub const TOO_MANY_STREAMS: Refusal =
@@ -101,10 +94,11 @@ impl Live {
         })
     }
 
-    /// An answer of `read`, again every second, for the tenant `of`, if the key is one's.
+    /// Answers with the result of `read`: every second if the client accepts events, else once, as JSON. A stream counts against
+    /// the tenant `of`, if the key belongs to one.
     ///
     /// # Errors
-    /// When the client does not ask for it, when there are too many, and when the first `read` fails.
+    /// When too many streams are open, and for JSON when `read` fails.
     pub async fn answer<T, F>(
         &self,
         of: Option<&str>,
@@ -116,8 +110,8 @@ impl Live {
         F: Future<Output = Result<T, Problem>> + Send,
     {
         if !asks_for_events(headers) {
-            let detail = "this answers with accept: text/event-stream alone";
-            return Err(NOT_ACCEPTABLE.because(detail));
+            let no_store = [(header::CACHE_CONTROL, "no-store")];
+            return Ok((no_store, Json(read().await?)).into_response());
         }
         let too_many = || TOO_MANY_STREAMS.because("too many look on; please try again");
         let taken = of

@@ -2,6 +2,7 @@
 //!
 //! Each domain has its own router and its own state; start-up merges them and calls [`finish`].
 
+mod access_log;
 mod auth;
 pub mod client;
 mod cors;
@@ -31,6 +32,7 @@ use weir_base::id::UserId;
 
 use crate::metrics::RequestMetrics;
 
+pub use access_log::{AccessLog, AccessLogConfig};
 pub use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub use cors::{AllowedOrigin, Cors};
@@ -38,7 +40,7 @@ pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
 pub use health::Silences;
 pub use health::{Health, Loop, Part, alive, probes, starting};
 pub use input::{ReadQuery, TypedBody, page_len, read_typed, read_typed_value, shared_members};
-pub use live::{Live, NOT_ACCEPTABLE, TOO_MANY_STREAMS};
+pub use live::{Live, TOO_MANY_STREAMS};
 pub use problem::{Fault, Problem, ProblemBody, RETRY_AFTER_S, Remedy};
 pub use refusal::Refusal;
 use refusal::{NO_METHOD, NO_ROUTE};
@@ -80,13 +82,13 @@ impl From<Duration> for TimeLimit {
 }
 
 /// What every port has: limits, logs, and problem details for paths without a route.
-pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics) -> Router {
+pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics, log: AccessLog) -> Router {
     routes
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
         .layer(from_fn_with_state(limit, layers::limit_time))
-        .layer(from_fn_with_state(metrics, layers::log))
+        .layer(from_fn_with_state((metrics, log), layers::log))
 }
 
 /// The same routes, whose answers pages of other sites may read, if `cors` says so of any.

@@ -1,9 +1,16 @@
-//! The trace that a request is part of, as its `traceparent` says (W3C Trace Context).
+//! The ids by which a request is found in the logs of others: that of its trace in `traceparent` (W3C Trace Context), and the
+//! gateway's own in `x-request-id`.
 
 use axum::http::HeaderMap;
 
 /// The name of the header.
 const TRACEPARENT: &str = "traceparent";
+
+/// The header in which Envoy passes on a request's id, with or without traces. Its access log has the same.
+const REQUEST_ID: &str = "x-request-id";
+
+/// The longest id that is logged. Envoy's have 36 bytes.
+const REQUEST_ID_LEN_MAX: usize = 64;
 
 /// Where the parts of version 00 end: `00-<32 digits>-<16 digits>-<2 digits>`. Later versions may only add to it.
 const TRACE_ID: std::ops::Range<usize> = 3..35;
@@ -30,6 +37,16 @@ pub(super) fn trace_id(headers: &HeaderMap) -> Option<&str> {
         .filter(|_| is_only && is_whole && is_sound)
 }
 
+/// The request's id. `None` without the header, or if it could be anything but an id: a client may send what it likes where no
+/// gateway is.
+pub(super) fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(REQUEST_ID).iter();
+    let id = values.next()?.to_str().ok()?;
+    let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_id = (1..=REQUEST_ID_LEN_MAX).contains(&id.len()) && id.bytes().all(is_sound);
+    (is_id && values.next().is_none()).then_some(id)
+}
+
 fn is_hex(text: &str, len: usize) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     text.len() == len && text.bytes().all(is_digit)
@@ -42,12 +59,29 @@ mod tests {
 
     const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-    fn read(values: &[&str]) -> Option<String> {
+    fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(TRACEPARENT, HeaderValue::from_str(value).unwrap());
+            headers.append(name, HeaderValue::from_str(value).unwrap());
         }
-        trace_id(&headers).map(str::to_owned)
+        headers
+    }
+
+    fn read(values: &[&str]) -> Option<String> {
+        trace_id(&headers(TRACEPARENT, values)).map(str::to_owned)
+    }
+
+    #[test]
+    fn only_what_looks_like_an_id_is_a_requests_id() {
+        let id = "7b674932-635d-4ceb-b907-12674f8c7267";
+        let read = |values: &[&str]| request_id(&headers(REQUEST_ID, values)).map(str::to_owned);
+        assert_eq!(read(&[id]).as_deref(), Some(id));
+        let long = "a".repeat(REQUEST_ID_LEN_MAX + 1);
+        for other in ["", "a b", "a;b", "{\"a\":1}", &long] {
+            assert_eq!(read(&[other]), None, "{other}");
+        }
+        assert_eq!(read(&[id, id]), None);
+        assert_eq!(read(&[]), None);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! | [`webhook`] | the receiver that is a URL |
 //!
 //! **Of one subject, a change comes after those before it**, to each receiver by itself: while one cannot be sent, those behind
-//! it wait, and other subjects do not. Only an origin that stands still for longer than its lease while a request is under way
-//! may send one change again after a later one; the `sequence` in it tells.
+//! it wait, and other subjects do not. If an origin dies, the next one may send one change of a subject again. Only an origin
+//! that pauses for longer than its lease during a request may send a change again after a later one; its `sequence` shows that.
 //!
 //! What is absent: which receivers there are, and how one may be the log of events: start-up says so. What a change says: that is
 //! its domain's.

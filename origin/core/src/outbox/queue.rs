@@ -48,6 +48,8 @@ const LEASE: &str = "UPDATE outbox_deliveries SET holder = ?, due_at_ms = ? WHER
 
 const SELECT_FROM: &str = "SELECT subject, seq, belongs_to, kind, body, at_ms FROM outbox_changes WHERE source = ? AND subject = ? AND seq >= ? ORDER BY seq LIMIT ?";
 
+const ADVANCE: &str = "UPDATE outbox_deliveries SET next_seq = ?, tries = 0 WHERE source = ? AND subject = ? AND sink = ? AND holder = ? AND next_seq = ?";
+
 /// The time since which the next change waits is set by [`SET_SINCE`], in the same transaction.
 const MOVE_ON: &str = "UPDATE outbox_deliveries SET next_seq = ?, holder = 0, tries = ?, due_at_ms = ?, last_error = ? WHERE source = ? AND subject = ? AND sink = ? AND holder = ? AND next_seq = ?";
 
@@ -217,6 +219,33 @@ impl Queue {
         let select = self.source.sql(SELECT_FROM).text(subject);
         let rows = self.db.all(select.number(from_seq).number(limit)).await?;
         Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that the receiver has the changes of a leased subject before `next_seq`. False if `holder` has lost the lease.
+    pub async fn advance(
+        &self,
+        sink: SinkName,
+        holder: u32,
+        leased: &Leased,
+        next_seq: u64,
+    ) -> Result<bool, SqlError> {
+        let subject = &leased.subject;
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let advance = sql(ADVANCE)
+                .number(next_seq)
+                .text(self.source.word())
+                .text(subject)
+                .text(sink.word())
+                .number(holder)
+                .number(leased.next_seq);
+            let is_ours = tx.execute(advance).await? == 1;
+            let since = self.source.sql(SET_SINCE);
+            tx.execute(since.text(subject).text(sink.word())).await?;
+            tx.commit().await?;
+            Ok(is_ours)
+        };
+        Ok(retried(once).await?)
     }
 
     /// Notes what became of subjects that `holder` has leased. What it holds no longer stays as it is.

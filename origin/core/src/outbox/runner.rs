@@ -168,19 +168,19 @@ impl Outbox {
         // Half of it: a request that begins in time has ended before others may begin.
         let until = Instant::now() + self.times.lease / 2;
         for one in leased {
-            let outbox = self.clone();
+            let (outbox, holder) = (self.clone(), work.holder);
             work.tasks
-                .spawn(async move { outbox.send(one, until).await });
+                .spawn(async move { outbox.send(one, holder, until).await });
         }
         Ok(())
     }
 
     /// Sends a subject's changes in turn, up to the first that fails.
-    async fn send(self, leased: Leased, until: Instant) -> Sent {
-        let mut next_seq = leased.next_seq;
-        let error = self.send_from(&leased.subject, &mut next_seq, until).await;
-        let error = error.err();
-        let tries = match next_seq > leased.next_seq {
+    async fn send(self, mut leased: Leased, holder: u32, until: Instant) -> Sent {
+        let (first_seq, mut next_seq) = (leased.next_seq, leased.next_seq);
+        let sent = self.send_from(&mut leased, &mut next_seq, holder, until);
+        let error = sent.await.err();
+        let tries = match next_seq > first_seq {
             true => 1,
             false => leased.tries.saturating_add(1),
         };
@@ -196,17 +196,28 @@ impl Outbox {
         }
     }
 
+    /// Notes each delivered change before it sends the next one: if the origin dies, at most one is sent again, and none after a
+    /// later one.
     async fn send_from(
         &self,
-        subject: &str,
+        leased: &mut Leased,
         next_seq: &mut u64,
+        holder: u32,
         until: Instant,
     ) -> Result<(), String> {
-        let changes = self.queue.changes(subject, *next_seq, CHANGES_MAX);
+        let changes = self.queue.changes(&leased.subject, *next_seq, CHANGES_MAX);
         let changes = changes.await.map_err(|error| error.to_string())?;
         for change in changes {
             if Instant::now() >= until {
                 return Ok(());
+            }
+            if *next_seq > leased.next_seq {
+                let noted = self.queue.advance(self.name, holder, leased, *next_seq);
+                if !noted.await.map_err(|error| error.to_string())? {
+                    // Another origin has it.
+                    return Ok(());
+                }
+                (leased.next_seq, leased.tries) = (*next_seq, 0);
             }
             self.sink.deliver(&change).await?;
             *next_seq = change.seq + 1;

@@ -7,17 +7,20 @@
 
 mod connection;
 pub mod policy;
+pub mod refusals;
+pub mod tls;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
+use ::redis::{Cmd, ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind};
 use tokio::task::JoinError;
 use weir_base::resp::Value;
-use weir_scripts::{Call, ReplyError};
+use weir_scripts::{Call, ReplyError, write_check};
 
 use connection::Connection;
+use refusals::{Refusal, Refusals};
 
 use crate::traces::asking;
 
@@ -33,6 +36,9 @@ const REDIS: &str = "redis";
 pub struct Redis {
     connection: Connection,
     prefix: Arc<str>,
+    /// Where it is, without a password.
+    address: Arc<str>,
+    refusals: Refusals,
 }
 
 impl std::fmt::Debug for Redis {
@@ -44,7 +50,26 @@ impl std::fmt::Debug for Redis {
     }
 }
 
-/// A call gave no usable answer. Whether Redis did what it was asked is unknown.
+/// Why a URL of Redis cannot be used. The URL may hold a password, so the messages leave it out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// It is not a URL of Redis.
+    #[error(
+        "cannot read the URL of Redis: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; several with commas \
+         between them are the nodes of a Redis Cluster; Sentinel is not supported"
+    )]
+    Form,
+    /// It names a database other than 0, which gateways do not use.
+    #[error(
+        "cannot use database {number} of Redis: gateways use database 0, take \"/{number}\" off the URL"
+    )]
+    Database {
+        /// Its number.
+        number: i64,
+    },
+}
+
+/// A call gave no usable answer. Whether Redis ran it is unknown; for refusals see [`Refusal::is_definite`].
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The connection or the command failed.
@@ -70,6 +95,21 @@ impl CallError {
         }
     }
 
+    /// Why Redis refused, if that is the cause.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let Self::Redis(error) = self else {
+            return None;
+        };
+        if error.kind() == ErrorKind::AuthenticationFailed {
+            return Refusal::of(format!("WRONGPASS {error}"));
+        }
+        let errors = error.clone().into_server_errors()?;
+        errors.iter().find_map(|(_, error)| {
+            let details = error.details().unwrap_or_default();
+            Refusal::of(format!("{} {details}", error.code()))
+        })
+    }
+
     /// A reply that its command never gives.
     pub fn unexpected(what: &'static str, detail: String) -> Self {
         RedisError::from((ErrorKind::UnexpectedReturnType, what, detail)).into()
@@ -81,12 +121,28 @@ impl Redis {
     /// with `prefix`. It connects when it is first used, so Redis may be down now. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When `url` is not a URL of Redis.
-    pub fn new(url: &str, prefix: &str) -> Result<Self, RedisError> {
+    /// When `url` is not a URL of Redis, or names a database.
+    pub fn new(url: &str, prefix: &str) -> Result<Self, UrlError> {
+        let addresses = url.split(',').map(address_of);
+        let addresses = addresses.collect::<Result<Vec<_>, UrlError>>()?;
         Ok(Self {
-            connection: Connection::open(url)?,
+            connection: Connection::open(url).map_err(|_| UrlError::Form)?,
             prefix: prefix.into(),
+            address: addresses.join(", ").into(),
+            refusals: Refusals::default(),
         })
+    }
+
+    /// The same, with its refusals counted among these.
+    #[must_use]
+    pub fn with_refusals(mut self, refusals: Refusals) -> Self {
+        self.refusals = refusals;
+        self
+    }
+
+    /// What it has refused.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// What every key starts with.
@@ -107,6 +163,14 @@ impl Redis {
         self.send(&::redis::cmd("PING")).await.map(drop)
     }
 
+    /// Checks that Redis takes a write: of a cluster, one node.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn check_write(&self) -> Result<(), CallError> {
+        self.run(&write_check::call(&self.prefix)).await.map(drop)
+    }
+
     /// Runs a script, by its digest unless Redis does not know it.
     pub async fn run(&self, call: &Call) -> Result<Value, CallError> {
         let by_digest = command("EVALSHA", &call.script.sha1_hex(), call);
@@ -117,7 +181,15 @@ impl Redis {
                 other => other,
             }
         });
-        Ok(resp_value(asking(REDIS, call.script.name, value).await?))
+        let value = asking(REDIS, call.script.name, value).await;
+        Ok(resp_value(self.noted(call.script.name, value)?))
+    }
+
+    /// Runs a script by its source, whether Redis knows it or not.
+    pub async fn run_source(&self, call: &Call) -> Result<Value, CallError> {
+        let command = command("EVAL", call.script.source, call);
+        let value = in_time(self.attempt(&command)).await;
+        Ok(resp_value(self.noted(call.script.name, value)?))
     }
 
     /// Runs many scripts at once, as [`Redis::send_all`] sends commands. Scripts that some node does not know are
@@ -127,26 +199,44 @@ impl Redis {
         let by_source = |call: &Call| command("EVAL", call.script.source, call);
         let what = calls.first().map_or("", |call| call.script.name);
         let values = asking(REDIS, what, async {
-            match self.send_all(calls.iter().map(by_digest).collect()).await {
+            match self.query_all(calls.iter().map(by_digest).collect()).await {
                 Err(CallError::Redis(error)) if is_unknown_script(&error) => {
-                    self.send_all(calls.iter().map(by_source).collect()).await
+                    self.query_all(calls.iter().map(by_source).collect()).await
                 }
                 other => other,
             }
         });
-        Ok(values.await?.into_iter().map(resp_value).collect())
+        let values = self.noted(what, values.await)?;
+        Ok(values.into_iter().map(resp_value).collect())
     }
 
     /// Sends a command, again if its connection was broken.
     pub async fn send(&self, command: &Cmd) -> Result<::redis::Value, CallError> {
-        in_time(self.attempt(command)).await
+        let reply = in_time(self.attempt(command)).await;
+        self.noted(&name_of(command), reply)
     }
 
     /// Sends many commands at once: as a pipeline, or on a cluster side by side. Replies come in the order of the
     /// commands; if one fails, all count as failed.
     pub async fn send_all(&self, commands: Vec<Cmd>) -> Result<Vec<::redis::Value>, CallError> {
+        let name = commands.first().map(name_of).unwrap_or_default();
+        let replies = self.query_all(commands).await;
+        self.noted(&name, replies)
+    }
+
+    async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<::redis::Value>, CallError> {
         let answer = tokio::time::timeout(CALL_LIMIT, self.connection.query_all(commands)).await;
         Ok(answer.map_err(|_| CallError::Timeout)??)
+    }
+
+    /// Counts and logs the reply to `command` if it is a refusal.
+    fn noted<T>(&self, command: &str, reply: Result<T, CallError>) -> Result<T, CallError> {
+        if let Err(error) = &reply
+            && let Some(refusal) = error.refusal()
+        {
+            self.refusals.note(&refusal, command, &self.address);
+        }
+        reply
     }
 
     /// Sends a command, and once more if its connection turned out to be broken: otherwise the first call after
@@ -156,6 +246,28 @@ impl Redis {
             Err(error) if error.is_unrecoverable_error() => self.connection.query(command).await,
             other => other,
         }
+    }
+}
+
+/// The address that a URL names, without user and password.
+///
+/// # Errors
+/// When it is not a URL of Redis, or names a database.
+pub fn address_of(url: &str) -> Result<String, UrlError> {
+    let info = url.trim().into_connection_info();
+    let info = info.map_err(|_| UrlError::Form)?;
+    match info.redis_settings().db() {
+        0 => Ok(info.addr().to_string()),
+        number => Err(UrlError::Database { number }),
+    }
+}
+
+/// The name of a command, such as `GET`.
+fn name_of(command: &Cmd) -> String {
+    let name = command.args_iter().next();
+    match name {
+        Some(::redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether Redis may throw away what it has acknowledged, to make room.
+//! Whether Redis is set up as Weir needs it, looked at when the origin starts and once a minute.
 //!
 //! Stock, claims and links in Redis are state, not a cache: with any `maxmemory-policy` but `noeviction` a Redis that runs
 //! full drops some of it, and what is left makes no sense. SQL repairs much of that, but a Redis that refuses to write is
@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::Redis;
 use crate::background::Rounds;
@@ -15,32 +15,54 @@ use crate::background::Rounds;
 /// How often it is looked at: settings change while Redis runs.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Says in the log, as long as it is so, that Redis may evict. Ends with `stop`.
+/// The share of `maxmemory` from which on a Redis counts as nearly full.
+const FULL_PERCENT: u64 = 90;
+
+/// Logs what is wrong with Redis, every minute until it is corrected. Ends with `stop`.
 pub async fn watch(redis: Redis, stop: CancellationToken) {
     let mut rounds = Rounds::every(PERIOD, "looking at the settings of Redis", stop);
     while rounds.next().await {
-        let info = redis.send(::redis::cmd("INFO").arg("memory")).await;
-        if let Ok(info) = &info
-            && let Some(policy) = evicting(info)
-        {
-            error!(
-                policy,
-                "Redis has a maxmemory and may evict what sales and links need: set maxmemory-policy to noeviction"
-            );
+        // `check_write` logs refusals itself.
+        let written = redis.check_write().await;
+        let info = redis.send(&::redis::cmd("INFO")).await;
+        if let Ok(info) = &info {
+            for node in nodes(info) {
+                tell(&node, written.is_ok());
+            }
         }
         rounds.ended(&info);
     }
 }
 
-/// The policy by which some server evicts, if one may. `info` is a text, or one for each node.
-fn evicting(info: &::redis::Value) -> Option<String> {
+fn tell(info: &str, takes_writes: bool) {
+    if let Some(policy) = evicting(info) {
+        error!(
+            policy,
+            "Redis has a maxmemory and may evict what sales and links need: set maxmemory-policy to noeviction"
+        );
+    }
+    if is_replica(info) && takes_writes {
+        error!(
+            "Redis is a replica that takes writes, and loses them with its next synchronization: point WEIR_REDIS_URL at the primary"
+        );
+    }
+    if let Some(percent) = full_percent(info).filter(|percent| *percent >= FULL_PERCENT) {
+        warn!(
+            percent,
+            "Redis is nearly full, and then refuses to write: free memory or raise maxmemory"
+        );
+    }
+}
+
+/// The answer of each node.
+fn nodes(info: &::redis::Value) -> Vec<String> {
     match info {
-        ::redis::Value::BulkString(text) => policy_of(&String::from_utf8_lossy(text)),
-        ::redis::Value::SimpleString(text) => policy_of(text),
-        ::redis::Value::VerbatimString { text, .. } => policy_of(text),
-        ::redis::Value::Array(values) => values.iter().find_map(evicting),
-        ::redis::Value::Map(nodes) => nodes.iter().find_map(|(_, info)| evicting(info)),
-        _ => None,
+        ::redis::Value::BulkString(text) => vec![String::from_utf8_lossy(text).into_owned()],
+        ::redis::Value::SimpleString(text) => vec![text.clone()],
+        ::redis::Value::VerbatimString { text, .. } => vec![text.clone()],
+        ::redis::Value::Array(values) => values.iter().flat_map(nodes).collect(),
+        ::redis::Value::Map(all) => all.iter().flat_map(|(_, info)| nodes(info)).collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -51,32 +73,62 @@ pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim())
 }
 
-fn policy_of(info: &str) -> Option<String> {
+fn number(info: &str, name: &str) -> Option<u64> {
+    info_field(info, name)?.parse().ok()
+}
+
+/// The policy by which a server evicts, if it may.
+fn evicting(info: &str) -> Option<&str> {
     let policy = info_field(info, "maxmemory_policy")?;
-    let is_bounded = info_field(info, "maxmemory")? != "0";
-    (is_bounded && policy != "noeviction").then(|| policy.to_owned())
+    let is_bounded = number(info, "maxmemory")? > 0;
+    (is_bounded && policy != "noeviction").then_some(policy)
+}
+
+fn is_replica(info: &str) -> bool {
+    info_field(info, "role") == Some("slave")
+}
+
+/// How much of its memory is in use, if that is bounded.
+fn full_percent(info: &str) -> Option<u64> {
+    let max = number(info, "maxmemory")?;
+    let used = number(info, "used_memory")?;
+    used.saturating_mul(100).checked_div(max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn info(used: u64, max: u64, policy: &str, role: &str) -> String {
+        format!(
+            "used_memory:{used}\r\nmaxmemory:{max}\r\nmaxmemory_policy:{policy}\r\nrole:{role}\r\n"
+        )
+    }
+
     #[test]
     fn only_a_bounded_redis_with_another_policy_evicts() {
-        let info = |max: u64, policy: &str| {
-            let text = format!("used_memory:9\r\nmaxmemory:{max}\r\nmaxmemory_policy:{policy}\r\n");
-            ::redis::Value::BulkString(text.into_bytes())
-        };
-        assert_eq!(evicting(&info(0, "allkeys-lru")), None);
-        assert_eq!(evicting(&info(1_000, "noeviction")), None);
-        let lru = Some("allkeys-lru".to_owned());
-        assert_eq!(evicting(&info(1_000, "allkeys-lru")), lru);
+        let policy = |max, policy| evicting(&info(9, max, policy, "master")).map(str::to_owned);
+        assert_eq!(policy(0, "allkeys-lru"), None);
+        assert_eq!(policy(1_000, "noeviction"), None);
+        assert_eq!(policy(1_000, "allkeys-lru").as_deref(), Some("allkeys-lru"));
+        assert_eq!(evicting(""), None);
+    }
+
+    #[test]
+    fn role_and_memory_are_read() {
+        let replica = info(95, 100, "noeviction", "slave");
+        assert!(is_replica(&replica) && !is_replica(&info(1, 0, "noeviction", "master")));
+        assert_eq!(full_percent(&replica), Some(95));
+        assert_eq!(full_percent(&info(95, 0, "noeviction", "master")), None);
+    }
+
+    #[test]
+    fn each_node_of_a_cluster_is_read() {
+        let text = |text: &str| ::redis::Value::BulkString(text.into());
         let name = ::redis::Value::SimpleString("node".into());
-        let nodes = vec![
-            (name.clone(), info(1, "noeviction")),
-            (name, info(1, "allkeys-lru")),
-        ];
-        assert_eq!(evicting(&::redis::Value::Map(nodes)), lru);
-        assert_eq!(evicting(&::redis::Value::Nil), None);
+        let map = vec![(name.clone(), text("a")), (name, text("b"))];
+        assert_eq!(nodes(&::redis::Value::Map(map)), ["a", "b"]);
+        assert_eq!(nodes(&text("a")), ["a"]);
+        assert_eq!(nodes(&::redis::Value::Nil), [""; 0]);
     }
 }

@@ -74,6 +74,29 @@ impl Folder {
         self.0.put(&path, PutPayload::from(bytes)).await?;
         Ok(())
     }
+
+    /// The files in this folder and in the folders in it, in the order of their names; none if there is no such folder.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(super) async fn list(&self, folder: &str) -> Result<Vec<Path>, ArchiveError> {
+        let mut folders = vec![Path::parse(folder).map_err(object_store::Error::from)?];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            let listed = match self.0.list_with_delimiter(Some(&folder)).await {
+                Err(object_store::Error::NotFound { .. }) => continue,
+                listed => listed?,
+            };
+            folders.extend(listed.common_prefixes);
+            files.extend(listed.objects.into_iter().map(|object| object.location));
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    pub(super) async fn get(&self, path: &Path) -> Result<axum::body::Bytes, ArchiveError> {
+        Ok(self.0.get(path).await?.bytes().await?)
+    }
 }
 
 fn in_s3(bucket: &str) -> Result<Folder, ArchiveError> {

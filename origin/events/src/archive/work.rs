@@ -174,6 +174,12 @@ fn outage(error: ArchiveError) -> WorkError {
     WorkError::Outage(error.to_string())
 }
 
+/// The folder of events of a type that were received on a day, counted from the Unix epoch.
+pub(super) fn day_folder(event_type: &str, day: u64) -> String {
+    let (year, month, day) = date(day);
+    format!("type={event_type}/day={year:04}-{month:02}-{day:02}")
+}
+
 /// The files of a step by their paths: of each type and hour one. An event that was sent twice is there once.
 fn files(source: &str, held: &PendingFile, end: Position) -> BTreeMap<String, Vec<Archived>> {
     let mut files: BTreeMap<String, Vec<Archived>> = BTreeMap::new();
@@ -186,10 +192,9 @@ fn files(source: &str, held: &PendingFile, end: Position) -> BTreeMap<String, Ve
             continue;
         }
         let hours = envelope.received_ms / HOUR_MS;
-        let (year, month, day) = date(hours / 24);
         let path = format!(
-            "type={}/day={year:04}-{month:02}-{day:02}/hour={:02}/{source}-{:016x}-{end:016x}.parquet",
-            envelope.event_type,
+            "{}/hour={:02}/{source}-{:016x}-{end:016x}.parquet",
+            day_folder(envelope.event_type.as_str(), hours / 24),
             hours % 24,
             held.from,
         );

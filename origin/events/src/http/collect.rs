@@ -17,6 +17,7 @@ use weir_event::name::{CustomerId, KeyName};
 use weir_event::pixel;
 use weir_event::stamps::{Kind, Stamps};
 
+use super::decode::{Encoding, decode};
 use super::refusals::{CONTENT_TYPE, EVENT_REJECTED, INVALID_USER, NOT_BY_A_GATEWAY};
 use super::too_large;
 use crate::Events;
@@ -149,13 +150,14 @@ async fn taken(
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    check_content(headers)?;
+    let encoding = check_content(headers)?;
     let body = body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
             too_large(format!("the body may have {BODY_LEN_MAX} bytes"))
         }
         _ => Problem::invalid_body("the body could not be read"),
     })?;
+    let body = decode(encoding, body).await?;
     let answer = events.collector().collect(sender, body).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
@@ -213,14 +215,17 @@ fn sender(events: &Events, headers: &HeaderMap) -> Result<Sender, Problem> {
     Ok(Sender { stamps, user })
 }
 
-/// The body is JSON, whatever a beacon has to call it; in UTF-8, and not compressed.
-fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
+/// The body is JSON, whatever a beacon has to call it, in UTF-8. How it is encoded.
+fn check_content(headers: &HeaderMap) -> Result<Encoding, Problem> {
     let text = |name| {
         headers
             .get(name)
             .and_then(|value: &HeaderValue| value.to_str().ok())
     };
-    let coding = text(header::CONTENT_ENCODING).unwrap_or("identity");
+    let encoding = match headers.get(header::CONTENT_ENCODING) {
+        None => Some(Encoding::Identity),
+        Some(name) => Encoding::named(name.as_bytes()),
+    };
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let mut parts = kind.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
@@ -233,10 +238,10 @@ fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
         }
         _ => true,
     };
-    if is_known && parts.all(is_utf8) && coding.eq_ignore_ascii_case("identity") {
-        return Ok(());
+    match encoding {
+        Some(encoding) if is_known && parts.all(is_utf8) => Ok(encoding),
+        _ => Err(CONTENT_TYPE.because(
+            "send events as application/json or text/plain, in UTF-8, as they are or with content-encoding gzip or zstd",
+        )),
     }
-    let detail =
-        "send events as application/json or text/plain, in UTF-8 and without content-encoding";
-    Err(CONTENT_TYPE.because(detail))
 }

@@ -2,6 +2,7 @@
 
 mod collect;
 mod dead;
+mod decode;
 mod groups;
 mod page;
 mod pulls;

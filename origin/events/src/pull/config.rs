@@ -9,7 +9,7 @@ use serde::Deserialize;
 use weir_base::FieldError;
 use weir_event::name::KeyName;
 
-use super::{BACKOFF, HttpSource, Pull, Source, TableSource};
+use super::{BACKOFF, Destination, HttpSource, Pull, Source, TableSource};
 use weir_origin_core::clock::now_ms;
 
 /// The most collectors of an origin.
@@ -43,6 +43,9 @@ struct PullConfig {
     sql: Option<TableConfig>,
     #[serde(default)]
     kafka: Option<TopicConfig>,
+    /// What takes the records; without it they are events.
+    #[serde(default)]
+    into: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -127,6 +130,7 @@ impl PullConfig {
             every: Duration::from_millis(self.every.ms),
             backoff: BACKOFF,
             source,
+            destination: self.into.map_or(Destination::Log, Destination::Named),
         })
     }
 

@@ -3,6 +3,8 @@
 //! What is fetched is judged as if it had been pushed: the good events go into the log, the others to the dead letters. Then the
 //! cursor moves. A crash in between fetches the same once more, and ids make that harmless: events that are fetched need ids.
 //! A collector that fails waits longer and longer, and holds up no other.
+//!
+//! A collector may hand what it fetches to a [`Sink`] in place of the log, such as changes of products.
 
 //!
 //! | module | fetches |
@@ -77,6 +79,27 @@ pub trait Source: fmt::Debug + Send + Sync {
     }
 }
 
+/// What [`Sink::take`] returns.
+pub type SinkFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+/// Takes what a collector fetches, in place of the log.
+pub trait Sink: fmt::Debug + Send + Sync {
+    /// Takes a JSON list. The same list may come again after a crash. After an error the collector fetches it again later.
+    fn take<'a>(&'a self, list: &'a [u8]) -> SinkFuture<'a>;
+}
+
+/// Where a collector's records go.
+#[derive(Clone, Debug, Default)]
+pub enum Destination {
+    /// They are events, and go into the log.
+    #[default]
+    Log,
+    /// To the sink of this name. The program that opens [`Events`] replaces the name by the sink.
+    Named(String),
+    /// To this sink.
+    Sink(Arc<dyn Sink>),
+}
+
 /// A collector.
 #[derive(Clone, Debug)]
 pub struct Pull {
@@ -88,12 +111,16 @@ pub struct Pull {
     pub backoff: Backoff,
     /// Where events are fetched from.
     pub source: Arc<dyn Source>,
+    /// Where they go.
+    pub destination: Destination,
 }
 
 #[derive(Debug, thiserror::Error)]
 enum PullError {
     #[error("{0}")]
     Fetch(String),
+    #[error("not taken: {0}")]
+    Sink(String),
     #[error(transparent)]
     Collect(#[from] CollectError),
     #[error(transparent)]
@@ -123,6 +150,26 @@ pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
     }
 }
 
+async fn hand_over(events: &Events, pull: &Pull, body: Bytes) -> Result<(), PullError> {
+    match &pull.destination {
+        Destination::Log => {}
+        Destination::Named(name) => {
+            return Err(PullError::Sink(format!("this origin has no {name}")));
+        }
+        Destination::Sink(sink) => return sink.take(&body).await.map_err(PullError::Sink),
+    }
+    let stamps = Stamps {
+        key: pull.name.clone(),
+        kind: Kind::Server,
+        received_ms: events.now_ms(),
+        address: None,
+        consent: Consent::Full,
+    };
+    let sender = Sender { stamps, user: None };
+    events.collector().collect(sender, body).await?;
+    Ok(())
+}
+
 /// Whether there may be more.
 async fn fetch(events: &Events, pull: &Pull) -> Result<bool, PullError> {
     let (store, name) = (events.store(), pull.name.as_str());
@@ -131,15 +178,7 @@ async fn fetch(events: &Events, pull: &Pull) -> Result<bool, PullError> {
     let fetched = fetched.map_err(PullError::Fetch)?;
     let is_new = fetched.events.is_some();
     if let Some(body) = fetched.events {
-        let stamps = Stamps {
-            key: pull.name.clone(),
-            kind: Kind::Server,
-            received_ms: events.now_ms(),
-            address: None,
-            consent: Consent::Full,
-        };
-        let sender = Sender { stamps, user: None };
-        events.collector().collect(sender, body).await?;
+        hand_over(events, pull, body).await?;
     }
     let moved = store
         .pulls()

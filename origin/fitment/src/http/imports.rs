@@ -40,6 +40,10 @@ pub(super) struct What {
     #[serde(default)]
     #[param(required = false, schema_with = modes)]
     mode: String,
+    /// Whether records with qualifiers that would be dropped are refused.
+    #[serde(default)]
+    #[param(required = false)]
+    strict: bool,
 }
 
 /// Which page.
@@ -161,7 +165,7 @@ pub(super) async fn upload(
     ReadQuery(what): ReadQuery<What>,
     body: Body,
 ) -> Result<(StatusCode, Json<NewImportView>), Problem> {
-    let spec = Spec::read(&what.kind, &what.format, &what.mode);
+    let spec = Spec::read(&what.kind, &what.format, &what.mode, what.strict);
     let spec = spec.map_err(|detail| invalid(INVALID_IMPORT, detail))?;
     let (name, path) = fitment.new_spool_file();
     let noted = match spool(&path, body).await {

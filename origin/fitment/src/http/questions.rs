@@ -20,7 +20,7 @@ use weir_origin_core::http::Problem;
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes a body")]
 struct FitmentCheck {
-    /// The vehicles, by their seven digits.
+    /// The vehicles, by 1 to 7 digits.
     #[schema(schema_with = vehicles)]
     vehicles: Vec<String>,
     /// The SKUs, or what is asked of each.
@@ -31,12 +31,12 @@ struct FitmentCheck {
 fn vehicles() -> Array {
     let vehicle = ObjectBuilder::new()
         .schema_type(Type::String)
-        .pattern(Some("^[0-9]{7}$"));
+        .pattern(Some("^[0-9]{1,7}$"));
     ArrayBuilder::new()
         .items(vehicle)
         .min_items(Some(1))
         .max_items(Some(5))
-        .description(Some("The vehicles, by their seven digits."))
+        .description(Some("The vehicles, by 1 to 7 digits."))
         .build()
 }
 

@@ -9,7 +9,9 @@
 //! </ACES>
 //! ```
 //!
-//! An `App` is a relation: action `A` adds it, `D` takes it away. Elements of ACES that say something else are passed over.
+//! An `App` is a relation: action `A` adds it, `D` takes it away. `Years`, `EngineBase` and `Position` are kept as its qualifiers.
+//! Elements that do not narrow what the part fits, such as `Qty`, are passed over. All others are qualifiers that are dropped: such
+//! an `App` is counted, and refused by a strict import.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -18,13 +20,29 @@ use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use super::read::{Fields, RECORD_LEN_MAX, ReadError, Taker};
+use super::read::{Fields, RECORD_LEN_MAX, ReadError, Taker, Wrong};
 use super::source::Bounded;
+
+/// Elements of an `App` that do not narrow which vehicles the part fits.
+const NEUTRAL: [&str; 6] = [
+    "AssetItemOrder",
+    "AssetItemRef",
+    "AssetName",
+    "DisplayOrder",
+    "PartType",
+    "Qty",
+];
+
+/// Dropped qualifiers that an error names.
+const DROPPED_NAMED: usize = 5;
 
 /// What is known of an `App` so far.
 #[derive(Default)]
 struct App {
     line: u64,
+    id: String,
+    /// The elements that are open in it.
+    depth: usize,
     sku: String,
     vehicle: String,
     action: String,
@@ -33,6 +51,8 @@ struct App {
     engine: String,
     position: String,
     is_in_part: bool,
+    /// The first names of qualifiers that are dropped.
+    dropped: Vec<String>,
 }
 
 /// Reads from the taker's position, which is the beginning or behind an `App`. True at the end.
@@ -54,12 +74,14 @@ pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadEr
         let event = event.map_err(|error| broken(&error, line))?;
         match &event {
             Event::Eof if app.is_some() => {
-                return Err(ReadError::File(format!("line {line}: an App has no end")));
+                return Err(ReadError::File(format!(
+                    "line {line}: an App has no end tag"
+                )));
             }
             Event::Eof => return Ok(true),
             Event::End(end) if end.name().as_ref() == "App" => {
                 if let Some(app) = app.take() {
-                    taker.take(app.line, &app.fields());
+                    app.hand_to(taker);
                 }
                 let (bytes, lines) = (reader.get_ref().bytes, reader.get_ref().lines);
                 taker.progress().position = bytes;
@@ -76,6 +98,9 @@ fn broken(error: &quick_xml::Error, line: u64) -> ReadError {
         quick_xml::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
             ReadError::File(format!("line {line}: what begins there has no end"))
         }
+        quick_xml::Error::Encoding(_) => ReadError::File(format!(
+            "line {line}: the text is not UTF-8: it looks like Windows-1252; declare encoding=\"windows-1252\", or save the file as UTF-8"
+        )),
         other => ReadError::File(format!("line {line}: {other}")),
     }
 }
@@ -85,12 +110,23 @@ fn note(app: &mut Option<App>, event: &Event<'_>, line: u64) -> Result<(), ReadE
         (Event::Start(start), app) if start.name().as_ref() == "App" => {
             *app = Some(App {
                 line,
+                id: attribute(start, "id", line)?,
                 action: attribute(start, "action", line)?,
                 ..App::default()
             });
         }
-        (Event::Start(start) | Event::Empty(start), Some(app)) => app.element(start, line)?,
-        (Event::End(end), Some(app)) if end.name().as_ref() == "Part" => app.is_in_part = false,
+        (Event::Start(start), Some(app)) => {
+            app.element(start, line)?;
+            app.depth += 1;
+        }
+        (Event::Empty(start), Some(app)) => {
+            app.element(start, line)?;
+            app.is_in_part &= app.depth > 0;
+        }
+        (Event::End(_), Some(app)) => {
+            app.depth = app.depth.saturating_sub(1);
+            app.is_in_part &= app.depth > 0;
+        }
         // Whatever comes then: it is too long for a SKU already.
         (_, Some(app)) if app.sku.len() > RECORD_LEN_MAX => {}
         (Event::Text(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
@@ -128,6 +164,9 @@ fn attribute(start: &BytesStart<'_>, name: &str, line: u64) -> Result<String, Re
 
 impl App {
     fn element(&mut self, start: &BytesStart<'_>, line: u64) -> Result<(), ReadError> {
+        if self.depth > 0 {
+            return Ok(());
+        }
         match start.name().as_ref() {
             "BaseVehicle" => self.vehicle = attribute(start, "id", line)?,
             "EngineBase" => self.engine = attribute(start, "id", line)?,
@@ -137,7 +176,72 @@ impl App {
                 self.year_to = attribute(start, "to", line)?;
             }
             "Part" => self.is_in_part = true,
-            _ => {}
+            name if NEUTRAL.contains(&name) => {}
+            name => self.drop_qualifier(name),
+        }
+        Ok(())
+    }
+
+    fn drop_qualifier(&mut self, name: &str) {
+        let is_new = self.dropped.iter().all(|known| known != name);
+        if is_new && self.dropped.len() < DROPPED_NAMED {
+            self.dropped.push(name.to_owned());
+        }
+    }
+
+    /// Its name in errors.
+    fn name(&self) -> String {
+        match self.id.as_str() {
+            "" => "the App".to_owned(),
+            id => format!("App {id}"),
+        }
+    }
+
+    fn hand_to(mut self, taker: &mut Taker<'_>) {
+        if let Err((element, reason)) = self.checked(taker.is_strict()) {
+            return taker.error(self.line, element, reason);
+        }
+        match taker.try_take(self.line, &self.fields()) {
+            Ok(()) => taker.progress().qualifiers_dropped += u64::from(!self.dropped.is_empty()),
+            Err((column, reason)) => {
+                let element = element_of(column);
+                let reason = match element {
+                    "Years" => format!(
+                        "{}: Years must be years, 1880 to 2100, from before to",
+                        self.name()
+                    ),
+                    _ => format!("{}: {element} {reason}", self.name()),
+                };
+                taker.error(self.line, element, reason);
+            }
+        }
+    }
+
+    /// Translates the action. An error names the element that is wrong or missing.
+    fn checked(&mut self, is_strict: bool) -> Result<(), Wrong> {
+        let name = self.name();
+        for (element, text) in [("BaseVehicle", &self.vehicle), ("Part", &self.sku)] {
+            if text.is_empty() {
+                return Err((element, format!("{name} has no {element}")));
+            }
+        }
+        self.action = match self.action.as_str() {
+            "" | "A" => "add",
+            "D" => "remove",
+            other => {
+                return Err((
+                    "action",
+                    format!("{name}: action is {other:?}, must be A or D"),
+                ));
+            }
+        }
+        .to_owned();
+        if is_strict && !self.dropped.is_empty() {
+            let dropped = self.dropped.join(", ");
+            let reason = format!(
+                "{name}: cannot keep {dropped}: without strict=true the part fits every such vehicle"
+            );
+            return Err(("App", reason));
         }
         Ok(())
     }
@@ -152,6 +256,18 @@ impl App {
             &self.engine,
             &self.position,
         ]
+    }
+}
+
+/// The element of an `App` that has a relation's column.
+pub(super) fn element_of(column: &str) -> &'static str {
+    match column {
+        "vehicle" => "BaseVehicle",
+        "sku" => "Part",
+        "year_from" | "year_to" => "Years",
+        "engine" => "EngineBase",
+        "position" => "Position",
+        _ => "App",
     }
 }
 

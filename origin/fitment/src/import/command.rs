@@ -38,6 +38,10 @@ pub struct ImportCommand {
     #[arg(long, default_value = "merge")]
     pub mode: String,
 
+    /// Refuses records with qualifiers that would be dropped
+    #[arg(long)]
+    pub strict: bool,
+
     /// Goes on with an import that was broken off
     #[arg(long, conflicts_with = "file")]
     pub resume: Option<u64>,
@@ -70,8 +74,13 @@ pub async fn run(command: &ImportCommand, fitment: &Fitment) -> Result<()> {
 }
 
 async fn begin(command: &ImportCommand, file: &PathBuf, fitment: &Fitment) -> Result<u64> {
-    let spec =
-        Spec::read(&command.kind, &command.format, &command.mode).map_err(anyhow::Error::msg)?;
+    let spec = Spec::read(
+        &command.kind,
+        &command.format,
+        &command.mode,
+        command.strict,
+    );
+    let spec = spec.map_err(anyhow::Error::msg)?;
     let (name, path) = fitment.new_spool_file();
     let size = tokio::fs::copy(file, &path).await;
     let size =
@@ -123,6 +132,10 @@ async fn work(fitment: &Fitment, id: u64, bar: &ProgressBar) -> Result<Import> {
 async fn tell(fitment: &Fitment, import: &Import) -> Result<()> {
     if import.state == State::Done {
         println!("{} {} imported", import.progress.records, import.kind);
+        let dropped = import.progress.qualifiers_dropped;
+        if dropped > 0 {
+            eprintln!("{dropped} of them lost qualifiers: import with --strict to see which");
+        }
         return Ok(());
     }
     for error in fitment

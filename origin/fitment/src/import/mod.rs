@@ -13,8 +13,10 @@
 #[cfg(feature = "aces")]
 mod aces;
 pub mod command;
+mod encoding;
 mod read;
 mod source;
+mod table;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,14 +75,16 @@ pub struct Spec {
     pub format: Format,
     /// What happens to relations that there are.
     pub mode: Mode,
+    /// Whether records with qualifiers that would be dropped are refused.
+    pub is_strict: bool,
 }
 
 impl Spec {
-    /// Reads the words for it; the last two may be empty.
+    /// Reads the words for it; `format` and `mode` may be empty.
     ///
     /// # Errors
     /// Says which word will not do.
-    pub fn read(kind: &str, format: &str, mode: &str) -> Result<Self, String> {
+    pub fn read(kind: &str, format: &str, mode: &str, is_strict: bool) -> Result<Self, String> {
         let spec = Self {
             kind: one_of("kind", &Kind::ALL, Kind::word, kind)?,
             format: match format {
@@ -91,6 +95,7 @@ impl Spec {
                 "" => Mode::Merge,
                 word => one_of("mode", &Mode::ALL, Mode::word, word)?,
             },
+            is_strict,
         };
         match (spec.format, spec.kind) {
             #[cfg(feature = "aces")]
@@ -177,6 +182,7 @@ impl Fitment {
             kind: spec.kind.word().to_owned(),
             format: spec.format.word().to_owned(),
             mode: spec.mode.word().to_owned(),
+            is_strict: spec.is_strict,
             file,
             size,
         };
@@ -228,7 +234,8 @@ impl Fitment {
             "importing"
         );
         let path = self.spool_file(&import);
-        let run = Spec::read(&import.kind, &import.format, &import.mode).map(|spec| Run {
+        let spec = Spec::read(&import.kind, &import.format, &import.mode, import.is_strict);
+        let run = spec.map(|spec| Run {
             fitment: self,
             spec,
             import,
@@ -280,11 +287,16 @@ impl Run<'_> {
         } else if self.import.state == State::Applying {
             is_end = true;
         }
+        let encoding = match progress == Progress::default() && !is_end {
+            true => self.decode().await?,
+            false => None,
+        };
         while !is_end {
             if self.stop.is_cancelled() {
                 return Err(Ended::Stopped);
             }
-            let mut piece = self.piece(&index, progress).await?;
+            let piece = self.piece(&index, progress).await;
+            let mut piece = piece.map_err(|error| named(error, encoding))?;
             let staged = self.numbered(&mut piece).await?;
             is_end = piece.is_end;
             let first_error = progress.errors;
@@ -323,7 +335,7 @@ impl Run<'_> {
         }
         if progress.errors > 0 {
             return Err(Ended::Failed(format!(
-                "{} of its lines will not do; nothing is applied",
+                "{} records have errors; nothing is applied",
                 progress.errors
             )));
         }
@@ -349,10 +361,28 @@ impl Run<'_> {
         Ok(index)
     }
 
+    /// Decodes the file if it is not UTF-8. Returns the encoding that it had.
+    async fn decode(&self) -> Result<Option<&'static str>, Ended> {
+        let (path, format) = (self.path.clone(), self.spec.format);
+        // The next attempt of a process that dies meanwhile writes the same file.
+        let beside = self.path.with_extension("decoded");
+        let decode = move || encoding::decode_file(&path, &beside, format);
+        let decoded = tokio::task::spawn_blocking(decode).await?;
+        let Some(encoding) = decoded.map_err(|error| Ended::Failed(error.to_string()))? else {
+            return Ok(None);
+        };
+        // Progress counts bytes of the decoded file.
+        if let Ok(decoded) = tokio::fs::metadata(&self.path).await {
+            let jobs = self.fitment.store().import_jobs();
+            jobs.set_size(self.import.id, decoded.len()).await?;
+        }
+        Ok(Some(encoding.name()))
+    }
+
     async fn piece(&self, index: &Arc<VehicleIndex>, progress: Progress) -> Result<Piece, Ended> {
         let (path, index, spec) = (self.path.clone(), index.clone(), self.spec);
         let records_max = self.fitment.0.settings.records_staged;
-        let read = move || read_piece(&path, spec.kind, spec.format, &index, progress, records_max);
+        let read = move || read_piece(&path, spec, &index, progress, records_max);
         let piece = tokio::task::spawn_blocking(read).await?;
         piece.map_err(|error: ReadError| Ended::Failed(error.to_string()))
     }
@@ -374,7 +404,7 @@ impl Run<'_> {
                         staged.len() - 1
                     });
                     if place.is_none() {
-                        unknown_sku(piece, &of);
+                        unknown_sku(piece, self.spec.format, &of);
                     }
                     places.insert(of.sku.clone(), place);
                     place
@@ -423,12 +453,27 @@ impl Run<'_> {
     }
 }
 
-fn unknown_sku(piece: &mut Piece, of: &SkuPiece) {
+/// Names the encoding of a file that cannot be read.
+fn named(error: Ended, encoding: Option<&str>) -> Ended {
+    match (error, encoding) {
+        (Ended::Failed(message), Some(encoding)) => {
+            Ended::Failed(format!("{message} (the file is {encoding})"))
+        }
+        (error, _) => error,
+    }
+}
+
+fn unknown_sku(piece: &mut Piece, format: Format, of: &SkuPiece) {
     if piece.progress.errors < ERRORS_MAX {
+        let (column, name) = match format {
+            Format::Csv => ("sku", ""),
+            #[cfg(feature = "aces")]
+            Format::Aces => (aces::element_of("sku"), "Part "),
+        };
         let error = ImportError {
             line: of.line,
-            column: "sku".to_owned(),
-            reason: format!("{} is unknown: import its product first", of.sku),
+            column: column.to_owned(),
+            reason: format!("{name}{} is unknown: import its product first", of.sku),
         };
         piece.errors.push(error);
     }

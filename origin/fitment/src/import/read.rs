@@ -1,7 +1,6 @@
 //! Reads a piece of an import's file: what is sound of it, and what is wrong with the rest.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use roaring::RoaringBitmap;
@@ -9,7 +8,7 @@ use weir_fitment::{Merchant, Offset, ProductType, Sku, Spu, VehicleId};
 
 #[cfg(feature = "aces")]
 use super::aces;
-use super::source::Bounded;
+use super::{Spec, table};
 use crate::store::{
     ERRORS_MAX, ImportError, NewVehicle, Product, Progress, Qualifiers, StagedQualifier,
 };
@@ -19,8 +18,6 @@ pub(super) const COLUMNS_MAX: usize = 7;
 
 /// The longest record: what is longer has lost a quotation mark.
 pub(super) const RECORD_LEN_MAX: usize = 16 * 1024;
-
-const TOO_LONG: &str = "is too long: is there a quotation mark without its other?";
 
 /// A record's fields in the order of its kind's columns; empty where there is none.
 pub(super) type Fields<'a> = [&'a str; COLUMNS_MAX];
@@ -60,7 +57,7 @@ impl Kind {
     }
 
     /// Its columns, and how many of the first must be there.
-    const fn columns(self) -> (&'static [&'static str], usize) {
+    pub(super) const fn columns(self) -> (&'static [&'static str], usize) {
         match self {
             Self::Vehicles => (&["vehicle", "make", "model", "year", "engine"], 1),
             Self::Products => (&["sku", "spu", "type", "merchant"], 4),
@@ -175,7 +172,8 @@ pub(super) struct Piece {
 
 /// Takes records, one after the other.
 pub(super) struct Taker<'v> {
-    kind: Kind,
+    pub(super) kind: Kind,
+    is_strict: bool,
     vehicles: &'v VehicleIndex,
     content: Content,
     errors: Vec<ImportError>,
@@ -186,23 +184,23 @@ pub(super) struct Taker<'v> {
 /// Reads up to `records_max` records from `progress` on.
 pub(super) fn read_piece(
     path: &Path,
-    kind: Kind,
-    format: Format,
+    spec: Spec,
     vehicles: &VehicleIndex,
     progress: Progress,
     records_max: usize,
 ) -> Result<Piece, ReadError> {
     let file = File::open(path)?;
     let mut taker = Taker {
-        kind,
+        kind: spec.kind,
+        is_strict: spec.is_strict,
         vehicles,
         content: Content::default(),
         errors: Vec::new(),
         progress,
         left: records_max.max(1),
     };
-    let is_end = match format {
-        Format::Csv => read_csv(file, &mut taker)?,
+    let is_end = match spec.format {
+        Format::Csv => table::read(file, &mut taker)?,
         #[cfg(feature = "aces")]
         Format::Aces => aces::read(file, &mut taker)?,
     };
@@ -214,147 +212,40 @@ pub(super) fn read_piece(
     })
 }
 
-fn csv_reader<R: Read>(from: R) -> csv::Reader<R> {
-    csv::ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .buffer_capacity(1 << 18)
-        .from_reader(from)
-}
-
-/// Where each column of the kind stands, and how many fields a record has.
-fn header(file: &mut File, kind: Kind) -> Result<(Vec<Option<usize>>, usize, u64), ReadError> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut first = Vec::new();
-    let mut reader = BufReader::new(&mut *file).take(RECORD_LEN_MAX as u64);
-    reader.read_until(b'\n', &mut first)?;
-    let length = first.len() as u64;
-    // What Excel puts before a table in UTF-8.
-    let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first);
-    let mut names = csv::ByteRecord::new();
-    csv_reader(text).read_byte_record(&mut names)?;
-    let (columns, needed) = kind.columns();
-    let place = |name: &&str| {
-        names
-            .iter()
-            .position(|found| found.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    if let Some(unknown) = names.iter().find(|name| {
-        !columns
-            .iter()
-            .any(|column| name.eq_ignore_ascii_case(column.as_bytes()))
-    }) {
-        let unknown = String::from_utf8_lossy(unknown);
-        return Err(ReadError::File(format!(
-            "line 1: unknown column {unknown:?}; there may be {}",
-            columns.join(", ")
-        )));
-    }
-    let places: Vec<_> = columns.iter().map(place).collect();
-    let missing = columns
-        .iter()
-        .zip(&places)
-        .take(needed)
-        .find(|(_, place)| place.is_none());
-    match missing {
-        Some((name, _)) => Err(ReadError::File(format!(
-            "line 1: there is no column {name}"
-        ))),
-        None => Ok((places, names.len(), length)),
-    }
-}
-
-fn read_csv(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadError> {
-    let (places, width, header_len) = header(&mut file, taker.kind)?;
-    let (base, base_line) = match taker.progress.position {
-        0 => (header_len, 1),
-        position => (position, taker.progress.line),
-    };
-    file.seek(SeekFrom::Start(base))?;
-    let mut reader = csv_reader(Bounded::new(file));
-    let mut record = csv::ByteRecord::new();
-    while taker.left > 0 {
-        reader.get_mut().search();
-        let begins = base_line + reader.position().line();
-        let read = reader.read_byte_record(&mut record);
-        if !read.map_err(|error| broken(error, begins))? {
-            return Ok(true);
-        }
-        let line = base_line + record.position().map_or(0, csv::Position::line);
-        taker.record(line, &record, &places, width);
-        let behind = reader.position();
-        taker.progress.position = base + behind.byte();
-        // The reader counts lines from 1.
-        taker.progress.line = base_line + behind.line() - 1;
-    }
-    Ok(false)
-}
-
-/// Where a reader found no end.
-fn broken(error: csv::Error, line: u64) -> ReadError {
-    match ReadError::from(error) {
-        ReadError::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
-            ReadError::File(format!("line {line}: {TOO_LONG}"))
-        }
-        other => other,
-    }
-}
-
 impl Taker<'_> {
-    fn record(
-        &mut self,
-        line: u64,
-        record: &csv::ByteRecord,
-        places: &[Option<usize>],
-        width: usize,
-    ) {
-        if record.len() != width {
-            let reason = format!("has {} fields, must have {width}", record.len());
-            return self.error(line, "", reason);
-        }
-        if record.as_slice().len() > RECORD_LEN_MAX {
-            return self.error(line, "", TOO_LONG.to_owned());
-        }
-        let mut fields = [""; COLUMNS_MAX];
-        for ((to, place), name) in fields.iter_mut().zip(places).zip(self.kind.columns().0) {
-            let bytes = place
-                .and_then(|place| record.get(place))
-                .unwrap_or_default();
-            match std::str::from_utf8(bytes) {
-                Ok(text) => *to = text,
-                Err(_) => return self.error(line, name, "is not UTF-8".to_owned()),
-            }
-        }
-        self.take(line, &fields);
-    }
-
     /// How many records it still takes.
-    #[cfg(feature = "aces")]
     pub(super) fn left(&self) -> usize {
         self.left
     }
 
     /// Where the file is read up to.
-    #[cfg(feature = "aces")]
     pub(super) fn progress(&mut self) -> &mut Progress {
         &mut self.progress
     }
 
-    /// Takes a record; its line is from 1.
+    /// Whether records that say more than a relation keeps are refused.
+    #[cfg(feature = "aces")]
+    pub(super) fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// Takes a record of a table, or notes what is wrong with it.
     pub(super) fn take(&mut self, line: u64, fields: &Fields<'_>) {
-        let taken = match self.kind {
+        if let Err((column, reason)) = self.try_take(line, fields) {
+            self.error(line, column, reason);
+        }
+    }
+
+    /// Takes a record; its line is from 1. An error is for the caller to [note](Self::error).
+    pub(super) fn try_take(&mut self, line: u64, fields: &Fields<'_>) -> Result<(), Wrong> {
+        match self.kind {
             Kind::Vehicles => vehicle(fields).map(|vehicle| self.content.vehicles.push(vehicle)),
             Kind::Products => product(fields).map(|product| self.content.products.push(product)),
             Kind::Relations => self.relation(line, fields),
-        };
-        match taken {
-            Ok(()) => {
-                self.progress.records += 1;
-                self.left = self.left.saturating_sub(1);
-            }
-            Err((column, reason)) => self.error(line, column, reason),
-        }
+        }?;
+        self.progress.records += 1;
+        self.left = self.left.saturating_sub(1);
+        Ok(())
     }
 
     /// Notes what is wrong.
@@ -378,8 +269,8 @@ impl Taker<'_> {
             .get(vehicle)
             .ok_or_else(|| wrong("vehicle", format_args!("{vehicle} is unknown")))?;
         let is_added = match action {
-            "" | "add" | "A" => true,
-            "remove" | "D" => false,
+            "" | "add" => true,
+            "remove" => false,
             other => {
                 return Err(wrong(
                     "action",
@@ -429,7 +320,7 @@ impl Taker<'_> {
 }
 
 /// A column and what is wrong there.
-type Wrong = (&'static str, String);
+pub(super) type Wrong = (&'static str, String);
 
 fn wrong(column: &'static str, reason: impl std::fmt::Display) -> Wrong {
     (column, reason.to_string())
@@ -472,12 +363,13 @@ fn product(fields: &Fields<'_>) -> Result<(Sku, Product), Wrong> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Mode;
     use super::*;
     use proptest::prelude::*;
     use std::io::Write;
 
     /// Reads a file piece by piece, as an import does; what it says of it.
-    fn read_all(text: &[u8], kind: Kind, format: Format) -> Result<(Progress, usize), ReadError> {
+    fn read_all(text: &[u8], spec: Spec) -> Result<(Progress, usize), ReadError> {
         let mut file = tempfile::NamedTempFile::new()?;
         file.write_all(text)?;
         let mut vehicles = VehicleIndex::default();
@@ -491,7 +383,7 @@ mod tests {
         }
         let (mut progress, mut errors) = (Progress::default(), 0);
         loop {
-            let piece = read_piece(file.path(), kind, format, &vehicles, progress, 3)?;
+            let piece = read_piece(file.path(), spec, &vehicles, progress, 3)?;
             errors += piece.errors.len();
             assert!(piece.is_end || piece.progress.position > progress.position);
             progress = piece.progress;
@@ -502,8 +394,9 @@ mod tests {
     }
 
     /// Pieces that a file may be made of, sound and broken.
-    const CSV: [&str; 12] = [
+    const CSV: [&str; 13] = [
         "sku,vehicle,action\n",
+        "sku;vehicle;action\n",
         "S1,1000001,\n",
         "S2,1000002,remove\r\n",
         "\"S,3\",1000003,add\n",
@@ -517,8 +410,9 @@ mod tests {
         "\r",
     ];
 
-    const XML: [&str; 14] = [
+    const XML: [&str; 15] = [
         "<ACES>",
+        "<Qual id=\"1\"><text>2 Door</text>",
         "<App action=\"A\">",
         "<BaseVehicle id=\"1000001\"/>",
         "<Part>S1</Part>",
@@ -553,7 +447,13 @@ mod tests {
                         None => text.push(*piece as u8),
                     }
                 }
-                if let Ok((progress, errors)) = read_all(&text, Kind::Relations, format) {
+                let spec = Spec {
+                    kind: Kind::Relations,
+                    format,
+                    mode: Mode::Merge,
+                    is_strict: false,
+                };
+                if let Ok((progress, errors)) = read_all(&text, spec) {
                     prop_assert!(progress.position <= text.len() as u64);
                     prop_assert!(errors as u64 == progress.errors);
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 use weir_fitment::SEGMENT_LEN;
 use weir_fitment::redis::fit_vehicles::{self, Head, Known};
 use weir_fitment::redis::fit_vehicles_put::{self, Piece, Written};
@@ -42,7 +42,13 @@ impl Fitment {
         for (cluster, redis) in self.clusters() {
             let known = self.map_in(redis).await?;
             if known.is_none() {
-                warn!(%cluster, "Redis has no map of vehicles: all of fitment is written anew");
+                match self.store().head().await?.version {
+                    // The first start: nothing is lost.
+                    0 => info!(%cluster, "writing the map of vehicles to Redis for the first time"),
+                    _ => {
+                        warn!(%cluster, "Redis has lost the map of vehicles: writing all of fitment again")
+                    }
+                }
                 is_lost = true;
             }
         }

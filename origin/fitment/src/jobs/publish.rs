@@ -67,10 +67,8 @@ impl Fitment {
             .metrics
             .waiting
             .set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        self.0
-            .metrics
-            .waiting_ms
-            .set(i64::try_from(waited_ms).unwrap_or(i64::MAX));
+        let waited = Duration::from_millis(waited_ms);
+        self.0.metrics.waiting_seconds.set(waited.as_secs_f64());
         Ok(count)
     }
 

@@ -4,9 +4,9 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::Error;
-use utoipa::ToSchema;
 use weir_fitment::{Offset, Place, Sku, VehicleId};
 
+use super::import_rows::{Import, ImportError, NewImport, Progress, State, import};
 use super::skus::{clear_qualifiers, numbered_in, put_qualifiers};
 use super::vehicles::put_vehicle;
 use super::{
@@ -25,21 +25,24 @@ const STAGED_READ: usize = 500;
 
 const INSERT: &str = "
     INSERT INTO fitment_imports
-    (kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, holder, lease_until_ms)
-    VALUES (?, ?, ?, ?, 'waiting', ?, 0, 0, 0, 0, '', ?, '', 0)";
+    (kind, format, mode, is_strict, file, state, size, position, line, records, errors, message, created_at_ms, holder, lease_until_ms)
+    VALUES (?, ?, ?, ?, ?, 'waiting', ?, 0, 0, 0, 0, '', ?, '', 0)";
 
 const SELECT_FILE: &str = "SELECT id FROM fitment_imports WHERE file = ?";
 
 const SELECT: &str = "
-    SELECT id, kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, ended_at_ms
+    SELECT id, kind, format, mode, is_strict, file, state, size, position, line, records, errors, qualifiers_dropped, message,
+    created_at_ms, ended_at_ms
     FROM fitment_imports WHERE id = ?";
 
 const SELECT_LATEST: &str = "
-    SELECT id, kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, ended_at_ms
+    SELECT id, kind, format, mode, is_strict, file, state, size, position, line, records, errors, qualifiers_dropped, message,
+    created_at_ms, ended_at_ms
     FROM fitment_imports WHERE id < ? ORDER BY id DESC LIMIT ?";
 
 const SELECT_OPEN: &str = "
-    SELECT id, kind, format, mode, file, state, size, position, line, records, errors, message, created_at_ms, ended_at_ms
+    SELECT id, kind, format, mode, is_strict, file, state, size, position, line, records, errors, qualifiers_dropped, message,
+    created_at_ms, ended_at_ms
     FROM fitment_imports WHERE state IN ('waiting', 'reading', 'applying') ORDER BY id LIMIT 100";
 
 const TAKE: &str = "
@@ -50,10 +53,13 @@ const HOLDER: &str = "
     SELECT holder FROM fitment_imports WHERE id = ? AND state IN ('waiting', 'reading', 'applying')";
 
 const ADVANCE: &str = "
-    UPDATE fitment_imports SET state = ?, position = ?, line = ?, records = ?, errors = ? WHERE id = ?";
+    UPDATE fitment_imports SET state = ?, position = ?, line = ?, records = ?, errors = ?, qualifiers_dropped = ? WHERE id = ?";
+
+const SET_SIZE: &str = "UPDATE fitment_imports SET size = ? WHERE id = ?";
 
 const END: &str = "
-    UPDATE fitment_imports SET state = ?, message = ?, records = ?, errors = ?, ended_at_ms = ? WHERE id = ?";
+    UPDATE fitment_imports SET state = ?, message = ?, records = ?, errors = ?, qualifiers_dropped = ?, ended_at_ms = ?
+    WHERE id = ?";
 
 const GIVEN_UP: &str = "given up";
 
@@ -71,111 +77,6 @@ const SELECT_STAGED: &str = "
     WHERE import_id = ? AND (number > ? OR (number = ? AND position > ?)) ORDER BY number, position LIMIT ?";
 
 const UNSTAGE: &str = "DELETE FROM fitment_staged WHERE import_id = ?";
-
-/// What an import is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = ImportState)]
-pub enum State {
-    /// Nobody has begun.
-    Waiting,
-    /// Its file is read and checked. Nothing is changed.
-    Reading,
-    /// All of it was sound and is applied, in one transaction.
-    Applying,
-    /// It is applied.
-    Done,
-    /// Nothing of it is applied.
-    Failed,
-}
-
-impl State {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Reading => "reading",
-            Self::Applying => "applying",
-            Self::Done => "done",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Whether nothing more happens to it.
-    pub fn is_end(self) -> bool {
-        matches!(self, Self::Done | Self::Failed)
-    }
-}
-
-/// A new import.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewImport {
-    /// What is in it.
-    pub kind: String,
-    /// How it is written.
-    pub format: String,
-    /// Whether it takes the place of what there is.
-    pub mode: String,
-    /// The name of its spool file, which no other import has.
-    pub file: String,
-    /// Its length in bytes.
-    pub size: u64,
-}
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = ImportProgress)]
-pub struct Progress {
-    /// Bytes that were read for good.
-    pub position: u64,
-    /// Lines of them.
-    pub line: u64,
-    /// Records of them that are sound.
-    pub records: u64,
-    /// Errors in them.
-    pub errors: u64,
-}
-
-/// An import.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Import {
-    /// Its number.
-    pub id: u64,
-    /// What is in it: `vehicles`, `products` or `relations`.
-    pub kind: String,
-    /// `csv` or `aces`.
-    pub format: String,
-    /// `merge` or `replace`.
-    pub mode: String,
-    #[serde(skip)]
-    /// Its spool file.
-    pub file: String,
-    /// Its state.
-    pub state: State,
-    /// Bytes of the file.
-    pub size: u64,
-    /// How far it is.
-    #[serde(flatten)]
-    pub progress: Progress,
-    /// Why it failed.
-    pub message: String,
-    /// When it was created, in milliseconds since the Unix epoch.
-    pub created_at_ms: u64,
-    /// When it ended, in milliseconds since the Unix epoch; null: it has not.
-    #[schema(required)]
-    pub ended_at_ms: Option<u64>,
-}
-
-/// What is wrong in a line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = ImportErrorsError)]
-pub struct ImportError {
-    /// The line, from 1.
-    pub line: u64,
-    /// The column by its name, or nothing for all of the line.
-    pub column: String,
-    /// What is wrong.
-    pub reason: String,
-}
 
 /// What a relation holds for, by the vehicle's offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,6 +113,7 @@ impl ImportStore<'_> {
             .text(&new.kind)
             .text(&new.format)
             .text(&new.mode)
+            .number(u8::from(new.is_strict))
             .text(&new.file)
             .number(new.size)
             .number(self.0.now_ms());
@@ -321,6 +223,7 @@ impl ImportStore<'_> {
                 line,
                 records,
                 errors,
+                qualifiers_dropped,
             } = progress;
             let advance = sql(ADVANCE)
                 .text(state.word())
@@ -328,12 +231,19 @@ impl ImportStore<'_> {
                 .number(line)
                 .number(records)
                 .number(errors)
+                .number(qualifiers_dropped)
                 .number(id);
             tx.execute(advance).await?;
             tx.commit().await?;
             Ok(true)
         })
         .await?)
+    }
+
+    /// Notes the length of a file that was decoded.
+    pub async fn set_size(self, id: u64, size: u64) -> Result<(), SqlError> {
+        let update = sql(SET_SIZE).number(size).number(id);
+        Ok(self.0.db.execute(update).await.map(drop)?)
     }
 
     /// An import has failed: nothing of it is applied. False: another has it.
@@ -384,6 +294,7 @@ impl ImportStore<'_> {
             .text(ended.message)
             .number(ended.progress.records)
             .number(ended.progress.errors)
+            .number(ended.progress.qualifiers_dropped)
             .number(self.0.now_ms())
             .number(id);
         tx.execute(end).await.map(drop)
@@ -592,33 +503,4 @@ async fn staged_behind(
         Ok((row.number("position")?, staged))
     };
     rows.iter().map(one).collect()
-}
-
-fn import(row: &Row) -> Result<Import, Error> {
-    let state = match row.text("state")?.as_str() {
-        "waiting" => State::Waiting,
-        "reading" => State::Reading,
-        "applying" => State::Applying,
-        "done" => State::Done,
-        "failed" => State::Failed,
-        _ => return Err(damaged("state", "is none")),
-    };
-    Ok(Import {
-        id: row.number("id")?,
-        kind: row.text("kind")?,
-        format: row.text("format")?,
-        mode: row.text("mode")?,
-        file: row.text("file")?,
-        state,
-        size: row.number("size")?,
-        progress: Progress {
-            position: row.number("position")?,
-            line: row.number("line")?,
-            records: row.number("records")?,
-            errors: row.number("errors")?,
-        },
-        message: row.text("message")?,
-        created_at_ms: row.number("created_at_ms")?,
-        ended_at_ms: row.maybe("ended_at_ms")?,
-    })
 }

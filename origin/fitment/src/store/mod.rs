@@ -13,6 +13,7 @@
 //! come one after the other, and offsets become visible in their order.
 
 mod garages;
+mod import_rows;
 mod imports;
 mod inverse;
 mod outbox;
@@ -27,13 +28,11 @@ use crate::config::Clock;
 use weir_origin_core::sql::{Database, SqlError, Tx, damaged, sql};
 
 pub use garages::{Bound, GARAGE_MAX, GarageStore, Garaged};
-pub use imports::{
-    ERRORS_MAX, Import, ImportError, ImportStore, NewImport, Progress, Staged, StagedQualifier,
-    State,
-};
+pub use import_rows::{Import, ImportError, NewImport, Progress, State};
+pub use imports::{ERRORS_MAX, ImportStore, Staged, StagedQualifier};
 pub use inverse::{InverseStore, PAGE_LEN};
 pub use outbox::{Dirty, Left, OutboxStore};
-pub use skus::{Changed, Product, Qualifiers};
+pub use skus::{ChangeOutcome, Changed, Product, ProductChange, Qualifiers};
 pub use vehicles::{NewVehicle, Vehicle};
 
 pub(crate) use inverse::Inverse;

@@ -40,6 +40,10 @@ const INSERT: &str = "
 const UPDATE: &str = "
     UPDATE fitment_skus SET spu = ?, product_type = ?, merchant = ?, is_deleted = ?, version = ? WHERE sku = ?";
 
+const SELECT_SOURCE: &str = "SELECT source_version FROM fitment_skus WHERE sku = ?";
+
+const UPDATE_SOURCE: &str = "UPDATE fitment_skus SET source_version = ? WHERE sku = ?";
+
 const UPDATE_FITS: &str = "UPDATE fitment_skus SET fits = ?, version = ? WHERE number = ?";
 
 const DELETE_QUALIFIERS: &str = "DELETE FROM fitment_qualifiers WHERE number = ? AND place = ?";
@@ -81,6 +85,32 @@ pub struct Qualifiers {
     pub engine: String,
     /// At this position on the vehicle, such as `front`.
     pub position: String,
+}
+
+/// A change of a product, from the system that owns it. Missing members stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProductChange {
+    /// Which SKU.
+    pub sku: Sku,
+    /// Grows with each change of the SKU.
+    pub version: u64,
+    /// To which product the SKU belongs now.
+    pub spu: Spu,
+    /// The type of product.
+    pub product_type: Option<ProductType>,
+    /// Who sells it.
+    pub merchant: Option<Merchant>,
+}
+
+/// The outcome of a change of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeOutcome {
+    /// It is in SQL.
+    Done,
+    /// This change or a later one was applied before.
+    Stale,
+    /// The SKU is unknown, and type or merchant is missing.
+    Unknown,
 }
 
 /// What became of a single change.
@@ -146,6 +176,60 @@ impl FitmentStore {
             tx.commit().await
         })
         .await?)
+    }
+
+    /// Applies changes of products in their order, each once. One that is not newer than what was applied changes nothing.
+    pub async fn change_products(
+        &self,
+        changes: &[ProductChange],
+        place: &(dyn Fn(&Product) -> Place + Sync),
+    ) -> Result<Vec<ChangeOutcome>, SqlError> {
+        Ok(retried(async || {
+            let (mut tx, version) = self.change().await?;
+            let mut applied = Vec::with_capacity(changes.len());
+            for change in changes {
+                applied.push(self.change_product(&mut tx, version, change, place).await?);
+            }
+            if applied.contains(&ChangeOutcome::Done) {
+                tx.execute(sql(NEW_STAMP)).await?;
+            }
+            tx.commit().await?;
+            Ok(applied)
+        })
+        .await?)
+    }
+
+    async fn change_product(
+        &self,
+        tx: &mut Tx,
+        version: u64,
+        change: &ProductChange,
+        place: &(dyn Fn(&Product) -> Place + Sync),
+    ) -> Result<ChangeOutcome, Error> {
+        let source = tx.one(sql(SELECT_SOURCE).text(change.sku.as_str())).await?;
+        let source: Option<u64> = source.map(|row| row.number("source_version")).transpose()?;
+        if source.is_some_and(|applied| applied >= change.version) {
+            return Ok(ChangeOutcome::Stale);
+        }
+        let old = row_in(tx, &change.sku).await?.filter(|old| !old.is_deleted);
+        let (old_type, old_merchant) = old
+            .map(|old| (old.product.product_type, old.product.merchant))
+            .unzip();
+        let product_type = change.product_type.clone().or(old_type);
+        let merchant = change.merchant.clone().or(old_merchant);
+        let (Some(product_type), Some(merchant)) = (product_type, merchant) else {
+            return Ok(ChangeOutcome::Unknown);
+        };
+        let product = Product {
+            spu: change.spu.clone(),
+            product_type,
+            merchant,
+        };
+        self.put_product(tx, version, &change.sku, &product, place)
+            .await?;
+        let update = sql(UPDATE_SOURCE).number(change.version);
+        tx.execute(update.text(change.sku.as_str())).await?;
+        Ok(ChangeOutcome::Done)
     }
 
     pub(super) async fn put_product(

@@ -4,6 +4,7 @@ mod lists;
 mod page;
 mod products;
 mod refusals;
+mod switches;
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use weir_history::Owner;
 use super::History;
 use refusals::{
     HISTORY_OFF, HISTORY_UNAVAILABLE, INVALID_OWNER_QUERY, INVALID_PRODUCT, INVALID_SKU,
-    INVALID_VISITOR, TOO_MANY_DELETIONS, UNKNOWN_PRODUCT,
+    INVALID_SWITCHES, INVALID_VISITOR, TOO_MANY_DELETIONS, UNKNOWN_PRODUCT,
 };
 use weir_origin_core::access::scope::Area;
 use weir_origin_core::api::{Api, Document, RouteRules};
@@ -53,6 +54,10 @@ pub fn admin() -> Api<Arc<Routes>> {
     let table = rules.refuses(&[HISTORY_OFF]);
     let product = table.refuses(&[INVALID_SKU]);
     lists(Api::admin(Area::History), rules)
+        .route(
+            routes!(switches::get, switches::put),
+            table.refuses(&[INVALID_SWITCHES, SQL_UNAVAILABLE]),
+        )
         .route(
             routes!(products::put_all).layer(DefaultBodyLimit::max(products::BODY_LEN_MAX)),
             table.refuses(&[BODY_TOO_LARGE, INVALID_PRODUCT]),

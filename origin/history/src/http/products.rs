@@ -19,11 +19,6 @@ pub(super) const BODY_LEN_MAX: usize = 4 << 20;
 /// The most products of one request.
 const PUT_MAX: usize = 1_000;
 
-/// The longest texts, in characters: as many as the table takes.
-const SPU_LEN_MAX: usize = 64;
-const TITLE_LEN_MAX: usize = 512;
-const PICTURE_LEN_MAX: usize = 2_048;
-
 /// Products to be written.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Products)]
@@ -65,7 +60,7 @@ pub(super) async fn put_all(
     for (index, new) in body.products.into_iter().enumerate() {
         let at = |error: String| invalid(format!("products[{index}].{error}"));
         let sku = Sku::new(&new.sku).map_err(|error| at(format!("sku: {error}")))?;
-        check(&new.product).map_err(at)?;
+        new.product.check().map_err(at)?;
         all.push((sku, new.product));
     }
     write(&history, &all).await
@@ -88,7 +83,7 @@ pub(super) async fn put(
     TypedBody(product): TypedBody<Product>,
 ) -> Result<StatusCode, Problem> {
     let sku = Sku::new(sku).map_err(invalid_sku)?;
-    check(&product).map_err(invalid)?;
+    product.check().map_err(invalid)?;
     write(&history, &[(sku, product)]).await
 }
 
@@ -141,35 +136,6 @@ pub(super) async fn delete(
     match was_there {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(unknown()),
-    }
-}
-
-/// Says which member will not do.
-fn check(product: &Product) -> Result<(), String> {
-    let is_ascii = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    let at_most = |text: &Option<String>, max, name: &str| match text {
-        Some(text) if text.is_empty() || text.chars().count() > max => {
-            Err(format!("{name}: must have 1 to {max} characters"))
-        }
-        _ => Ok(()),
-    };
-    at_most(&product.spu, SPU_LEN_MAX, "spu")?;
-    at_most(&product.title, TITLE_LEN_MAX, "title")?;
-    at_most(&product.picture, PICTURE_LEN_MAX, "picture")?;
-    if product.spu.as_deref().is_some_and(|spu| !is_ascii(spu)) {
-        return Err("spu: must be visible ASCII".to_owned());
-    }
-    let is_url = |picture: &str| {
-        let is_web = ["https://", "http://", "/"]
-            .iter()
-            .any(|start| picture.starts_with(start));
-        is_web && is_ascii(picture)
-    };
-    match product.picture.as_deref() {
-        Some(picture) if !is_url(picture) => {
-            Err("picture: must be a URL of http, https, or a path".to_owned())
-        }
-        _ => Ok(()),
     }
 }
 

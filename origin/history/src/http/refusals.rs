@@ -28,6 +28,12 @@ pub(super) const INVALID_OWNER_QUERY: Refusal = Refusal::invalid(
 pub(super) const INVALID_SKU: Refusal =
     Refusal::invalid("invalid_sku", "Invalid SKU", "This is no SKU");
 
+pub(super) const INVALID_SWITCHES: Refusal = Refusal::invalid(
+    "invalid_switches",
+    "Invalid switches",
+    "Switches may not be like that",
+);
+
 pub(super) const INVALID_VISITOR: Refusal = Refusal::invalid(
     "invalid_visitor",
     "Invalid visitor",

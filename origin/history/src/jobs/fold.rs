@@ -213,8 +213,9 @@ impl History {
         let today = self.now_ms() / DAY_MS;
         let oldest = self.0.store.folds().oldest_open_day(today).await?;
         let lag = oldest.map_or(0, |oldest| today.saturating_sub(oldest));
-        let days = i64::try_from(lag).unwrap_or(i64::MAX);
-        self.0.metrics.fold_lag_days.set(days);
+        let lag_seconds = lag.saturating_mul(DAY_MS / 1_000);
+        let lag_seconds = i64::try_from(lag_seconds).unwrap_or(i64::MAX);
+        self.0.metrics.fold_lag_seconds.set(lag_seconds);
         if lag >= LAG_ALARM_DAYS {
             error!(
                 lag,

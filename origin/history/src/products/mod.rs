@@ -7,6 +7,7 @@ mod service;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,65 @@ pub struct Product {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 2048)]
     pub picture: Option<String>,
+}
+
+/// The longest texts, in characters: as many as the table takes.
+const SPU_LEN_MAX: usize = 64;
+const TITLE_LEN_MAX: usize = 512;
+const PICTURE_LEN_MAX: usize = 2_048;
+
+impl Product {
+    /// Checks a product for the table.
+    ///
+    /// # Errors
+    /// Names the member that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let is_ascii = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        let at_most = |text: &Option<String>, max, name: &str| match text {
+            Some(text) if text.is_empty() || text.chars().count() > max => {
+                Err(format!("{name}: must have 1 to {max} characters"))
+            }
+            _ => Ok(()),
+        };
+        at_most(&self.spu, SPU_LEN_MAX, "spu")?;
+        at_most(&self.title, TITLE_LEN_MAX, "title")?;
+        at_most(&self.picture, PICTURE_LEN_MAX, "picture")?;
+        if self.spu.as_deref().is_some_and(|spu| !is_ascii(spu)) {
+            return Err("spu: must be visible ASCII".to_owned());
+        }
+        let is_url = |picture: &str| {
+            let is_web = ["https://", "http://", "/"]
+                .iter()
+                .any(|start| picture.starts_with(start));
+            is_web && is_ascii(picture)
+        };
+        match self.picture.as_deref() {
+            Some(picture) if !is_url(picture) => {
+                Err("picture: must be a URL of http, https, or a path".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, with the members of another one where it has none.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            spu: self.spu.or(other.spu),
+            title: self.title.or(other.title),
+            picture: self.picture.or(other.picture),
+        }
+    }
+}
+
+/// A change of a product, from the system that owns it. Missing members stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProductChange {
+    /// Which SKU.
+    pub sku: Sku,
+    /// Grows with each change of the SKU.
+    pub version: u64,
+    /// What is new.
+    pub product: Product,
 }
 
 /// A product that a source knows.
@@ -91,6 +151,8 @@ pub struct Products {
     source: Arc<dyn ProductSource>,
     cache: Arc<Mutex<Cache>>,
     limits: ProductLimits,
+    /// Products of one question, as it is now.
+    batch: Arc<AtomicUsize>,
     clock: Clock,
 }
 
@@ -110,6 +172,7 @@ impl Products {
         Self {
             source,
             cache: Arc::new(Mutex::new(cache)),
+            batch: Arc::new(AtomicUsize::new(limits.batch)),
             limits,
             clock,
         }
@@ -140,7 +203,7 @@ impl Products {
     /// Asks the source, in batches, and remembers what it says. Stops at the first batch that is not answered.
     async fn ask(&self, skus: &[Sku], now_ms: u64) -> (HashMap<Sku, Product>, bool) {
         let mut all = HashMap::new();
-        for batch in skus.chunks(self.limits.batch.max(1)) {
+        for batch in skus.chunks(self.batch().max(1)) {
             let found: HashMap<Sku, Product> = match self.source.find(batch).await {
                 Ok(found) => found.into_iter().collect(),
                 Err(error) => {
@@ -155,6 +218,17 @@ impl Products {
             }
         }
         (all, true)
+    }
+
+    /// How many products are asked for at once.
+    pub fn batch(&self) -> usize {
+        self.batch.load(Ordering::Relaxed)
+    }
+
+    /// Asks for so many products at once from now on; `None`: as many as the settings say.
+    pub fn set_batch(&self, batch: Option<usize>) {
+        let batch = batch.unwrap_or(self.limits.batch);
+        self.batch.store(batch, Ordering::Relaxed);
     }
 
     /// Forgets what is remembered of these: they have changed.

@@ -7,12 +7,14 @@
 //! | `folds` | how far the lists that changed on a day are copied |
 //! | `products` | the table of products |
 //! | `cold` | lists on disk |
+//! | `switches` | what operators have switched |
 
 mod cold;
 mod folds;
 mod marks;
 mod products;
 mod removals;
+mod switches;
 
 use crate::config::Clock;
 use weir_origin_core::sql::Database;

@@ -6,8 +6,8 @@ use weir_history::Sku;
 
 use super::HistoryStore;
 use super::removals::sku;
-use crate::products::{Found, Product, ProductFuture, ProductSource, SourceError};
-use weir_origin_core::sql::{Columns, Plain, SqlError, insert_into, retried, sql, update};
+use crate::products::{Found, Product, ProductChange, ProductFuture, ProductSource, SourceError};
+use weir_origin_core::sql::{Columns, Plain, SqlError, Tx, insert_into, retried, sql, update};
 
 /// Products of one statement.
 const SELECTED: usize = 50;
@@ -30,6 +30,11 @@ weir_origin_core::columns!(Product {
     title: Plain["title"],
     picture: Plain["picture"],
 });
+
+const SELECT_ONE: &str = "SELECT * FROM history_products WHERE sku = ?";
+
+const UPDATE_SOURCE: &str =
+    "UPDATE history_products SET source_version = ? WHERE sku = ? AND source_version < ?";
 
 const DELETE: &str = "DELETE FROM history_products WHERE sku = ?";
 
@@ -58,23 +63,67 @@ impl HistoryStore {
         let now_ms = (self.clock)();
         let mut tx = self.db.begin().await?;
         for (sku, product) in products {
-            let with_values = |statement| {
-                let statement = product.bind(sql(statement)).number(now_ms);
-                statement.text(sku.as_str())
-            };
-            if tx.execute(with_values(&UPDATE)).await? == 0
-                && !tx.insert(with_values(&INSERT)).await?
-            {
-                tx.execute(with_values(&UPDATE)).await?;
-            }
+            put(&mut tx, now_ms, sku, product).await?;
         }
         tx.commit().await
+    }
+
+    /// Applies changes of products in their order, each once. False: this change or a later one was applied before.
+    pub async fn change_products(&self, changes: &[ProductChange]) -> Result<Vec<bool>, SqlError> {
+        Ok(retried(|| self.try_change(changes)).await?)
+    }
+
+    async fn try_change(&self, changes: &[ProductChange]) -> Result<Vec<bool>, sqlx::Error> {
+        let now_ms = (self.clock)();
+        let mut tx = self.db.begin().await?;
+        let mut applied = Vec::with_capacity(changes.len());
+        for ProductChange {
+            sku,
+            version,
+            product,
+        } in changes
+        {
+            // Two origins may have two changes of one product: the row is locked before it is read.
+            let lock = || {
+                sql(UPDATE_SOURCE)
+                    .number(*version)
+                    .text(sku.as_str())
+                    .number(*version)
+            };
+            let mut is_new = tx.execute(lock()).await? > 0;
+            if !is_new {
+                let nothing = Product::default();
+                let insert = nothing.bind(sql(&INSERT)).number(now_ms);
+                tx.insert(insert.text(sku.as_str())).await?;
+                is_new = tx.execute(lock()).await? > 0;
+            }
+            if is_new {
+                let row = tx.one(sql(SELECT_ONE).text(sku.as_str())).await?;
+                let old = row.as_ref().map(Product::read).transpose()?;
+                let product = product.clone().or(old.unwrap_or_default());
+                put(&mut tx, now_ms, sku, &product).await?;
+            }
+            applied.push(is_new);
+        }
+        tx.commit().await?;
+        Ok(applied)
     }
 
     /// Takes a product away. Whether there was one.
     pub async fn delete_product(&self, sku: &Sku) -> Result<bool, SqlError> {
         Ok(self.db.execute(sql(DELETE).text(sku.as_str())).await? > 0)
     }
+}
+
+async fn put(tx: &mut Tx, now_ms: u64, sku: &Sku, product: &Product) -> Result<(), sqlx::Error> {
+    let with_values = |statement| {
+        let statement = product.bind(sql(statement)).number(now_ms);
+        statement.text(sku.as_str())
+    };
+    if tx.execute(with_values(&UPDATE)).await? == 0 && !tx.insert(with_values(&INSERT)).await? {
+        tx.execute(with_values(&UPDATE)).await?;
+    }
+    Ok(())
 }
 
 impl ProductSource for HistoryStore {

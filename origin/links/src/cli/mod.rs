@@ -17,6 +17,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::import::format::Format;
+use super::model::utm::encoded;
 use api::{Api, query};
 use weir_origin_core::secret::Variables;
 
@@ -307,15 +308,10 @@ impl Wanted {
 
 impl Named {
     fn path(&self) -> Result<String> {
-        let is_code = |char: char| char.is_ascii_alphanumeric() || "-_".contains(char);
-        ensure!(
-            !self.code.is_empty() && self.code.chars().all(is_code),
-            "{:?} is no code: 0-9 A-Z a-z - _",
-            self.code
-        );
+        ensure!(!self.code.is_empty(), "the code is empty: name a link");
         let domain = self.domain.clone().map(|domain| ("domain", domain));
         let query = query(&domain.into_iter().collect::<Vec<_>>());
-        Ok(format!("/links/{}{query}", self.code))
+        Ok(format!("/links/{}{query}", encoded(&self.code)))
     }
 }
 

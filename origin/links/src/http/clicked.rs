@@ -11,6 +11,7 @@ use super::links::not_found;
 use super::refusals::UNKNOWN_CLICK;
 use crate::Links;
 use crate::find::FindError;
+use crate::state::State;
 use weir_origin_core::http::Problem;
 
 /// For how long after a click this is told, in milliseconds: people install, and open the app later.
@@ -67,10 +68,10 @@ pub(super) async fn get(
         Err(FindError::Unknown) => return Err(unknown()),
         Err(failure) => return Err(not_found(failure)),
     };
+    let state = links.states().of_one(&found).await?.state;
     let link = &found.link;
-    let has_ended = (1..=links.now_ms()).contains(&link.expires_at_ms);
     // What a password protects is for who knows it, each time.
-    if link.guard.is_some() || link.is_disabled || has_ended {
+    if link.guard.is_some() || matches!(state, State::Disabled | State::Ended) {
         return Err(unknown());
     }
     let app = |app: &App| ClickedApp {

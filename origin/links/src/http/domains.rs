@@ -62,6 +62,10 @@ pub(super) async fn replace_all(
             return Err(not_changed(ChangeError::HasLinks));
         }
     }
+    for domain in &body.domains {
+        let checked = links.shared_domains().check_case(domain).await;
+        checked.map_err(not_changed)?;
+    }
     let replace = |all: &mut Vec<Domain>| {
         all.clone_from(&body.domains);
         Ok(())
@@ -124,6 +128,8 @@ pub(super) async fn put(
         let detail = "id: is not the one in the path";
         return Err(INVALID_DOMAIN.because(detail));
     }
+    let checked = links.shared_domains().check_case(&domain).await;
+    checked.map_err(not_changed)?;
     let is_new = links.domains().domains.by_id(&id).is_none();
     let put = |all: &mut Vec<Domain>| {
         match all.iter_mut().find(|known| known.id == domain.id) {
@@ -200,7 +206,7 @@ fn not_changed(failure: ChangeError) -> Problem {
         ChangeError::Invalid(_) => INVALID_DOMAIN.because(detail),
         ChangeError::Version(_) => VERSION_CONFLICT.because(detail),
         ChangeError::Unknown => unknown(),
-        ChangeError::HasLinks => DOMAIN_HAS_LINKS.because(detail),
+        ChangeError::HasLinks | ChangeError::Case(_) => DOMAIN_HAS_LINKS.because(detail),
         ChangeError::Busy => DOMAINS_BUSY.because(detail),
         ChangeError::Store(error) => error.into(),
     }

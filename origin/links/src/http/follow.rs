@@ -112,9 +112,9 @@ pub(super) async fn home(
 /// Follows a link of the domain that the host names. Gateways send here what they cannot answer themselves.
 #[utoipa::path(
     get,
-    path = "/l/{code}",
+    path = "/l/{*code}",
     operation_id = "followLink",
-    params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32)),
+    params(("code" = String, Path, description = "The code of the link, as the options of its domain let it be written.", max_length = 385)),
     responses(
         (status = 200, description = "A page that opens an app, or asks for a password; of `robots.txt` and `apple-app-site-association`, that file", body = String, content_type = "text/html"),
         (status = 204, description = "Of `favicon.ico`: there is none"),
@@ -172,9 +172,9 @@ pub(super) struct Entered {
 /// What the page of a link with a password sends. Wrong passwords count for 15 minutes: 10 of an address, 1,000 of a link.
 #[utoipa::path(
     post,
-    path = "/l/{code}",
+    path = "/l/{*code}",
     operation_id = "unlockLink",
-    params(("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32)),
+    params(("code" = String, Path, description = "The code of the link, as the options of its domain let it be written.", max_length = 385)),
     request_body(content = Entered, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, description = "A page that opens an app", body = String, content_type = "text/html"),
@@ -298,8 +298,10 @@ fn named<'a>(
         let answer = reply.map_or_else(|| no_link(Some(domain)), sent);
         return Err(Box::new(answer));
     }
-    let code = Code::new(path.strip_prefix('/').unwrap_or_default());
-    let code = code.map_err(|_| Box::new(no_link(Some(domain))))?;
+    let path = path.strip_prefix('/').unwrap_or_default();
+    let code = domain.codes.read(path.as_bytes());
+    let code = code.and_then(|code| Code::new(code).ok());
+    let code = code.ok_or_else(|| Box::new(no_link(Some(domain))))?;
     let domain_id = domain.id.clone();
     Ok((
         domain,
@@ -435,7 +437,7 @@ async fn visit_in_time(
     operation_id = "getLinkRecord",
     params(
         ("domain" = String, Path, description = "The domain of the link; the default unless given."),
-        ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
+        ("code" = String, Path, description = "The code of the link, its slashes escaped.", min_length = 3, max_length = 32),
         RecordQuery,
     ),
     responses(

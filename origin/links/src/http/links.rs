@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::error;
 use utoipa::ToSchema;
-use weir_link::code::{Code, DomainId, LinkId};
+use weir_link::code::{DomainId, LinkId};
 
 use super::refusals::{
     CODE_TAKEN, INVALID_IF_MATCH, INVALID_LINK, LINK_BUSY, LOG_UNAVAILABLE, NO_NUMBERS,
@@ -66,12 +66,13 @@ impl FromRequestParts<Enabled> for NamedLink {
     async fn from_request_parts(parts: &mut Parts, enabled: &Enabled) -> Result<Self, Problem> {
         let links = Links::from_request_parts(parts, enabled).await?;
         let code = Path::<String>::from_request_parts(parts, enabled).await;
-        let code = code.ok().and_then(|Path(code)| Code::new(code).ok());
         let named = Query::<DomainQuery>::from_request_parts(parts, enabled).await;
         let domain = match named.map_err(|_| unknown_link())?.0.domain {
             Some(id) => DomainId::new(id).map_err(|_| unknown_link())?,
             None => links.domains().domains.default_domain().id.clone(),
         };
+        let code = code.map_err(|_| unknown_link())?.0;
+        let code = links.domains().domains.read_code(&domain, code.as_bytes());
         let code = code.ok_or_else(unknown_link)?;
         let id = LinkId { domain, code };
         let within = Within::from_request_parts(parts, enabled).await?;

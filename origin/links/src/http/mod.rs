@@ -50,8 +50,8 @@ pub const IMPORTS: &str = "/link-imports";
 #[derive(utoipa::IntoParams)]
 #[into_params(names("code"), parameter_in = Path)]
 struct CodeParam(
-    /// The code of the link.
-    #[param(pattern = "^[0-9A-Za-z_-]{3,32}$")]
+    /// The code of the link, its slashes escaped.
+    #[param(max_length = 385)]
     #[expect(dead_code, reason = "describes a parameter")]
     String,
 );
@@ -203,7 +203,7 @@ pub fn admin() -> Api<Enabled> {
         )
         .route(
             routes!(domains::put).layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
-            all.refuses(domains),
+            all.refuses(domains).refuses(&[DOMAIN_HAS_LINKS]),
         )
         .route(
             routes!(domains::delete),

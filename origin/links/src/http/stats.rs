@@ -109,7 +109,8 @@ pub(super) async fn csv(
 ) -> Result<Response, Problem> {
     let report = report(&links, &id, &asked).await?;
     let LinkId { domain, code } = id;
-    // Neither has a character that would have to be escaped.
+    // Neither has another character that would have to be escaped.
+    let code = code.as_str().replace('/', "-");
     let file = format!("attachment; filename=\"{domain}-{code}.csv\"");
     let headers = [
         (

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+use weir_link::spelling::CodeOptions;
 
 use super::publish::Publisher;
+use crate::domains::SharedDomains;
 use crate::metrics::LinkMetrics;
 use crate::numbers::{Allocator, Clock};
 use crate::records::{Life, LinkRecords};
@@ -42,6 +44,7 @@ pub struct Cleaner {
     pub(crate) records: LinkRecords,
     pub(crate) publisher: Publisher,
     pub(crate) allocator: Allocator,
+    pub(crate) domains: SharedDomains,
     pub(crate) metrics: LinkMetrics,
     pub(crate) quarantine_ms: u64,
     pub(crate) clock: Clock,
@@ -105,10 +108,13 @@ impl Cleaner {
     /// Lets the numbers of chosen codes be generated again. This comes before the links go: if the origin crashes in
     /// between, the next run repeats it, and a segment with a link in it is not handed out.
     async fn free_numbers(&self, gone: &[Ended]) -> Result<(), Unavailable> {
+        let known = self.domains.get();
         let customs: Vec<_> = gone
             .iter()
             .filter_map(|ended| {
-                let (length, index) = self.allocator.index(&ended.id.code)?;
+                let domain = known.domains.by_id(ended.id.domain.as_str());
+                let codes = domain.map_or_else(CodeOptions::default, |domain| domain.codes);
+                let (length, index) = self.allocator.index(codes, &ended.id.code)?;
                 Some((length, index, &ended.id.domain))
             })
             .collect();

@@ -18,7 +18,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 use weir_link::agent::Device;
-use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
+use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, Row};
 use weir_link::code::LinkId;
 use weir_link::redis::{keys, link_clicks};
 
@@ -381,13 +381,12 @@ impl ClickCounter {
     }
 }
 
-/// When each link was clicked last, as late as the minutes of `rows` allow: Redis has renewed its life then.
+/// When each link was clicked last. Redis has renewed its life then, or lately.
 fn last_clicks(rows: &[Row], now_ms: u64) -> Vec<(LinkId, u64)> {
     let mut last: BTreeMap<&LinkId, u64> = BTreeMap::new();
     for row in rows {
-        let end_ms = (row.minute_ms + MINUTE_MS).min(now_ms);
         let known_ms = last.entry(&row.link).or_default();
-        *known_ms = end_ms.max(*known_ms);
+        *known_ms = row.last_ms.min(now_ms).max(*known_ms);
     }
     let last = last.into_iter();
     last.map(|(link, at_ms)| (link.clone(), at_ms)).collect()

@@ -49,13 +49,8 @@ pub struct LinkRequest {
     /// How many digits its code has: the domain's default unless set.
     #[schema(nullable = false, value_type = Option<u8>, minimum = 5, maximum = 8)]
     pub length: Option<Length>,
-    /// Its code, chosen.
-    #[schema(
-        nullable = false,
-        min_length = 3,
-        max_length = 32,
-        pattern = "^[0-9A-Za-z_-]+$"
-    )]
+    /// Its code, chosen: 3 to 32 of `0-9 A-Z a-z - _`, and what the options of the domain allow.
+    #[schema(nullable = false, min_length = 1, max_length = 32)]
     pub code: Option<String>,
     /// Its life in days; 0: without an end.
     #[schema(nullable = false, maximum = 3650)]
@@ -180,10 +175,14 @@ impl LinkRequest {
                 ..refused("domain", "is none of the configured ones")
             })?,
         };
+        let name = name(self.code, self.length, domain)?;
         let mut link = Link::to("");
         link.status = domain.status;
         link.pass_query = domain.pass_query;
-        link.life_ms = domain.life_ms();
+        link.life_ms = match name {
+            Name::Generated(length) => domain.generated_life_ms(length),
+            Name::Custom(_) => domain.life_ms(),
+        };
         let site = Site { domains, domain };
         let given = Given {
             utm: self.utm.as_ref(),
@@ -197,7 +196,7 @@ impl LinkRequest {
         }
         Ok(Draft {
             domain,
-            name: name(self.code, self.length, domain)?,
+            name,
             link,
             password: self.password,
             tags,
@@ -463,7 +462,8 @@ fn name(code: Option<String>, length: Option<Length>, domain: &Domain) -> Result
     match (code, length) {
         (None, length) => Ok(Name::Generated(length.unwrap_or(domain.length))),
         (Some(code), None) => {
-            let code = Code::new(code).map_err(|error| refused("code", error.to_string()))?;
+            let code = domain.codes.choose(&code);
+            let code = code.map_err(|error| refused("code", error.to_string()))?;
             Ok(Name::Custom(code))
         }
         (Some(_), Some(_)) => Err(refused("length", "goes with generated codes only")),

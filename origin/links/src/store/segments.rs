@@ -17,6 +17,11 @@ const LAST: &str = "
     SELECT round_no, first_index, numbers FROM link_segments WHERE digits = ?
     ORDER BY round_no DESC, first_index DESC LIMIT 1";
 
+const FIRST_SINCE: &str = "
+    SELECT round_no, first_index, numbers FROM link_segments
+    WHERE digits = ? AND reserved_at_ms >= ?
+    ORDER BY reserved_at_ms, round_no, first_index LIMIT 1";
+
 const RESERVED_BEFORE: &str = "
     SELECT MAX(reserved_at_ms) AS reserved_at_ms FROM link_segments
     WHERE digits = ? AND round_no < ? AND first_index < ? AND first_index + numbers > ?";
@@ -55,6 +60,15 @@ fn of<'a>(statement: &'static str, length: Length) -> Statement<'a> {
     sql(statement).number(length.digits())
 }
 
+fn segment(row: &Row, length: Length) -> Result<Segment, sqlx::Error> {
+    Ok(Segment {
+        length,
+        round: row.number("round_no")?,
+        start: row.number("first_index")?,
+        len: row.number("numbers")?,
+    })
+}
+
 /// Who may hand out which numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentStore<'a>(pub(super) &'a LinkStore);
@@ -85,15 +99,19 @@ impl SegmentStore<'_> {
 
     /// The last segment that was reserved of a length.
     pub async fn last_segment(self, length: Length) -> Result<Option<Segment>, SqlError> {
-        let Some(row) = self.0.db.one(of(LAST, length)).await? else {
-            return Ok(None);
-        };
-        Ok(Some(Segment {
-            length,
-            round: row.number("round_no")?,
-            start: row.number("first_index")?,
-            len: row.number("numbers")?,
-        }))
+        let row = self.0.db.one(of(LAST, length)).await?;
+        Ok(row.map(|row| segment(&row, length)).transpose()?)
+    }
+
+    /// The first segment of a length that was reserved at `since_ms` or later.
+    pub async fn first_segment_since(
+        self,
+        length: Length,
+        since_ms: u64,
+    ) -> Result<Option<Segment>, SqlError> {
+        let select = of(FIRST_SINCE, length).number(since_ms);
+        let row = self.0.db.one(select).await?;
+        Ok(row.map(|row| segment(&row, length)).transpose()?)
     }
 
     /// When numbers of this segment were last reserved in an earlier round.

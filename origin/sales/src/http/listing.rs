@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use weir_base::id::SaleId;
 
 use crate::Sales;
-use crate::listing::ListedSale;
+use crate::listing::{ListFilter, ListedSale};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, page_len};
 use weir_origin_core::tenants::TenantName;
@@ -34,6 +34,8 @@ pub(super) struct Page {
     limit: Option<usize>,
     /// Whose sales; `None`: everybody's.
     tenant: Option<String>,
+    /// Only sales that sell what the shop calls so.
+    sku: Option<String>,
 }
 
 /// A page of sales.
@@ -69,8 +71,11 @@ pub(super) async fn list(
     let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let now_ms = now_ms();
     let tenant = page.tenant.as_deref().map(tenant).transpose()?;
-    let tenant = tenant.as_ref();
-    let shown = sales.listing.page(tenant, after, limit, now_ms).await?;
+    let filter = ListFilter {
+        tenant: tenant.as_ref(),
+        sku: page.sku.as_deref(),
+    };
+    let shown = sales.listing.page(filter, after, limit, now_ms).await?;
     let (list, has_more) = shown;
     let next = list.last().filter(|_| has_more);
     let next = next.map(|last| format!("{}.{}", last.starts_at_ms, last.id));

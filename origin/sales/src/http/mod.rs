@@ -5,6 +5,7 @@ mod draw;
 mod feed;
 mod language;
 mod listing;
+mod lost_orders;
 mod orders;
 mod payments;
 mod refusals;
@@ -29,14 +30,14 @@ use crate::model::sale::NewSaleError;
 use feed::Feeds;
 use refusals::{
     BARRED, BLOCKED, CATALOGUE_FULL, CHANGE_UNDER_WAY, CLAIM_INVALID, CLAIM_MISSING,
-    CLAIM_RELEASED, COOLING_DOWN, DRAW_OPEN, DUPLICATE_SALE, EVENT_REUSED, GROUP_CAP,
+    CLAIM_RELEASED, CLAIMS_OPEN, COOLING_DOWN, DRAW_OPEN, DUPLICATE_SALE, EVENT_REUSED, GROUP_CAP,
     IDEMPOTENCY_KEY_REUSED, INVALID_IDEMPOTENCY_KEY, INVALID_ORDERS, INVALID_PAYLOAD,
     INVALID_REASON, INVALID_REFERENCE, INVALID_SALE, INVALID_STOCK_CHANGE, INVALID_USER,
     NO_CATALOGUE, NO_DRAW, NO_REFUND_DUE, NO_RESERVATION, NOT_PUBLISHED, NOT_WARMED,
     ORDER_CANCELLED, ORDER_EXPIRED, ORDER_NOT_PAID, ORDER_PAID, ORDER_SETTLING,
     PAYMENTS_NOT_CONFIGURED, REDIS_NOT_EMPTY, RESERVATION_CLOSED, RESERVATION_GONE,
-    RESERVATION_NOT_OPEN, SALE_ARCHIVED, SALE_DRAWING, SALE_ENDED, SALE_GONE, SALE_STARTED,
-    SALE_WARMED, SIGNATURE_INVALID, SIGNATURE_MISSING, SOLD_OUT, STOCK_LOST,
+    RESERVATION_NOT_OPEN, SALE_ARCHIVED, SALE_DRAWING, SALE_ENDED, SALE_GONE, SALE_NOT_PAUSED,
+    SALE_STARTED, SALE_WARMED, SIGNATURE_INVALID, SIGNATURE_MISSING, SOLD_OUT, STOCK_LOST,
     TIMESTAMP_OUT_OF_WINDOW, TOO_MANY_UNITS, UNKNOWN_RESERVATION, UNPAID_HOLDS, USER_CAP, VERDICTS,
 };
 use weir_origin_core::access::TENANT_LIMIT;
@@ -47,7 +48,7 @@ use weir_origin_core::http::refusal::{
     BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE, USER_INVALID, USER_MISSING,
 };
 use weir_origin_core::http::{
-    EDGE_REFUSALS, Edges, Fault, NOT_ACCEPTABLE, Problem, TOO_MANY_STREAMS, UserReader, with_stamp,
+    EDGE_REFUSALS, Edges, Fault, Problem, TOO_MANY_STREAMS, UserReader, with_stamp,
 };
 
 /// The routes for gateways, for buyers whose requests passed one, and for the payment provider.
@@ -269,8 +270,21 @@ pub fn admin() -> Api<Sales> {
         )
         .route(routes!(sales::audit), sale.refuses(&[REDIS_UNAVAILABLE]))
         .route(
+            routes!(lost_orders::list),
+            sale.refuses(&[REDIS_UNAVAILABLE]),
+        )
+        .route(
+            routes!(lost_orders::decide),
+            sale.refuses(&[
+                SALE_NOT_PAUSED,
+                CLAIMS_OPEN,
+                BODY_TOO_LARGE,
+                REDIS_UNAVAILABLE,
+            ]),
+        )
+        .route(
             routes!(sales::live),
-            sale.refuses(&[NOT_ACCEPTABLE, TOO_MANY_STREAMS, REDIS_UNAVAILABLE]),
+            sale.refuses(&[TOO_MANY_STREAMS, REDIS_UNAVAILABLE]),
         )
 }
 

@@ -94,7 +94,7 @@ pub(super) async fn post(
 ) -> Result<(StatusCode, Json<OrderView>), Problem> {
     let ticket = match shadow_refusal(&headers) {
         Some(refusal) => return Err(refusal),
-        None => read_ticket(&headers, &sales.keys)?,
+        None => sales.read_ticket(&headers)?,
     };
     let click = sales.click(&headers);
     let asked = read_asked(sales.payloads.clone(), ticket.sale.clone(), headers, body);
@@ -132,6 +132,15 @@ impl From<&StoredOrder> for OrderView {
 }
 
 impl Sales {
+    /// Reads the claim of a request, and checks its signature. Counts invalid claims: an alert uses that count.
+    fn read_ticket(&self, headers: &HeaderMap) -> Result<Ticket, Problem> {
+        read_ticket(headers, &self.keys).inspect_err(|refusal| {
+            if refusal.code == CLAIM_INVALID.code {
+                self.metrics.order(CLAIM_INVALID.code);
+            }
+        })
+    }
+
     /// The click that a request says led to it. What is none, or counts no more, is no reason to refuse an order.
     fn click(&self, headers: &HeaderMap) -> Option<OrderClick> {
         let told = headers.get(headers::CLICK)?;

@@ -220,6 +220,18 @@ pub(super) const SALE_DRAWING: Refusal = Refusal::conflict(
 pub(super) const SALE_ENDED: Refusal =
     Refusal::conflict("sale_ended", "Not changed", "The sale has ended");
 
+pub(super) const CLAIMS_OPEN: Refusal = Refusal::conflict(
+    "claims_open",
+    "Not yet",
+    "Claims of the sale are open: try again in half a minute",
+);
+
+pub(super) const SALE_NOT_PAUSED: Refusal = Refusal::conflict(
+    "sale_not_paused",
+    "Nothing to decide",
+    "SQL has lost no orders of the sale, or somebody has decided already",
+);
+
 pub(super) const SALE_STARTED: Refusal =
     Refusal::conflict("sale_started", "Not changed", "The sale has begun");
 
@@ -326,11 +338,21 @@ pub(super) const VERDICTS: &[Refusal] = &[
         StatusCode::SERVICE_UNAVAILABLE,
         "The sale shows its static page only",
     ),
+    verdict(
+        "paused",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "SQL has lost orders of the sale, and an operator has yet to decide",
+    ),
     verdict("sold_out", StatusCode::CONFLICT, "There are no units left"),
     verdict(
         "invalid_token",
         StatusCode::FORBIDDEN,
         "The order token is missing or not valid",
+    ),
+    verdict(
+        "token_too_young",
+        StatusCode::FORBIDDEN,
+        "The order token is good, and does not count yet",
     ),
     verdict(
         "challenge_required",
@@ -373,14 +395,19 @@ pub(super) const VERDICTS: &[Refusal] = &[
         "The user has all units that one user may have",
     ),
     verdict(
+        "sku_in_sale",
+        StatusCode::CONFLICT,
+        "A sale sells what the normal order asks for",
+    ),
+    verdict(
         "too_few",
         StatusCode::CONFLICT,
         "Fewer units are left than the request wants",
     ),
     verdict(
-        "restocking",
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Units may come back; try again",
+        "all_reserved",
+        StatusCode::CONFLICT,
+        "No unit is free now; one may come back",
     ),
     verdict(
         "overloaded",

@@ -1,5 +1,7 @@
 //! The admin's routes of sales.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
@@ -8,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, info};
 use utoipa::ToSchema;
 use weir_base::id::SaleId;
+use weir_sale::sale::Phase;
 
 use super::refusals::{CATALOGUE_FULL, DUPLICATE_SALE, NOT_WARMED, REDIS_NOT_EMPTY, STOCK_LOST};
 use super::switches::{running, stored, summary};
@@ -55,8 +58,8 @@ type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
 
 /// Make a sale
 ///
-/// Makes a sale. Gateways know of it when it is warm: by itself `warm_before_ms` before its start, or by POST /sales/{id}/warm. A
-/// refusal lists all mistakes in `errors`.
+/// Makes a sale. Gateways know it within a second, and sell when it is warm: by itself `warm_before_ms` before its start, or by
+/// POST /sales/{id}/warm. A refusal lists all mistakes in `errors`.
 #[utoipa::path(
     post,
     path = "/sales",
@@ -160,9 +163,13 @@ pub(super) struct WarmView {
     shards_filled: u32,
 }
 
+/// How long until gateways have read a new catalogue: a poll each 250 ms, and some time for its answer.
+const GATEWAYS_LEARN: Duration = Duration::from_millis(300);
+
 /// Put its stock on Redis
 ///
-/// Puts a sale's stock on Redis and tells gateways of it. Again changes nothing.
+/// Puts a sale's stock on Redis and tells gateways of it. Again changes nothing. If the sale has started, the answer comes
+/// when gateways sell, at their usual poll interval.
 #[utoipa::path(
     post,
     path = "/sales/{id}/warm",
@@ -177,6 +184,10 @@ pub(super) async fn warm(
     running(&sales, &id).await?;
     let warmed = sales.warmer.warm(&id).await;
     let warmed = warmed.map_err(|error| not_warm(&id, &error))?;
+    let sale = stored(&sales, &id).await?.sale;
+    if sale.phase(now_ms()) == Phase::Running {
+        tokio::time::sleep(GATEWAYS_LEARN).await;
+    }
     Ok(Json(WarmView {
         id,
         shard_count: warmed.shards,
@@ -263,16 +274,17 @@ impl LiveView {
     }
 }
 
-/// A sale's status and orders every second, as server-sent events; after a minute the browser asks again
+/// A sale's status and orders now; every second, as server-sent events, for clients that accept these
 ///
-/// A sale's status and orders every second, as server-sent events. It ends after a minute; browsers ask again.
+/// One JSON document. With `accept: text/event-stream` one every second, as server-sent events; it ends after a minute, and browsers
+/// ask again.
 #[utoipa::path(
     get,
     path = "/sales/{id}/live",
     operation_id = "watchSale",
     params(("id" = String, Path, description = "Its name.")),
     responses(
-        (status = 200, description = "Events: `LiveSale` each, or `problem`", body = LiveView, content_type = "text/event-stream"),
+        (status = 200, description = "`LiveSale`, or events: `LiveSale` each, or `problem`", content((LiveView = "application/json"), (LiveView = "text/event-stream"))),
     ),
 )]
 pub(super) async fn live(

@@ -1,10 +1,12 @@
 //! The catalogue: what gateways poll, written from SQL.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
+use weir_base::id::SaleId;
 use weir_base::key::KeyRing;
 use weir_sale::redis::catalogue;
 use weir_sale::sale::{Catalogue, CatalogueError, ClaimKey, SALES_MAX};
@@ -27,6 +29,9 @@ const CHANGE_PERIOD: Duration = Duration::from_millis(250);
 /// How often it is looked whether gateways have the last one: a Redis that lost its last writes, or all, gets it again.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
+/// How long changes of orders are gathered before their sales are looked at.
+const GATHER_PERIOD: Duration = Duration::from_millis(20);
+
 /// The pause after failures.
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(100),
@@ -43,6 +48,39 @@ pub struct Publisher {
     // Held from reading SQL to writing Redis: what was written last. Another origin may write meanwhile, but a later
     // version is never overwritten by an earlier one.
     turn: Arc<Mutex<Catalogue>>,
+    changed: ChangedSales,
+    /// See [`CHANGE_PERIOD`].
+    period: Duration,
+}
+
+/// The sales whose orders have changed since they were looked at: the last unit may have gone, or one may have come back.
+/// Cloning it is cheap: clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangedSales(Arc<Changed>);
+
+#[derive(Debug, Default)]
+struct Changed {
+    ids: std::sync::Mutex<BTreeSet<SaleId>>,
+    notify: Notify,
+}
+
+impl ChangedSales {
+    /// Notes that an order of this sale has changed.
+    pub(crate) fn note(&self, sale: &SaleId) {
+        let mut ids = self.0.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ids.contains(sale) {
+            ids.insert(sale.clone());
+        }
+        self.0.notify.notify_one();
+    }
+
+    /// Waits for a change, and for [`GATHER_PERIOD`] for more.
+    async fn next(&self) -> BTreeSet<SaleId> {
+        self.0.notify.notified().await;
+        tokio::time::sleep(GATHER_PERIOD).await;
+        let mut ids = self.0.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *ids)
+    }
 }
 
 /// Why the catalogue was not written.
@@ -69,10 +107,23 @@ impl Publisher {
             ledger,
             claim_keys: ClaimKey::all(keys),
             turn: Arc::default(),
+            changed: ChangedSales::default(),
+            period: CHANGE_PERIOD,
         }
     }
 
-    /// The sales that gateways should know: warmed, and not ended long ago. Without a version.
+    /// The same, which compares the catalogue with the last one this often, and not four times a second.
+    #[must_use]
+    pub fn comparing_every(self, period: Duration) -> Self {
+        Self { period, ..self }
+    }
+
+    /// Where changes of orders are noted, so that gateways learn at once when nothing is left.
+    pub(crate) fn changed_sales(&self) -> ChangedSales {
+        self.changed.clone()
+    }
+
+    /// The sales that gateways should know: those that have not ended long ago. Without a version.
     ///
     /// # Errors
     /// When SQL does not answer, or holds what gateways would refuse.
@@ -90,11 +141,11 @@ impl Publisher {
         Ok(catalogue.checked()?)
     }
 
-    /// The same sales as SQL has them, each with the version of its orders.
+    /// The same sales as SQL has them, each with the versions of its orders: see [`SaleStore::running`].
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn sales(&self) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+    pub async fn sales(&self) -> Result<Vec<(StoredSale, [u64; 2])>, SqlError> {
         self.store.running(ended_after_ms(), SALES_MAX).await
     }
 
@@ -137,6 +188,22 @@ impl Publisher {
         }
     }
 
+    /// Writes the catalogue if one of these sales is in another band than the last one says.
+    async fn write_moved(&self, ids: &BTreeSet<SaleId>) -> Result<(), PublishError> {
+        let mut last = self.turn.lock().await;
+        for id in ids {
+            // A sale that is not in the catalogue, such as one that ended long ago, changes nothing there.
+            let Some(known) = last.find(id.as_str().as_bytes()).map(|sale| sale.band) else {
+                continue;
+            };
+            let band = self.store.sale(id).await?.map(|stored| stored.sale.band);
+            if band.is_some_and(|band| band != known) {
+                return self.write(&mut last).await;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the catalogue again if Redis has another one than the last: it has lost that, or another origin has
     /// written its own and died, and SQL has changed back since.
     async fn check(&self) -> Result<(), PublishError> {
@@ -160,17 +227,34 @@ impl Publisher {
 
     /// Keeps the catalogue in Redis up to date until `stop`: when it changes, and when Redis has lost it.
     pub async fn run(self, stop: CancellationToken) {
-        let rounds = Rounds::every(CHANGE_PERIOD, "publishing the catalogue", stop);
+        let rounds = Rounds::every(self.period, "publishing the catalogue", stop);
         let mut rounds = rounds.backing_off(BACKOFF);
-        let mut checked = Instant::now();
-        while rounds.next().await {
-            let mut outcome = self.write_changed().await;
-            if outcome.is_ok() && checked.elapsed() >= CHECK_PERIOD {
-                outcome = self.check().await;
-                checked = Instant::now();
-            }
+        let (mut due, mut checked) = (Instant::now(), Instant::now());
+        loop {
+            let outcome = tokio::select! {
+                goes_on = rounds.next() => {
+                    if !goes_on {
+                        return;
+                    }
+                    due = Instant::now() + self.period;
+                    self.round(&mut checked).await
+                }
+                ids = self.changed.next(), if !rounds.is_failing() => self.write_moved(&ids).await,
+            };
             rounds.ended(&outcome);
+            if outcome.is_ok() {
+                rounds.next_after(due.saturating_duration_since(Instant::now()));
+            }
         }
+    }
+
+    async fn round(&self, checked: &mut Instant) -> Result<(), PublishError> {
+        self.write_changed().await?;
+        if checked.elapsed() >= CHECK_PERIOD {
+            self.check().await?;
+            *checked = Instant::now();
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use ring::rand::{SecureRandom, SystemRandom};
-use tracing::{error, info};
+use tracing::info;
 use weir_base::id::UserId;
 use weir_sale::ledger::{OrderEntry, WipeReply};
 use weir_sale::sale::Sale;
@@ -69,13 +69,15 @@ impl Rebuilder {
                 .wipe(&sale.id, shard, &rebuild.token, LEASE_MS)
                 .await?;
             if begun == WipeReply::Begun {
-                error!(sale = %sale.id, shard, "Redis has lost a shard; rebuilding it from SQL");
+                info!(sale = %sale.id, shard, "rebuilding a shard from SQL");
                 rebuild.shards.push(shard);
             }
         }
         // The lists once for all shards: a sale may have a million users, and 64 shards.
         self.add_lists(sale, &mut Wanted::Rebuild(&mut rebuild))
             .await?;
+        // Before the orders: what ends or is made after this count, Redis may be told of once the shard is in use.
+        let counts = self.store.counters().counts(&sale.id).await?;
         let mut rebuilt = vec![];
         for shard in rebuild.shards.clone() {
             let users = self.restore_orders(&mut rebuild, shard).await?;
@@ -86,6 +88,10 @@ impl Rebuilder {
                     .warm(&sale.id, shard, 0, Some(&rebuild.token))
                     .await?
             {
+                let in_sql = counts.iter().find(|counts| counts.shard == shard);
+                let mark = in_sql.map_or(0, |counts| counts.orders.changes());
+                let seen = self.ledger.audit(&sale.id, shard).await?;
+                self.ledger.raise_mark(&sale.id, shard, mark, &seen).await?;
                 info!(sale = %sale.id, shard, users, "a shard is rebuilt");
                 rebuilt.push(shard);
             }

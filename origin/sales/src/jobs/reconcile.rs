@@ -6,8 +6,9 @@
 //! 2. Claims past their deadline: SQL decides whether one was ordered or is released for good, and
 //!    Redis follows.
 //! 3. Abandoned transfers between shards: deposit, then settle.
-//! 4. Books that do not add up: missing units are put back, surplus ones taken, by compare and set on the shards as they
-//!    were read. Users' orders that Redis knows otherwise than SQL are put right.
+//! 4. Orders that SQL has lost: the sale is paused, and nothing of it is repaired until an operator has decided.
+//! 5. Books that do not add up: missing units are put back, surplus ones taken, by compare and set on the shards as they
+//!    were read. Users' orders in Redis that differ from SQL are corrected.
 //!
 //! Every step is safe to repeat, also by several origins at once.
 
@@ -29,6 +30,7 @@ use super::rebuild::Rebuilder;
 use crate::books::Books;
 use crate::by_sale::SaleNumbers;
 use crate::ledger::Ledger;
+use crate::lost_orders::LostOrders;
 use crate::metrics::{CLAIM_AGES, SaleMetrics};
 use crate::orders::Orders;
 use crate::store::{SaleStore, StoredSale};
@@ -87,6 +89,7 @@ struct Worker {
     publisher: Publisher,
     rebuilder: Rebuilder,
     verifier: Verifier,
+    lost_orders: LostOrders,
     metrics: SaleMetrics,
     grace_ms: u64,
     slots: Semaphore,
@@ -96,17 +99,19 @@ struct Worker {
 #[derive(Debug)]
 struct Last {
     shards: Vec<Audit>,
-    /// What SQL had left, and the version of its orders.
-    in_sql: (u64, u64),
+    in_sql: InSql,
     drift: Option<i64>,
     /// On which shards Redis knows other orders than SQL.
     other_orders: Vec<u32>,
     rounds_unread: u32,
 }
 
+/// What SQL had left, and the versions of its orders.
+type InSql = (u64, [u64; 2]);
+
 impl Last {
     /// Whether all was right then, and nothing has changed since.
-    fn still_right(&self, shards: &[Audit], in_sql: (u64, u64)) -> bool {
+    fn still_right(&self, shards: &[Audit], in_sql: InSql) -> bool {
         self.drift == Some(0)
             && self.other_orders.is_empty()
             && self.shards == shards
@@ -153,6 +158,12 @@ impl Reconciler {
     ) -> Self {
         let worker = Worker {
             verifier: Verifier::new(store.clone(), ledger.clone()),
+            lost_orders: LostOrders::new(
+                store.clone(),
+                ledger.clone(),
+                publisher.clone(),
+                rebuilder.clone(),
+            ),
             rebuilder,
             store,
             ledger,
@@ -209,7 +220,7 @@ impl Reconciler {
             .by_sale
             .keep(|id| self.turns.contains_key(id));
         let mut stuck = Ok(());
-        for (stored, version) in sales {
+        for (stored, versions) in sales {
             let id = &stored.sale.id;
             let turn = self.turns.entry(id.clone()).or_insert_with(|| Turn {
                 last: Arc::default(),
@@ -220,7 +231,7 @@ impl Reconciler {
                 let worker = Arc::clone(&self.worker);
                 tasks.spawn(async move {
                     let _slot = worker.slots.acquire().await;
-                    worker.reconcile(&stored, version, &mut last).await
+                    worker.reconcile(&stored, versions, &mut last).await
                 });
             } else if turn.begun.elapsed() > TURN_MAX {
                 stuck = Err(ReconcileError::Stuck(id.clone()));
@@ -238,13 +249,15 @@ impl Worker {
     async fn reconcile(
         &self,
         stored: &StoredSale,
-        version: u64,
+        versions: [u64; 2],
         last: &mut Option<Last>,
     ) -> Result<(), ReconcileError> {
         let sale = &stored.sale;
         let mut shards = self.ledger.audits(&sale.id, sale.shards).await?;
         self.measure(sale, &shards).await?;
-        if let Some(rebuilt) = self.rebuild(sale, &shards).await? {
+        // Redis has the only list of what SQL has lost.
+        let is_paused = stored.paused_at_ms.is_some();
+        if !is_paused && let Some(rebuilt) = self.rebuild(sale, &shards).await? {
             shards = rebuilt;
         }
         for (shard, seen) in (0..).zip(&shards) {
@@ -259,9 +272,12 @@ impl Worker {
                 error!(sale = %sale.id, shard, done, "Redis was made to forget a key of a shard");
             }
         }
+        if is_paused {
+            return Ok(());
+        }
         self.pay_debts(sale, &shards).await?;
-        let in_sql = (stored.remaining, version);
-        self.check_books(sale, shards, in_sql, last).await
+        let in_sql = (stored.remaining, versions);
+        self.check_books(stored, shards, in_sql, last).await
     }
 
     async fn measure(&self, sale: &Sale, shards: &[Audit]) -> Result<(), ReconcileError> {
@@ -292,6 +308,7 @@ impl Worker {
         if cold.is_empty() {
             return Ok(None);
         }
+        error!(sale = %sale.id, shards = ?cold, "Redis has lost shards; rebuilding them from SQL");
         // The operator's switches first: what is closed must not be sold because Redis has forgotten that.
         self.publisher.publish().await?;
         let rebuilt = self.rebuilder.rebuild(sale, &cold).await?;
@@ -422,9 +439,9 @@ impl Worker {
     /// rounds in a row have found alike is repaired.
     async fn check_books(
         &self,
-        sale: &Sale,
+        stored: &StoredSale,
         shards: Vec<Audit>,
-        in_sql: (u64, u64),
+        in_sql: InSql,
         last: &mut Option<Last>,
     ) -> Result<(), ReconcileError> {
         if let Some(last) = last.as_mut()
@@ -433,10 +450,14 @@ impl Worker {
             last.rounds_unread += 1;
             return Ok(());
         }
-        let before = last.take();
+        let (sale, before) = (&stored.sale, last.take());
         let Some(books) = Books::read(&self.store, &self.ledger, &sale.id).await? else {
             return Ok(());
         };
+        if books.changes_lost > 0 {
+            self.lost_orders.pause(stored, books.changes_lost).await?;
+            return Ok(());
+        }
         let drift = books.drift();
         self.metrics.by_sale.set_drift(&sale.id, drift.unwrap_or(0));
         let other_orders = books.shards_with_other_orders();
@@ -450,7 +471,19 @@ impl Worker {
             // Once more, since an order may just be on its way from SQL to Redis.
             let is_known = |last: &Last| last.other_orders.contains(&shard);
             if before.as_ref().is_some_and(is_known) {
-                self.verifier.verify(&sale.id, shard).await?;
+                let lost = self.verifier.verify(&sale.id, shard).await?.lost;
+                if lost > 0 {
+                    self.lost_orders.pause(stored, lost).await?;
+                    return Ok(());
+                }
+            }
+        }
+        if drift == Some(0) && other_orders.is_empty() {
+            for (shard, mark) in books.marks_behind() {
+                let Some(seen) = books.shards.get(shard as usize) else {
+                    continue;
+                };
+                self.ledger.raise_mark(&sale.id, shard, mark, seen).await?;
             }
         }
         *last = Some(Last {

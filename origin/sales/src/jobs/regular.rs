@@ -65,6 +65,7 @@ impl Jobs {
         self.drawer.draw_all().await?;
         self.repeat_lists().await?;
         self.warm().await?;
+        self.count_paused().await?;
         self.tell_of_cold().await
     }
 
@@ -158,7 +159,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// A sale that was never warmed is unknown to gateways: buyers get 404, and nothing else shows it. Each is told of once.
+    /// Gateways refuse buyers of a sale that was never warmed, and nothing else shows why. Each such sale is logged once.
     async fn tell_of_cold(&self) -> Result<(), SqlError> {
         let cold = self.store.warming().cold(now_ms()).await?;
         self.metrics.cold_sales(cold.len());
@@ -166,10 +167,17 @@ impl Jobs {
         told.retain(|id| cold.contains(id));
         for id in cold {
             if !told.contains(&id) {
-                warn!(sale = %id, "has begun and was never warmed, so buyers are told that there is no such sale: POST /sales/{id}/warm at the admin port");
+                warn!(sale = %id, "has begun and was never warmed, so gateways answer 503: POST /sales/{id}/warm at the admin port");
                 told.insert(id);
             }
         }
+        Ok(())
+    }
+
+    /// Counts the paused sales, which wait for an operator: an alert uses that count.
+    async fn count_paused(&self) -> Result<(), SqlError> {
+        let paused = self.store.pauses().paused().await?;
+        self.metrics.paused_sales(paused.len());
         Ok(())
     }
 

@@ -391,7 +391,10 @@ impl NewSale {
             token: false,
             challenge: self.fields.challenge,
             degrade: Degrade::default(),
+            sku: None,
+            cold: false,
             band: Band::default(),
+            paused: false,
         }
     }
 }

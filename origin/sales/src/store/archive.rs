@@ -14,14 +14,15 @@ const ROWS_MAX: u64 = 500;
 
 const SELECT_DUE: &str = "
     SELECT id, shards, ends_at_ms, archived_at_ms, cleared_at_ms FROM sales
-    WHERE archive_done_at_ms IS NULL AND ends_at_ms <= ?
+    WHERE archive_done_at_ms IS NULL AND paused_at_ms IS NULL AND ends_at_ms <= ?
     ORDER BY ends_at_ms, id
     LIMIT ?";
 
-// Its end may have been moved since it was looked at. A change of its stock must be done first: Redis may hold units of it.
+// Its end may have been moved since it was looked at. While it is paused, Redis has the only list of its lost orders. A change of
+// its stock must be done first: Redis may hold units of it.
 const MARK_ARCHIVED: &str = "
     UPDATE sales SET archived_at_ms = ?
-    WHERE id = ? AND archived_at_ms IS NULL AND ends_at_ms <= ? AND NOT EXISTS (
+    WHERE id = ? AND archived_at_ms IS NULL AND paused_at_ms IS NULL AND ends_at_ms <= ? AND NOT EXISTS (
         SELECT 1 FROM stock_changes
         WHERE stock_changes.sale_id = sales.id AND stock_changes.done_at_ms IS NULL)";
 
@@ -119,7 +120,7 @@ impl ArchiveStore<'_> {
     }
 
     /// Notes that a sale is being archived: from now on it takes no orders and is not put on Redis again. False if it has
-    /// not ended at `ended_by_ms`, a change of its stock is under way, or another has noted it.
+    /// not ended at `ended_by_ms`, is paused, a change of its stock is under way, or another has noted it.
     pub async fn mark_archived(
         self,
         id: &SaleId,

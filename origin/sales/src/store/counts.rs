@@ -8,6 +8,7 @@ use sqlx::Error;
 use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::ledger::checksum_of;
+use weir_sale::mark;
 
 use super::{OrderStatus, SaleStore, ShardCounts, StoredOrder};
 use weir_origin_core::sql::{Row, SqlError, Tx, sql};
@@ -30,6 +31,11 @@ impl OrderCounts {
     /// Orders that hold, or will hold, units.
     pub fn active(&self) -> u64 {
         self.unpaid + self.paid
+    }
+
+    /// How many changes these orders have been through: see [`weir_sale::mark`].
+    pub fn changes(&self) -> u64 {
+        mark::changes(self.active(), self.cancelled + self.expired)
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `desk`, `search` | orders as operators handle and find them |
 //! | `change`, `outbox` | what is told of an order, and to whom it is still to be told |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
+//! | `pauses` | sales that are paused because SQL has lost orders of them |
 //! | `payloads` | what buyers say with orders, and what sales want of it |
 //! | `payments` | orders paid, cancelled or expired |
 //! | `provider` | payments at a provider: started, decided, refunded |
@@ -36,6 +37,7 @@ mod groups;
 mod order_change;
 mod orders;
 mod outbox;
+mod pauses;
 mod payloads;
 mod payments;
 mod provider;
@@ -60,6 +62,7 @@ pub use counts::{CountStore, OrderCounts};
 pub use desk::{OrderAdminStore, Refund};
 pub use draws::{DrawStore, Entry, Seed, StoredDraw};
 pub use order_change::{ChangeKind, OrderChange};
+pub use pauses::PauseStore;
 pub use payloads::PayloadStore;
 pub use payments::PaymentStore;
 pub use provider::{
@@ -164,6 +167,11 @@ impl SaleStore {
     /// Draws among those who have reserved: seeds, lists and winners.
     pub fn draws(&self) -> DrawStore<'_> {
         DrawStore(self)
+    }
+
+    /// Sales that are paused because SQL has lost orders of them.
+    pub fn pauses(&self) -> PauseStore<'_> {
+        PauseStore(self)
     }
 
     /// What buyers say with their orders, and what sales want of it.

@@ -33,6 +33,10 @@ pub struct StoredSale {
     pub warmed_at_ms: Option<u64>,
     /// Since when it takes no orders and is not put on Redis again.
     pub archived_at_ms: Option<u64>,
+    /// Since when it is paused: SQL has lost orders of it.
+    pub paused_at_ms: Option<u64>,
+    /// How often it was paused.
+    pub pauses: u64,
 }
 
 /// A sale, and what became of its claims, all as of one instant.

@@ -11,7 +11,7 @@ use super::{
     Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
     SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes, tenants,
 };
-use crate::model::sale::{INSTANT_MS_MAX, NewSale, SaleFields, Window};
+use crate::model::sale::{INSTANT_MS_MAX, NewSale, Payment, SaleFields, Window};
 use weir_origin_core::sql::{
     Columns, Database, Row, SqlError, Tx, damaged, insert_into, retried, sql, update,
 };
@@ -37,45 +37,62 @@ const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)
 
 const SET_STOCK: &str = "UPDATE stock SET remaining = ? WHERE sale_id = ?";
 
-const SELECT_ONE: &str = "
-    SELECT sales.*, stock.remaining
-    FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE sales.id = ?";
+/// The columns that [`stored`] reads, of the sales that `$rest` selects; `$more` follows them.
+macro_rules! select_sales {
+    ($rest:literal) => {
+        select_sales!("", $rest)
+    };
+    ($more:literal, $rest:literal) => {
+        concat!(
+            "SELECT sales.*, stock.remaining,
+                CASE WHEN stock.remaining = 0 AND EXISTS (
+                    SELECT 1 FROM order_counts
+                    WHERE order_counts.sale_id = sales.id AND order_counts.unpaid > 0
+                ) THEN 1 ELSE 0 END AS is_unpaid",
+            $more,
+            " FROM sales JOIN stock ON stock.sale_id = sales.id ",
+            $rest
+        )
+    };
+}
+pub(super) use select_sales;
 
-const SELECT_LIST: &str = "
-    SELECT sales.*, stock.remaining
-    FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE ends_at_ms < ? OR (ends_at_ms = ? AND id > ?)
+const SELECT_ONE: &str = select_sales!("WHERE sales.id = ?");
+
+const SELECT_LIST: &str = select_sales!(
+    "WHERE ends_at_ms < ? OR (ends_at_ms = ? AND id > ?)
     ORDER BY ends_at_ms DESC, id
-    LIMIT ?";
+    LIMIT ?"
+);
 
-const SELECT_LISTED: &str = "
-    SELECT sales.*, stock.remaining
-    FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE listed = 1 AND archived_at_ms IS NULL AND ends_at_ms > ?
+const SELECT_LISTED: &str = select_sales!(
+    "WHERE listed = 1 AND archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY starts_at_ms, id
-    LIMIT ?";
+    LIMIT ?"
+);
 
 const SET_LISTED: &str = "UPDATE sales SET listed = ? WHERE id = ?";
 
-const SELECT_CATALOGUE: &str = "
-    SELECT sales.*, stock.remaining
-    FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
-    ORDER BY starts_at_ms, id
-    LIMIT ?";
+// Gateways know a sale from its creation on, so that early buyers hear when it starts. Sales that can sell come first.
+const SELECT_CATALOGUE: &str = select_sales!(
+    "WHERE archived_at_ms IS NULL AND ends_at_ms > ?
+    ORDER BY CASE WHEN warmed_at_ms IS NULL THEN 1 ELSE 0 END, starts_at_ms, id
+    LIMIT ?"
+);
 
 // Each change of an order is in the log, whether or not it moves units. Both numbers only grow, so their sum is another
-// one after either.
-const SELECT_RUNNING: &str = "
-    SELECT sales.*, stock.remaining,
+// one after either. If SQL has lost commits and made others, the sum may be the same: so `order_changes` is compared, too.
+const SELECT_RUNNING: &str = select_sales!(
+    ",
         (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id)
         + (SELECT COUNT(*) FROM stock_changes
-            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version
-    FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
+            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version,
+        (SELECT CAST(COALESCE(SUM(unpaid + paid + 2 * (cancelled + expired)), 0) AS SIGNED)
+            FROM order_counts WHERE order_counts.sale_id = sales.id) AS order_changes",
+    "WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY starts_at_ms, id
-    LIMIT ?";
+    LIMIT ?"
+);
 
 const SET_STATE: &str = "
     UPDATE sales SET state = ?, skip_risk = ?, skip_reservation = ?, static_page = ?
@@ -285,7 +302,7 @@ impl SaleStore {
         Ok(())
     }
 
-    /// At most `limit` warmed sales that end after `ended_after_ms`, those that start first first.
+    /// At most `limit` sales that end after `ended_after_ms`: warmed ones first, then by their start.
     pub async fn catalogue(
         &self,
         ended_after_ms: u64,
@@ -296,15 +313,19 @@ impl SaleStore {
         rows.iter().map(|row| Ok(stored(row)?)).collect()
     }
 
-    /// The same sales, each with the version of its orders and of the changes of its stock.
+    /// At most `limit` warmed sales that end after `ended_after_ms`, by their start, each with the version of its orders and of
+    /// the changes of its stock, and how many changes its orders have been through.
     pub async fn running(
         &self,
         ended_after_ms: u64,
         limit: usize,
-    ) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+    ) -> Result<Vec<(StoredSale, [u64; 2])>, SqlError> {
         let select = sql(SELECT_RUNNING).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
-        let sale = |row: &Row| Ok((stored(row)?, row.number("version")?));
+        let sale = |row: &Row| {
+            let versions = [row.number("version")?, row.number("order_changes")?];
+            Ok((stored(row)?, versions))
+        };
         rows.iter().map(sale).collect()
     }
 }
@@ -486,7 +507,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
     let fields = SaleFields::read(row)?;
     let remaining = row.number("remaining")?;
     Ok(StoredSale {
-        sale: sale(row, &fields, Band::of(remaining, fields.total))?,
+        sale: sale(row, &fields, band(row, &fields, remaining)?)?,
         fields,
         topped_up: row.number("topped_up")?,
         withdrawn: row.number("withdrawn")?,
@@ -494,6 +515,17 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
         created_at_ms: row.number("created_at_ms")?,
         warmed_at_ms: row.maybe("warmed_at_ms")?,
         archived_at_ms: row.maybe("archived_at_ms")?,
+        paused_at_ms: row.maybe("paused_at_ms")?,
+        pauses: row.number("pauses")?,
+    })
+}
+
+/// The units of an unpaid hold may come back, so a sale with such holds is not sold out.
+fn band(row: &Row, fields: &SaleFields, remaining: u64) -> Result<Band, Error> {
+    let holds = matches!(fields.payment, Payment::Hold { .. });
+    Ok(match Band::of(remaining, fields.total) {
+        Band::None if holds && row.flag("is_unpaid")? => Band::Reserved,
+        band => band,
     })
 }
 
@@ -513,7 +545,10 @@ fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
             skip_reservation: row.flag("skip_reservation")?,
             static_page: row.flag("static_page")?,
         },
+        sku: fields.sku.clone(),
+        cold: row.maybe("warmed_at_ms")?.is_none(),
         band,
+        paused: row.maybe("paused_at_ms")?.is_some(),
     })
 }
 

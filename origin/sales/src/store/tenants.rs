@@ -3,7 +3,7 @@
 use sqlx::Error;
 use weir_base::id::SaleId;
 
-use super::sales::stored;
+use super::sales::{select_sales, stored};
 use super::{SaleStore, StoredSale};
 use crate::model::sale::INSTANT_MS_MAX;
 use weir_origin_core::sql::{SqlError, Tx, sql};
@@ -32,12 +32,11 @@ const SELECT_OTHERS: &str = "
     SELECT COUNT(*) AS sales, CAST(COALESCE(SUM(total), 0) AS SIGNED) AS units FROM sales
     WHERE id >= ? AND id < ? AND archived_at_ms IS NULL AND id <> ?";
 
-const SELECT_LIST: &str = "
-    SELECT sales.*, stock.remaining
-    FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE id >= ? AND id < ? AND (ends_at_ms < ? OR (ends_at_ms = ? AND id > ?))
+const SELECT_LIST: &str = select_sales!(
+    "WHERE id >= ? AND id < ? AND (ends_at_ms < ? OR (ends_at_ms = ? AND id > ?))
     ORDER BY ends_at_ms DESC, id
-    LIMIT ?";
+    LIMIT ?"
+);
 
 /// What of sales is a tenant's, told by its name: counted against the tenant's limits, and listed.
 #[derive(Clone, Copy, Debug)]

@@ -133,6 +133,7 @@ const TESTER: &str = "run --seed 1 --workers 1 --phases fuzzing --max-examples 6
 async fn nothing_that_a_tester_thinks_of_is_a_fault_of_the_origin() {
     let Some(tools) = tools() else { return };
     let world = World::with_everything().await;
+    let world = world.and_product_keys(crate::products::keys());
     world.sale("s", 10).await;
     let ports = serve(&world).await;
     for (url, tag) in [(&ports.admin, "admin"), (&ports.public, "public")] {

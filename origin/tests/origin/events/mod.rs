@@ -1,6 +1,7 @@
 //! Behaviour events: on real SQL and files.
 
 mod api;
+mod bodies;
 mod faults;
 mod groups;
 mod pull;

@@ -392,7 +392,7 @@ async fn a_full_disk_refuses_events_and_loses_none() {
     let ready = admin(&origin, Method::GET, "/readyz", &Value::Null).await;
     assert_eq!(
         ready.json().unwrap(),
-        json!({"status": "ok", "events": "failing", "events_disk": "full"})
+        json!({"status": "ok", "sales": "ok", "events": "failing", "events_disk": "full"})
     );
     until_stored_all(&origin).await;
     assert_eq!(stored(&origin, "alice").await.len(), taken);
@@ -410,6 +410,6 @@ async fn a_full_disk_refuses_events_and_loses_none() {
     let ready = admin(&origin, Method::GET, "/readyz", &Value::Null).await;
     assert_eq!(
         ready.json().unwrap(),
-        json!({"status": "ok", "events": "ok"})
+        json!({"status": "ok", "sales": "ok", "events": "ok"})
     );
 }

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_origin::background::Backoff;
-use weir_origin::events::pull::{HttpSource, Pull};
+use weir_origin::events::pull::{Destination, HttpSource, Pull};
 use weir_origin::http::server::serve;
 
 use super::*;
@@ -67,6 +67,7 @@ async fn service() -> (Arc<Service>, Pull, DropGuard) {
         every: Duration::from_millis(20),
         backoff: Backoff::constant(Duration::from_millis(20)),
         source: Arc::new(HttpSource::new(&url, None, Some("hush")).unwrap()),
+        destination: Destination::Log,
     };
     (service, pull, stop.drop_guard())
 }

@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{Connection, SqlitePool};
 use weir_origin::background::Backoff;
 use weir_origin::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome};
-use weir_origin::events::pull::{Pull, TableSource};
+use weir_origin::events::pull::{Destination, Pull, TableSource};
 
 use super::*;
 use crate::support::{Sql, mysql_url};
@@ -84,6 +84,7 @@ impl Shop {
             every: Duration::from_millis(20),
             backoff: Backoff::constant(Duration::from_millis(20)),
             source: Arc::new(source.unwrap()),
+            destination: Destination::Log,
         }
     }
 }

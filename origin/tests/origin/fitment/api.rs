@@ -41,7 +41,7 @@ async fn a_question_that_will_not_do_is_refused_with_its_reason() {
             "invalid_vehicle",
         ),
         (
-            json!({ "vehicles": ["1"], "skus": skus(1) }),
+            json!({ "vehicles": ["10000001"], "skus": skus(1) }),
             422,
             "invalid_vehicle",
         ),

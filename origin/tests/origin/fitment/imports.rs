@@ -2,24 +2,34 @@
 
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{add, catalogue, check, fitment, follow, in_redis};
-use crate::support::World;
+use crate::support::{TOKEN, World};
 use weir_fitment::Answer;
 
-fn start(world: &World) -> DropGuard {
+pub(super) fn start(world: &World) -> DropGuard {
     let stop = CancellationToken::new();
     fitment(world).spawn(&stop);
     stop.drop_guard()
 }
 
-async fn upload(world: &World, what: &str, text: &str) -> u64 {
+async fn upload(world: &World, what: &str, text: impl Into<Body>) -> u64 {
     let path = format!("/fitment/imports?{what}");
-    let answer = world.admin_text("POST", &path, text).await;
+    let request = Request::post(&path).header("authorization", format!("Bearer {TOKEN}"));
+    let answer = world
+        .admin_request(request.body(text.into()).unwrap())
+        .await;
     assert_eq!(answer.status, 202, "{answer:?}");
     answer.body["id"].as_u64().unwrap()
+}
+
+/// An import of these bytes, when it has ended.
+pub(super) async fn uploaded(world: &World, what: &str, bytes: Vec<u8>) -> Value {
+    ended(world, upload(world, what, bytes).await).await
 }
 
 async fn ended(world: &World, id: u64) -> Value {
@@ -37,15 +47,19 @@ async fn ended(world: &World, id: u64) -> Value {
     panic!("import {id} does not end");
 }
 
-async fn done(world: &World, what: &str, text: &str) -> Value {
-    let import = ended(world, upload(world, what, text).await).await;
+pub(super) async fn done(world: &World, what: &str, text: &str) -> Value {
+    let import = ended(world, upload(world, what, text.to_owned()).await).await;
     assert_eq!(import["state"], "done", "{import}");
     import
 }
 
 /// The errors of an import that must fail: line, column, reason.
-async fn failed(world: &World, what: &str, text: &str) -> (Value, Vec<(u64, String, String)>) {
-    let id = upload(world, what, text).await;
+pub(super) async fn failed(
+    world: &World,
+    what: &str,
+    text: &str,
+) -> (Value, Vec<(u64, String, String)>) {
+    let id = upload(world, what, text.to_owned()).await;
     let import = ended(world, id).await;
     assert_eq!(import["state"], "failed", "{import}");
     let errors = world
@@ -199,7 +213,7 @@ async fn a_broken_line_is_told_and_nothing_is_applied() {
     let (_, errors) = failed(
         &world,
         "kind=vehicles",
-        "vehicle,year\n1000031,2015\n1000032,15\n12,\n",
+        "vehicle,year\n1000031,2015\n1000032,15\n1x,\n",
     )
     .await;
     assert_eq!(
@@ -228,8 +242,8 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
         ("kind=relations", "", "there is no column sku"),
         (
             "kind=relations",
-            "sku;vehicle\nS1;1000001\n",
-            "unknown column \"sku;vehicle\"",
+            "sku;colour\nS1;red\n",
+            "unknown column \"colour\"",
         ),
         (
             "kind=products",
@@ -292,8 +306,8 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
 async fn errors_are_counted_and_the_first_thousand_are_kept() {
     let world = World::with_fitment(|settings| settings.records_staged = 700).await;
     let _background = start(&world);
-    let lines: String = (0..2_500).map(|n| format!("{n}\n")).collect();
-    let id = upload(&world, "kind=vehicles", &format!("vehicle\n{lines}")).await;
+    let lines: String = (0..2_500).map(|n| format!("x{n}\n")).collect();
+    let id = upload(&world, "kind=vehicles", format!("vehicle\n{lines}")).await;
     assert_eq!(ended(&world, id).await["errors"], 2_500);
     let at = |from| format!("/fitment/imports/{id}/errors?from={from}");
     let last = world.admin("GET", &at(950), &Value::Null).await.body;
@@ -341,7 +355,7 @@ async fn a_catalogue_may_be_aces() {
         );
         let broken = ACES.replace("1000002", "100000x");
         let (_, errors) = failed(&world, "kind=relations&format=aces", &broken).await;
-        assert_eq!((errors[0].0, &*errors[0].1), (8, "vehicle"));
+        assert_eq!((errors[0].0, &*errors[0].1), (8, "BaseVehicle"));
     }
 }
 

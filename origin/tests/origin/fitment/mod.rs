@@ -1,6 +1,7 @@
 //! Vehicle fitment on a real Redis and a real database.
 
 mod api;
+mod files;
 mod garages;
 mod imports;
 mod map;

@@ -216,7 +216,7 @@ async fn days_on_which_no_origin_ran_are_folded_and_the_lag_tells() {
         let metrics = world.origin.metrics().text();
         let line = metrics
             .lines()
-            .find(|line| line.starts_with("weir_origin_history_fold_lag_days "));
+            .find(|line| line.starts_with("weir_origin_history_fold_lag_seconds "));
         line.unwrap().rsplit(' ').next().unwrap().to_owned()
     };
     assert_eq!(lag().await, "0");
@@ -225,7 +225,7 @@ async fn days_on_which_no_origin_ran_are_folded_and_the_lag_tells() {
     let stopped = CancellationToken::new();
     stopped.cancel();
     history.fold(&stopped).await.unwrap();
-    assert_eq!(lag().await, "3");
+    assert_eq!(lag().await, "259200", "three days");
     assert_eq!(fold(&history).await.lists, 1);
     assert_eq!(lag().await, "0");
     assert_eq!(cold(&history, &alice).await, [(1, now - 9)]);

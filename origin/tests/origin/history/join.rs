@@ -51,6 +51,28 @@ async fn a_guests_views_become_the_users_once() {
     assert_eq!(list(&history, &user("bob")).await, []);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_at_once_count_each_view_once() {
+    let clock = Clock::at_noon();
+    let world = World::new().await;
+    let history = world.history(|settings| clock.set(settings)).await;
+    let (now, alice, visitor) = (clock.now_ms(), user("alice"), guest("v1"));
+    let views: Vec<_> = (1..=30).map(|sku| (sku, now - sku)).collect();
+    record(&history, &visitor, &views).await;
+    let joins: Vec<_> = (0..12)
+        .map(|_| {
+            let (history, visitor, alice) = (history.clone(), visitor.clone(), alice.clone());
+            tokio::spawn(async move { history.join(&visitor, &alice).await.unwrap().views })
+        })
+        .collect();
+    let mut sum = 0;
+    for join in joins {
+        sum += join.await.unwrap();
+    }
+    assert_eq!(sum, 30);
+    assert_eq!(list(&history, &alice).await.len(), 30);
+}
+
 #[tokio::test]
 async fn a_join_that_dies_half_way_is_done_again() {
     let clock = Clock::at_noon();

@@ -7,6 +7,7 @@ mod marks;
 mod products;
 mod random;
 mod remove;
+mod switches;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -72,6 +72,41 @@ async fn products_of_the_table_are_shown_and_variants_once() {
 }
 
 #[tokio::test]
+async fn product_is_removed_with_its_variants() {
+    let clock = Clock::at_noon();
+    let world = World::with_history(|settings| clock.set(settings)).await;
+    let history = world.origin.history().unwrap().clone();
+    let (now, alice) = (clock.now_ms(), user("alice"));
+    let body = json!({ "products": [
+        { "sku": "1", "spu": "shoe" }, { "sku": "2", "spu": "shoe" }, { "sku": "3", "spu": "hat" }, { "sku": "4" },
+        { "sku": "5", "spu": "shoe" }, { "sku": "6", "spu": "hat" },
+    ] });
+    world.admin("PUT", "/products", &body).await;
+    let views: Vec<(u64, u64)> = (1..=6).map(|sku| (sku, now - sku)).collect();
+    record(&history, &alice, &views).await;
+    let skus = async || {
+        let list = world.as_user("alice", "GET", "/history").await;
+        let items = list.body["items"].as_array().unwrap().clone();
+        let sku = |item: &Value| item["sku"].as_str().unwrap().to_owned();
+        items.iter().map(sku).collect::<Vec<_>>()
+    };
+    assert_eq!(skus().await, ["1", "3", "4"]);
+    let deleted = world.as_user("alice", "DELETE", "/history/1").await;
+    assert_eq!(deleted.status, 204);
+    assert_eq!(skus().await, ["3", "4"], "no variant comes in its place");
+    // Of several, and of one that has no product.
+    let body = json!({ "skus": ["4", "6"] });
+    let deleted = world
+        .as_user_with("alice", "POST", "/history/delete", &body)
+        .await;
+    assert_eq!(deleted.status, 204);
+    assert_eq!(skus().await, [""; 0]);
+    clock.pass(10);
+    record(&history, &alice, &[(2, now + 5)]).await;
+    assert_eq!(skus().await, ["2"], "it was viewed again");
+}
+
+#[tokio::test]
 async fn a_product_that_will_not_do_is_refused_with_its_member() {
     let world = World::with_history(|_| ()).await;
     for (product, member) in [

@@ -267,6 +267,12 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
             "{answer:?}"
         );
     }
+    let body = json!({"target": target, "code": "spring}"});
+    let answer = world.admin("POST", "/links", &body).await;
+    assert_eq!(
+        answer.detail(),
+        "code has the character '}' at position 7, which codes may not have: use 0-9, A-Z, a-z, - and _"
+    );
     for (body, detail) in [
         (
             r#"{"target": "https://example.com/", "colour": 1}"#,

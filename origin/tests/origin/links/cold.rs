@@ -1,5 +1,7 @@
 //! Links that Redis does not know: what gateways hear from the origin.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,12 +12,17 @@ use weir_link::record::Link;
 use weir_link::redis::document;
 use weir_link::redis::keys::{LinkKeys, link_clicks};
 use weir_link::redis::link_read::{Purpose, Read};
+use weir_origin::clock::now_ms;
 use weir_origin::links::cold::{ColdError, ColdLinks};
 use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::store::NewLink;
 
+use super::api::DAY_MS;
 use super::id;
 use crate::support::{Answer, World};
+
+/// What an origin has unless it is told otherwise.
+const QUARANTINE_MS: u64 = 3_600_000;
 
 async fn world() -> World {
     let domains = json!({"domains": [
@@ -149,6 +156,49 @@ async fn what_has_ended_is_gone() {
     );
 }
 
+/// It has ended at gateways and here alike, until clean-up removes it.
+#[tokio::test]
+async fn a_link_that_nobody_clicked_ends_like_any_other() {
+    let clock = Arc::new(AtomicU64::new(now_ms()));
+    let time = clock.clone();
+    let domains =
+        json!({"domains": [{"id": "s", "hosts": ["s.example.com"], "gone_page": "<p>over"}]});
+    let world = World::with_links(domains, move |settings| {
+        settings.clock = Arc::new(move || time.load(Ordering::Relaxed));
+    })
+    .await;
+    let body = json!({"target": "https://example.com/", "life_days": 1});
+    let idle = made(&world, body.clone()).await;
+    let mut moved = body;
+    moved["ended_target"] = json!("https://over.example/");
+    let moved = made(&world, moved).await;
+    clock.fetch_add(DAY_MS + 1, Ordering::Relaxed);
+    // Redis' clock is another one: there it ends when the test says so.
+    for code in [&idle, &moved] {
+        forget(&world, code).await;
+    }
+    let gone = follow(&world, "GET", "s.example.com", &idle).await;
+    assert_eq!(
+        (gone.status.as_u16(), gone.headers.get("x-weir-link")),
+        (410, None)
+    );
+    assert_eq!(gone.body, "<p>over");
+    let led = follow(&world, "GET", "s.example.com", &moved).await;
+    assert_eq!(led.status, 302);
+    assert_eq!(led.headers["location"], "https://over.example/");
+    assert_eq!(led.headers["cache-control"], "no-store");
+    let read = told(&world, &format!("s/{idle}?for=renew")).await;
+    assert_eq!((read.left_ms, read.clicks_left), (Some(0), None));
+    for code in [&idle, &moved] {
+        assert!(!is_in_redis(&world, code).await, "it does not live again");
+    }
+    clock.fetch_add(QUARANTINE_MS, Ordering::Relaxed);
+    let links = world.origin.links().unwrap();
+    assert_eq!(links.cleaner().clean().await.unwrap().removed, 2);
+    let unknown = follow(&world, "GET", "s.example.com", &idle).await;
+    assert_eq!(unknown.headers["x-weir-link"], "unknown");
+}
+
 /// Over the cold path, too: the count stands in Redis alone.
 #[tokio::test]
 async fn clicks_of_a_link_with_a_maximum_are_counted_exactly() {
@@ -224,7 +274,7 @@ async fn a_click_asked_for_twice_uses_one() {
 async fn count(world: &World, code: &str, batch: &str, clicks: u32, is_bot: bool) {
     let counted = Clicks {
         link: id(&format!("s/{code}")),
-        at_ms: weir_origin::clock::now_ms(),
+        at_ms: now_ms(),
         count: clicks,
         is_bot,
         values: std::array::from_fn(|_| "x".to_owned()),
@@ -234,7 +284,7 @@ async fn count(world: &World, code: &str, batch: &str, clicks: u32, is_bot: bool
         clicks: vec![counted],
     };
     let store = world.origin.links().unwrap().store();
-    let now_ms = weir_origin::clock::now_ms();
+    let now_ms = now_ms();
     store
         .clicks()
         .count_clicks(&[batch], &UniquesBySlot::new(), now_ms)

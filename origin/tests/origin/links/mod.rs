@@ -1,8 +1,10 @@
 //! Short links, made and kept: on real SQL, Redis and files.
 
 mod api;
+mod capacity;
 mod clean;
 mod click_store;
+mod codes;
 mod cold;
 mod domains;
 mod edits;

@@ -271,6 +271,26 @@ async fn a_range_is_reused_only_when_all_it_held_has_ended() {
     assert!(!(0..10).map(of).any(|code| code == free), "{free}");
 }
 
+/// The link's domain ignores case: its code is another spelling of a number.
+#[tokio::test]
+async fn a_segment_with_a_link_in_lower_case_is_not_reused() {
+    let place = Place::new(None, small(20, 10), Numbering::plain()).await;
+    let origin = place.origin();
+    for _ in 0..20 {
+        origin.next(Length::MIN).await;
+    }
+    let code = place.numbering.code(Length::MIN, 20, 3).unwrap();
+    let lower = code.in_lower_case().unwrap();
+    place.store_link(&lower, place.now_ms() + 86_400_000).await;
+    place.later(TIMES.hold_ms + TIMES.quarantine_ms);
+    let mut again = Vec::new();
+    for _ in 0..10 {
+        again.push(origin.next(Length::MIN).await.number().unwrap().1);
+    }
+    assert!(again.iter().all(|index| *index >= 10), "{again:?}");
+    assert!(origin.allocator.next(Length::MIN).await.is_err());
+}
+
 #[tokio::test]
 async fn numbers_that_were_held_for_too_long_are_not_handed_out() {
     let place = Place::new(None, small(1_000_000, 10), Numbering::plain()).await;

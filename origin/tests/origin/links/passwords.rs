@@ -262,6 +262,29 @@ async fn many_at_once_are_refused_and_do_not_hold_up_others() {
     assert!(counts.0 > 0 && counts.1 > 0, "{counts:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn address_that_asks_while_others_wait_pays_for_it() {
+    let world = std::sync::Arc::new(world().await);
+    guarded(&world, json!({})).await;
+    let tries: Vec<_> = (0..30)
+        .map(|_| {
+            let world = world.clone();
+            tokio::spawn(async move {
+                let answer = typed(&world, "guess", "203.0.113.7").await;
+                answer.status.as_u16()
+            })
+        })
+        .collect();
+    let mut statuses = Vec::new();
+    for tried in tries {
+        statuses.push(tried.await.unwrap());
+    }
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!(refused, 20, "{statuses:?}");
+    let other = typed(&world, "open sesame", "203.0.113.8").await;
+    assert_eq!(other.status, 303, "the link is open to others");
+}
+
 #[tokio::test]
 async fn what_a_password_does_not_go_with_is_refused() {
     let world = world().await;

@@ -49,21 +49,22 @@ async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
     let rest = store.sales(Some((ends_at_ms, &c)), 2).await.unwrap();
     assert_eq!(names(rest), ["a"]);
 
-    assert_eq!(store.catalogue(0, 9).await.unwrap(), []);
-    for name in ["a", "b", "c"] {
-        store.warming().mark_warmed(&id(name), 9).await.unwrap();
-    }
-    let published = |sales: Vec<StoredSale>| -> Vec<String> {
-        sales
-            .into_iter()
-            .map(|stored| stored.sale.id.into())
-            .collect()
+    let published = |sales: Vec<StoredSale>| -> Vec<(String, bool)> {
+        let part = |stored: StoredSale| (stored.sale.id.into(), stored.sale.cold);
+        sales.into_iter().map(part).collect()
     };
+    let is = |name: &str, cold| (name.to_owned(), cold);
+    store.warming().mark_warmed(&id("a"), 9).await.unwrap();
+    let all = store.catalogue(0, 9).await.unwrap();
+    assert_eq!(
+        published(all),
+        [is("a", false), is("c", true), is("b", true)]
+    );
     // `a` ends at 2000: not after it.
     let current = store.catalogue(2_000, 9).await.unwrap();
-    assert_eq!(published(current), ["c", "b"]);
+    assert_eq!(published(current), [is("c", true), is("b", true)]);
     let bounded = store.catalogue(0, 2).await.unwrap();
-    assert_eq!(published(bounded), ["a", "c"]);
+    assert_eq!(published(bounded), [is("a", false), is("c", true)]);
 }
 
 async fn a_sale_is_warmed_once(store: &SaleStore) {

@@ -105,6 +105,14 @@ impl World {
         self
     }
 
+    /// The same, which takes changes of products that are signed with these keys.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub fn and_product_keys(mut self, keys: KeyRing) -> Self {
+        self.origin = self.origin.with_product_keys(Some(keys));
+        self.app = self.origin.public_routes();
+        self
+    }
+
     /// The same, whose public answers pages of other sites may read.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub fn and_cors(mut self, cors: weir_origin::http::Cors) -> Self {

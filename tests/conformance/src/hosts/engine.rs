@@ -409,7 +409,7 @@ impl Runner<'_> {
             }
             Effect::Fetch { id, fetch } => self.fetches.push_back((id, fetch)),
             Effect::Wake => self.needs_turn = true,
-            Effect::Record { .. } | Effect::Log(..) => {}
+            Effect::Log(..) => {}
             effect => self.apply_to_stream(effect),
         }
         None

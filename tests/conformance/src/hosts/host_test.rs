@@ -45,6 +45,9 @@ impl HostTest {
         let prefix = vector.key_prefix();
         let mut before = dump(&mut self.store, prefix)?;
         let proxy = self.proxy(vector, first_ms)?;
+        // An engine reads Redis from its first stream on.
+        proxy.malformed_request(0);
+        proxy.run_until_idle();
         let mut now_ms = first_ms - STARTS_BEFORE_MS;
         let mut outcomes = Vec::new();
         for step in &vector.steps {

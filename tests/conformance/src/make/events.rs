@@ -141,7 +141,7 @@ fn refused() -> Vec<Draft> {
         ),
         of(
             "compressed",
-            post().header("content-encoding", "gzip"),
+            post().header("content-encoding", "br"),
             "415 unsupported_media_type",
         ),
         of(

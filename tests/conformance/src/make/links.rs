@@ -9,7 +9,7 @@ use crate::vector::{Content, Entry, Vector};
 
 const ENGINE: &str = "shortlink-redirect";
 const HOST: &str = "s.example.com";
-const LINK: &str = "s/aZ3k9Qx";
+pub(super) const LINK: &str = "s/aZ3k9Qx";
 pub(super) const PATH: &str = "/aZ3k9Qx";
 pub(super) const TARGET: &str = "https://target.example/page";
 
@@ -84,7 +84,7 @@ pub(super) fn gateway(name: &str, config: Value, domain: Value) -> Draft {
     draft.text(key, document(1, &one))
 }
 
-fn record(link: &Link) -> String {
+pub(super) fn record(link: &Link) -> String {
     crate::text::escape(&link.encode())
 }
 
@@ -132,8 +132,8 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.extend(apps());
     drafts.extend(hosts());
     drafts.extend(files());
-    drafts.extend(unknown());
-    drafts.extend(lookups());
+    drafts.extend(super::link_codes::drafts());
+    drafts.extend(super::link_lookups::drafts());
     drafts.extend(edits());
     drafts.extend(without_redis());
     drafts.into_iter().map(Draft::done).collect()
@@ -573,65 +573,6 @@ fn files() -> Vec<Draft> {
             "/link-records/s/unknown",
         )
         .ask(visit("GET", "/unknown"), "404"),
-    ]
-}
-
-fn unknown() -> Vec<Draft> {
-    let draft = |name: &str| {
-        gateway(&format!("unknown/{name}"), config(), json!({})).origin(
-            "/link-records/s/nobody1",
-            404,
-            &[("x-weir-link", "unknown")],
-            "",
-        )
-    };
-    vec![
-        draft("the-origin-says-so").ask(visit("GET", "/nobody1"), "404"),
-        draft("it-is-remembered")
-            .ask(visit("GET", "/nobody1"), "404")
-            .ask(visit("GET", "/nobody1"), "404"),
-        draft("head").ask(visit("HEAD", "/nobody1"), "404"),
-    ]
-}
-
-/// What Redis does not have, the origin may.
-fn lookups() -> Vec<Draft> {
-    let of = |name: &str, status: u16, body: &str| {
-        gateway(&format!("look-up/{name}"), config(), json!({})).origin(
-            &format!("/link-records/{LINK}"),
-            status,
-            &[],
-            body,
-        )
-    };
-    let told = |head: &str, link: &Link| format!("{head}\n{}", record(link));
-    let redirect = leads(TARGET);
-    vec![
-        of("found", 200, &told("- -", &Link::to(TARGET))).ask(click(), redirect.clone()),
-        of("found-and-remembered", 200, &told("- -", &Link::to(TARGET)))
-            .ask(click(), redirect.clone())
-            .ask(click(), redirect.clone()),
-        of(
-            "with-a-click-left",
-            200,
-            &told("- 1", &to(|link| link.max_clicks = 3)),
-        )
-        .ask(click(), redirect.clone()),
-        of(
-            "with-no-click-left",
-            200,
-            &told("- 0", &to(|link| link.max_clicks = 3)),
-        )
-        .ask(click(), "410"),
-        of(
-            "disabled",
-            200,
-            &told("- -", &to(|link| link.is_disabled = true)),
-        )
-        .ask(click(), "410"),
-        of("no-document", 200, "a page").ask(click(), "503"),
-        of("an-error-of-the-origin", 500, "").ask(click(), "503"),
-        of("not-found-by-somebody-else", 404, "").ask(click(), "503"),
     ]
 }
 

@@ -4,6 +4,8 @@ mod events;
 mod fitment;
 mod generated;
 mod limits;
+mod link_codes;
+mod link_lookups;
 mod link_targets;
 mod links;
 mod room;

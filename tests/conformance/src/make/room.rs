@@ -299,7 +299,7 @@ fn drawn() -> Draft {
         ..Pass::newcomer(Visitor::of_user(user.as_bytes()), NOW_MS)
     };
     let passes = users.iter().enumerate().map(pass);
-    passes.fold(draft.after_polls(15_000, 1), |draft, pass| {
+    passes.fold(draft.after_polls(10_000, 1), |draft, pass| {
         draft.ask(program(minted(&pass)), "503 room_waiting")
     })
 }

@@ -232,8 +232,8 @@ fn stocks() -> Vec<Draft> {
             .ask(buy("bob"), "409 sold_out")
             .ask(buy("carol"), "409 sold_out"),
         of("nothing-left-but-sql-has-some", json!({ "band": "low" }), 0)
-            .ask(buy("alice"), "503 restocking")
-            .ask(buy("alice"), "503 restocking"),
+            .ask(buy("alice"), "409 all_reserved")
+            .ask(buy("alice"), "409 all_reserved"),
         of("nothing-left", json!({ "band": "none" }), 0)
             .ask(buy("alice"), "409 sold_out")
             .ask(buy("alice"), "409 sold_out"),
@@ -335,6 +335,10 @@ fn checks() -> Vec<Draft> {
         gate("sale/checks/a-page-of-ones-own", with_page, page, 3)
             .ask(buy("alice"), "200 static_page"),
     );
+    drafts.push(
+        gate("sale/checks/paused", config(), json!({ "paused": true }), 3)
+            .ask(buy("alice"), "503 paused"),
+    );
     drafts
 }
 
@@ -421,7 +425,7 @@ fn origins() -> Vec<Draft> {
     };
     back.map(|status| next(of(status), "goes on: granted"))
         .into_iter()
-        .chain(stays.map(|status| next(of(status), "503 restocking")))
+        .chain(stays.map(|status| next(of(status), "409 all_reserved")))
         .collect()
 }
 
@@ -486,6 +490,7 @@ fn statuses() -> Vec<Draft> {
             "behind-a-page",
             json!({ "degrade": { "static_page": true } }),
         ),
+        ("paused", json!({ "paused": true })),
     ] {
         let draft = gate(format!("sale/status/{name}"), config(), change, 2);
         drafts.push(draft.ask(Ask::get("/sales/s"), "200"));

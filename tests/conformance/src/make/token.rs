@@ -163,18 +163,18 @@ fn ages() -> Vec<Draft> {
         wanted(format!("age/{name}")).ask(ask, says)
     };
     vec![
-        of("fresh", 0, "403 invalid_token"),
-        of("a-millisecond-too-young", 999, "403 invalid_token"),
+        of("fresh", 0, "403 token_too_young"),
+        of("a-millisecond-too-young", 999, "403 token_too_young"),
         of("just-old-enough", 1_000, "goes on: granted"),
         of("a-minute", 60_000, "goes on: granted"),
         of("just-not-expired", 600_000, "goes on: granted"),
         of("a-millisecond-too-old", 600_001, "403 invalid_token"),
-        of("within-the-skew", -2_000, "403 invalid_token"),
+        of("within-the-skew", -2_000, "403 token_too_young"),
         of("from-the-future", -2_001, "403 invalid_token"),
         wanted("age/it-grows-up")
             .ask(
                 buy("alice").header(TOKEN, minted("s", "alice", NOW_MS)),
-                "403 invalid_token",
+                "403 token_too_young",
             )
             .after(1_000)
             .ask(

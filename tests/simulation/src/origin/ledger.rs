@@ -9,8 +9,8 @@ use weir_sale::ledger::{
 };
 use weir_sale::redis::keys::{self, ShardKeys};
 use weir_sale::redis::{
-    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, record, recount,
-    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, raise_mark, record,
+    recount, release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
@@ -186,6 +186,21 @@ impl Ledger {
     pub(super) async fn restock(&self, shard: u32, units: i64, seen: &Audit) -> Result<bool> {
         let call = restock::call(&self.keys(shard), units, seen);
         Ok(restock::parse(&self.io.run(&call).await?)?)
+    }
+
+    pub(super) async fn raise_mark(&self, shard: u32, mark: u64, seen: &Audit) -> Result<bool> {
+        let call = raise_mark::call(&self.keys(shard), mark, seen);
+        Ok(raise_mark::parse(&self.io.run(&call).await?)?)
+    }
+
+    /// Makes a shard cold and forgets its mark.
+    pub(super) async fn forget(&self, shard: u32) -> Result<()> {
+        let keys = self.keys(shard);
+        let words = [b"UNLINK".to_vec(), keys.stock(), keys.sums(), keys.mark()];
+        let mut command = Vec::new();
+        encode_command(&mut command, words.iter().map(Vec::as_slice));
+        self.io.send(command).await?;
+        Ok(())
     }
 
     pub(super) async fn change(&self, shard: u32, change: StockChange) -> Result<StockChanged> {

@@ -15,6 +15,7 @@ use weir_sale::identity;
 use self::changes::Changer;
 use self::io::{Bus, Io, Response, SqlError, Work};
 use self::ledger::Ledger;
+use self::lost_orders::LostOrders;
 use self::orders::{ClaimOutcome, Orders};
 use self::publish::Publisher;
 use self::rebuild::{Rebuilder, Warmer};
@@ -29,6 +30,7 @@ use crate::world::RequestKind;
 mod changes;
 pub(crate) mod io;
 mod ledger;
+mod lost_orders;
 mod orders;
 mod publish;
 mod rebuild;
@@ -110,6 +112,10 @@ impl Origin {
                 ledger: self.orders.ledger.clone(),
             },
             publisher: publisher.clone(),
+            lost_orders: LostOrders {
+                publisher: publisher.clone(),
+                ..self.lost_orders()
+            },
             rebuilder,
             last: None,
         };
@@ -125,6 +131,32 @@ impl Origin {
             io: self.io.clone(),
             ledger: self.orders.ledger.clone(),
         }
+    }
+
+    fn lost_orders(&self) -> LostOrders {
+        let (io, ledger) = (self.io.clone(), self.orders.ledger.clone());
+        LostOrders {
+            publisher: Publisher {
+                io: io.clone(),
+                ledger: ledger.clone(),
+                last: Rc::default(),
+            },
+            rebuilder: Rebuilder {
+                io: io.clone(),
+                ledger: ledger.clone(),
+            },
+            io,
+            ledger,
+        }
+    }
+
+    /// What it does about an operator who decides about lost orders.
+    pub(crate) fn decide_lost_orders(&self, restores: bool) -> Work {
+        let lost_orders = self.lost_orders();
+        Box::pin(async move {
+            // What breaks off goes on when the operator asks again.
+            let _ = lost_orders.decide(restores).await;
+        })
     }
 
     /// What it does about an operator who changes the stock.

@@ -33,16 +33,17 @@ impl Publisher {
     fn catalogue(sql: &mut Sql, version: u64, tells_early: bool) -> Catalogue {
         let band = match tells_early {
             true => Band::None,
-            false => Band::of(u64::try_from(sql.remaining).unwrap_or(0), sql.total),
+            false => sql.band(),
         };
         let sale = Sale {
+            cold: sql.warmed_at_ms.is_none(),
             band,
+            paused: sql.is_paused,
             ..sql.sale.clone()
         };
-        let sale = sql.warmed_at_ms.map(|_| sale);
         Catalogue {
             version,
-            sales: sale.into_iter().collect(),
+            sales: [sale].into(),
             ..Catalogue::default()
         }
     }

@@ -10,7 +10,7 @@ use super::ledger::{Ledger, UserList};
 use super::publish::Publisher;
 use super::reconcile::BrokeOff;
 use crate::mutation::Mutation;
-use crate::sql::Totals;
+use crate::sql::{Sql, Totals};
 
 /// How far a gateway's clock may be ahead of ours.
 const CLOCK_SKEW_MS: u64 = 60_000;
@@ -42,6 +42,14 @@ impl Rebuilder {
         if !self.io.makes(Mutation::ListsAfterStock) {
             self.add_users(sale, Some(&begun)).await?;
         }
+        // Counted before the orders are read: Redis may be told of later changes once the shard is in use.
+        let count = sale.shards;
+        let marks = move |sql: &mut Sql| {
+            (0..count)
+                .map(|shard| sql.order_changes_of(shard))
+                .collect()
+        };
+        let marks: Vec<u64> = self.io.sql(marks).await?;
         let mut rebuilt = vec![];
         for shard in begun {
             let mut orders = self.io.sql(move |sql| sql.orders_of(shard)).await?;
@@ -56,6 +64,10 @@ impl Rebuilder {
             let attempts = self.io.sql(move |sql| sql.attempts_of(shard)).await?;
             self.ledger.add_attempts(shard, attempts).await?;
             if is_on && self.ledger.warm(shard, 0, Some(&token)).await? {
+                let seen = self.ledger.audit(shard).await?;
+                self.ledger
+                    .raise_mark(shard, marks[shard as usize], &seen)
+                    .await?;
                 rebuilt.push(shard);
             }
         }
@@ -80,7 +92,7 @@ impl Rebuilder {
         if shards.is_some() && self.io.makes(Mutation::RebuiltWithoutLists) {
             return Ok(());
         }
-        let lists = |sql: &mut crate::sql::Sql| (sql.blocked.clone(), sql.reserved.clone());
+        let lists = |sql: &mut Sql| (sql.blocked.clone(), sql.reserved.clone());
         let (blocked, reserved) = self.io.sql(lists).await?;
         for (list, users) in [(UserList::Blocked, blocked), (UserList::Reserved, reserved)] {
             let is_wanted = |user: &UserId| {
@@ -120,7 +132,7 @@ impl Warmer {
         }
         self.rebuilder.add_users(&sale, None).await?;
         let now_ms = self.io.now_ms();
-        let mark = move |sql: &mut crate::sql::Sql| {
+        let mark = move |sql: &mut Sql| {
             sql.warmed_at_ms.get_or_insert(now_ms);
         };
         self.io.sql(mark).await?;

@@ -2,11 +2,13 @@
 
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
+use weir_sale::mark::{changes_lost, is_behind};
 use weir_sale::repair::{Terms, repairs, total_in_redis};
 use weir_sale::sale::Sale;
 
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
+use super::lost_orders::LostOrders;
 use super::orders::Orders;
 use super::publish::Publisher;
 use super::rebuild::Rebuilder;
@@ -45,6 +47,7 @@ pub(super) struct Reconciler {
     pub(super) rebuilder: Rebuilder,
     pub(super) verifier: Verifier,
     pub(super) publisher: Publisher,
+    pub(super) lost_orders: LostOrders,
     pub(super) last: Option<Last>,
 }
 
@@ -52,7 +55,7 @@ pub(super) struct Reconciler {
 #[derive(Debug)]
 pub(super) struct Last {
     shards: Vec<Audit>,
-    version: u64,
+    versions: [u64; 2],
     drift: Option<i64>,
     other_orders: Vec<u32>,
     rounds_unread: u32,
@@ -66,14 +69,17 @@ struct Books {
     is_followed: bool,
     /// Of each shard, by SQL.
     sums: Vec<(u64, u64, u64)>,
+    /// How many changes its orders have been through, of each shard, by SQL.
+    changes: Vec<u64>,
+    changes_lost: u64,
 }
 
 impl Last {
-    fn still_right(&self, shards: &[Audit], version: Option<u64>) -> bool {
+    fn still_right(&self, shards: &[Audit], versions: Option<[u64; 2]>) -> bool {
         self.drift == Some(0)
             && self.other_orders.is_empty()
             && self.shards == shards
-            && version.is_none_or(|version| self.version == version)
+            && versions.is_none_or(|versions| self.versions == versions)
             && self.rounds_unread < ROUNDS_UNREAD_MAX
     }
 }
@@ -101,15 +107,19 @@ impl Reconciler {
     pub(super) async fn round(&mut self) -> Result<(), BrokeOff> {
         let known = self
             .io
-            .sql(|sql| (sql.warmed_at_ms, sql.sale.clone(), sql.version))
+            .sql(|sql| {
+                let paused = (sql.is_paused, sql.pauses);
+                let versions = [sql.version, sql.order_changes()];
+                (sql.warmed_at_ms, sql.sale.clone(), versions, paused)
+            })
             .await?;
-        let (Some(_), sale, version) = known else {
+        let (Some(_), sale, versions, (is_paused, pauses)) = known else {
             return Ok(());
         };
         let mut shards = self.ledger.audits(sale.shards).await?;
         let cold = (0..).zip(&shards).filter(|(_, seen)| seen.stock.is_none());
         let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
-        if !cold.is_empty() {
+        if !cold.is_empty() && !is_paused {
             self.publisher.publish().await?;
             self.rebuilder.rebuild(&sale, &cold).await?;
             shards = self.ledger.audits(sale.shards).await?;
@@ -126,8 +136,11 @@ impl Reconciler {
                 self.ledger.recount(shard, seen).await?;
             }
         }
+        if is_paused {
+            return Ok(());
+        }
         self.pay_debts(&shards).await?;
-        self.check_books(&sale, shards, version).await
+        self.check_books(&sale, shards, (versions, pauses)).await
     }
 
     async fn end_overdue(&self, sale: &Sale, shard: u32) -> Result<(), BrokeOff> {
@@ -183,17 +196,21 @@ impl Reconciler {
         &mut self,
         sale: &Sale,
         shards: Vec<Audit>,
-        version: u64,
+        (versions, pauses): ([u64; 2], u64),
     ) -> Result<(), BrokeOff> {
         let looks_at_sql = !self.io.makes(Mutation::SqlChangeIgnored);
         if let Some(last) = &mut self.last
-            && last.still_right(&shards, looks_at_sql.then_some(version))
+            && last.still_right(&shards, looks_at_sql.then_some(versions))
         {
             last.rounds_unread += 1;
             return Ok(());
         }
         let before = self.last.take();
         let books = self.books(sale).await?;
+        let is_noticed = !self.io.makes(Mutation::LossNotNoticed);
+        if books.changes_lost > 0 && is_noticed {
+            return self.lost_orders.pause(pauses).await;
+        }
         let drift = books.drift();
         let mut other_orders = books.shards_with_other_orders();
         if self.io.makes(Mutation::OrdersNotVerified) {
@@ -207,17 +224,36 @@ impl Reconciler {
         }
         for &shard in &other_orders {
             let is_known = |last: &Last| last.other_orders.contains(&shard);
-            if before.as_ref().is_some_and(is_known) {
-                self.verifier.verify(shard).await?;
+            if before.as_ref().is_some_and(is_known) && self.verifier.verify(shard).await? {
+                return self.lost_orders.pause(pauses).await;
             }
         }
+        self.raise_marks(&books, drift, &other_orders).await?;
         self.last = Some(Last {
             shards: books.shards,
-            version,
+            versions,
             drift,
             other_orders,
             rounds_unread: 0,
         });
+        Ok(())
+    }
+
+    async fn raise_marks(
+        &self,
+        books: &Books,
+        drift: Option<i64>,
+        other_orders: &[u32],
+    ) -> Result<(), RedisError> {
+        let is_early = self.io.makes(Mutation::MarkRaisedUnderClaims);
+        if !is_early && (drift != Some(0) || !other_orders.is_empty()) {
+            return Ok(());
+        }
+        for (shard, (seen, &mark)) in (0..).zip(books.shards.iter().zip(&books.changes)) {
+            if is_early || is_behind(seen, mark) {
+                self.ledger.raise_mark(shard, mark, seen).await?;
+            }
+        }
         Ok(())
     }
 
@@ -232,14 +268,17 @@ impl Reconciler {
             let count = sale.shards;
             let minds_other_sales = self.io.makes(Mutation::OtherSaleWaitedFor);
             let balance = move |sql: &mut Sql| {
-                let sums: Vec<_> = (0..count).map(|shard| sql.sums_of(shard)).collect();
+                let of_shard = |shard| (sql.sums_of(shard), sql.order_changes_of(shard));
+                let (sums, changes) = (0..count).map(of_shard).unzip();
                 let elsewhere = sql.unfollowed_elsewhere().filter(|_| minds_other_sales);
                 let is_followed = sql.unfollowed().is_empty() && elsewhere.is_none();
                 let change = sql.open_change().map(|open| open.counted());
                 let totals = (sql.totals(), change);
-                (totals, sql.held_units(&open), is_followed, sums)
+                (totals, sql.held_units(&open), is_followed, (sums, changes))
             };
             let ((totals, change), held, is_followed, sums) = self.io.sql(balance).await?;
+            let (sums, changes): (Vec<_>, Vec<u64>) = sums;
+            let changes_lost = changes_lost(&before, changes.iter().sum());
             let shards = self.ledger.audits(sale.shards).await?;
             let is_exact = shards == before && knows_claims;
             if is_exact || reading == READINGS_MAX {
@@ -254,6 +293,8 @@ impl Reconciler {
                     is_exact,
                     is_followed,
                     sums,
+                    changes,
+                    changes_lost,
                     shards,
                 });
             }

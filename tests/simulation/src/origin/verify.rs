@@ -6,6 +6,7 @@ use weir_sale::shard::BUCKETS;
 use super::io::Io;
 use super::ledger::Ledger;
 use super::reconcile::BrokeOff;
+use crate::mutation::Mutation;
 use crate::sql::Sql;
 
 /// Puts users' orders right.
@@ -16,7 +17,8 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    pub(super) async fn verify(&self, shard: u32) -> Result<(), BrokeOff> {
+    /// Whether SQL has lost orders that Redis knows.
+    pub(super) async fn verify(&self, shard: u32) -> Result<bool, BrokeOff> {
         let before = self.ledger.audit(shard).await?;
         let mut in_sql = self
             .io
@@ -40,20 +42,28 @@ impl Verifier {
             // A key was evicted, and the sums still count what it held.
             self.ledger.write_sums(shard, &sums).await?;
         }
+        let mut has_lost = false;
         for user in differing {
-            self.correct(shard, &user).await?;
+            has_lost |= self.correct(shard, &user).await?;
         }
-        Ok(())
+        Ok(has_lost)
     }
 
-    pub(super) async fn correct(&self, shard: u32, user: &UserId) -> Result<(), BrokeOff> {
+    /// Corrects what Redis knows of a user, unless SQL has lost orders of that user: then it says so.
+    pub(super) async fn correct(&self, shard: u32, user: &UserId) -> Result<bool, BrokeOff> {
         let seen = self.ledger.settled(shard, user).await?;
         let wanted = user.clone();
         let orders = move |sql: &mut Sql| sql.orders_of(shard).remove(&wanted);
         let orders = self.io.sql(orders).await?.unwrap_or_default();
-        if orders != seen {
-            self.ledger.correct(shard, user, &seen, &orders).await?;
+        if orders == seen {
+            return Ok(false);
         }
-        Ok(())
+        let names: Vec<_> = seen.iter().map(|order| (shard, order.generation)).collect();
+        let lacks = move |sql: &mut Sql| names.iter().any(|name| !sql.orders.contains_key(name));
+        if self.io.sql(lacks).await? && !self.io.makes(Mutation::LossNotNoticed) {
+            return Ok(true);
+        }
+        self.ledger.correct(shard, user, &seen, &orders).await?;
+        Ok(false)
     }
 }

@@ -22,6 +22,10 @@ pub(super) fn run(world: &mut World) {
     let last_ms = world.plan.faults_end_ms().max(LAST_CLIENT_AT_MS);
     world.run_ms(last_ms + MARGIN_MS);
     world.stage().end_faults();
+    if world.is_narrow {
+        // Called visitors wait for room for longer than a claim.
+        world.run_ms(2 * CLAIM_MS);
+    }
     world.set_mode(Mode::Open);
     world.run_ms(LATE_MS);
     let visitors = world.plan.visitors.len() as u64;

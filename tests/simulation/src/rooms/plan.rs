@@ -104,9 +104,9 @@ impl Schedule for Plan {
         let count = rng.between(3, 30);
         let mut visitors: Vec<_> = (0..count).map(|_| visitor(&mut rng)).collect();
         visitors.sort_by_key(|visitor| visitor.at_ms);
-        // The operator: paused, or open.
+        // The operator: paused, open, or room for one.
         let own = |rng: &mut Rng| Fault::Rules {
-            document: rng.below(2) as u32,
+            document: rng.below(3) as u32,
         };
         let faults = random_faults(&mut rng, crew, hazards, own);
         Self {

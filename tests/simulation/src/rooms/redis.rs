@@ -69,6 +69,7 @@ impl Redis {
             Some(Mutation::RoomNotCounted) => self.room.lose_inside(),
             Some(Mutation::PlacesNotRemembered) => self.room.lose_places(),
             Some(Mutation::PlacesWaitForEver) => brought.terms.claim_ms = u64::from(u32::MAX),
+            Some(Mutation::HoldsForgotten) => self.room.forget_holds(),
             Some(Mutation::GatewaysNotHeard) => brought.seen = RoomState::default(),
             _ => {}
         }

@@ -3,6 +3,8 @@
 //! **Nobody's position gets worse** as long as the visitor keeps its place, whatever is lost: gateways and passes tell Redis
 //! how far the queue was.
 //!
+//! **A called visitor who is told `hold` keeps the place** for as long as the visitor asks, whatever is lost.
+//!
 //! **No place is given to two**, as long as Redis loses nothing, or everything, so that it waits for the gateways that could tell
 //! it, and these live. One that has lost its last moments does not know it: then two may stand at one place, and both enter.
 //!
@@ -26,6 +28,8 @@ pub(super) struct Witness {
     owners: BTreeMap<u64, usize>,
     /// The place and the position that a visitor was told last.
     told: BTreeMap<usize, (u64, u64)>,
+    /// The place at which a called visitor waits for room.
+    held: BTreeMap<usize, u64>,
     pub(super) entered: BTreeSet<usize>,
     /// Those who have asked for a place.
     pub(super) came: BTreeSet<usize>,
@@ -39,13 +43,23 @@ impl Witness {
             forgets: plan.forgets(),
             owners: BTreeMap::new(),
             told: BTreeMap::new(),
+            held: BTreeMap::new(),
             entered: BTreeSet::new(),
             came: BTreeSet::new(),
         }
     }
 
     /// A visitor has got a pass with a place. What is wrong with that, if anything is.
-    pub(super) fn place(&mut self, who: usize, place: u64) -> Option<String> {
+    pub(super) fn place(&mut self, who: usize, place: u64, is_held: bool) -> Option<String> {
+        let held = self.held.get(&who).copied();
+        if let Some(held) = held.filter(|held| *held != place) {
+            return Some(format!(
+                "{who} waited for room at {held}, and is at {place} now"
+            ));
+        }
+        if is_held {
+            self.held.insert(who, place);
+        }
         let owner = *self.owners.entry(place).or_insert(who);
         (owner != who && !self.forgets)
             .then(|| format!("place {place} is {owner}'s, and now {who}'s"))

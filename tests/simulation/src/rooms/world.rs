@@ -68,6 +68,8 @@ pub(super) struct World {
     name: RoomName,
     engines: u64,
     settings: u64,
+    /// Whether the operator lets fewer inside than the plan does.
+    pub(super) is_narrow: bool,
     asked: BTreeMap<RequestId, usize>,
     visitors: Vec<Progress>,
     pub(super) witness: Witness,
@@ -82,6 +84,7 @@ impl World {
             name: RoomName::new("shop").expect("a room's name"),
             engines: 0,
             settings: 0,
+            is_narrow: false,
             asked: BTreeMap::new(),
             visitors: vec![Progress::default(); plan.visitors.len()],
             witness: Witness::new(plan),
@@ -98,11 +101,19 @@ impl World {
 
     /// An operator sets the mode.
     pub(super) fn set_mode(&mut self, mode: Mode) {
+        self.set(mode, self.plan.room.active_max);
+        self.is_narrow = false;
+    }
+
+    /// An operator lets one visitor inside at a time.
+    fn narrow(&mut self) {
+        self.set(Mode::Open, 1);
+        self.is_narrow = true;
+    }
+
+    fn set(&mut self, mode: Mode, active_max: u64) {
         self.settings += 1;
-        let Room {
-            per_minute,
-            active_max,
-        } = self.plan.room;
+        let per_minute = self.plan.room.per_minute;
         self.redis.set(Setting {
             version: self.settings,
             mode,
@@ -188,8 +199,9 @@ impl World {
                 .violate(format!("a pass does not count: {pass:?}"));
             return state;
         };
+        let is_held = state == "hold";
         let mut wrong = (place > 0)
-            .then(|| self.witness.place(who, place))
+            .then(|| self.witness.place(who, place, is_held))
             .flatten();
         if let Some(position) = body["position"].as_u64() {
             let worse = self.witness.position(who, place, position);
@@ -278,10 +290,11 @@ impl Play for World {
 
     fn fault_begins(&mut self, fault: Fault) {
         if let Fault::Rules { document } = fault {
-            self.set_mode(match document {
-                0 => Mode::Paused,
-                _ => Mode::Open,
-            });
+            match document {
+                0 => self.set_mode(Mode::Paused),
+                1 => self.set_mode(Mode::Open),
+                _ => self.narrow(),
+            }
         }
     }
 

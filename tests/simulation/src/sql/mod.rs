@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Deduction, OrderEntry, checksum_of};
-use weir_sale::sale::Sale;
+use weir_sale::mark::changes;
+use weir_sale::sale::{Band, Sale};
 use weir_sale::shard::home_shard;
 
 use crate::attempt::Attempt;
@@ -91,7 +92,7 @@ pub(crate) enum Paid {
 }
 
 /// The database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sql {
     pub(crate) sale: Sale,
     payment: PayMode,
@@ -113,6 +114,10 @@ pub(crate) struct Sql {
     /// One more with each change of an order, and with each change of the stock that is done.
     pub(crate) version: u64,
     pub(crate) warmed_at_ms: Option<u64>,
+    /// Orders are lost, and an operator has yet to decide.
+    pub(crate) is_paused: bool,
+    /// How often the sale was paused.
+    pub(crate) pauses: u64,
     pub(crate) blocked: BTreeSet<UserId>,
     pub(crate) reserved: BTreeSet<UserId>,
     mutation: Option<Mutation>,
@@ -159,6 +164,8 @@ impl Sql {
             catalogue_version: 0,
             version: 0,
             warmed_at_ms: None,
+            is_paused: false,
+            pauses: 0,
             blocked: BTreeSet::new(),
             reserved: BTreeSet::new(),
             mutation,
@@ -167,6 +174,15 @@ impl Sql {
             has_kept_units: false,
             changed: Vec::new(),
             attempted: Vec::new(),
+        }
+    }
+
+    /// How much is left, as the catalogue says it.
+    pub(crate) fn band(&self) -> Band {
+        let left = u64::try_from(self.remaining).unwrap_or(0);
+        match Band::of(left, self.total) {
+            Band::None if self.has_unpaid_hold() => Band::Reserved,
+            band => band,
         }
     }
 
@@ -474,6 +490,32 @@ impl Sql {
             checksum = checksum_of(checksum, order.name.1, true);
         }
         (deducted, deferred, checksum)
+    }
+
+    /// How many changes all orders have been through: see [`weir_sale::mark`].
+    pub(crate) fn order_changes(&self) -> u64 {
+        let ended = self.orders.values().filter(|order| !order.stands()).count() as u64;
+        changes(self.orders.len() as u64 - ended, ended)
+    }
+
+    /// The same of one shard.
+    pub(crate) fn order_changes_of(&self, shard: u32) -> u64 {
+        let orders = || self.orders.range((shard, 0)..=(shard, u64::MAX));
+        let ended = orders().filter(|(_, order)| !order.stands()).count() as u64;
+        changes(orders().count() as u64 - ended, ended)
+    }
+
+    /// Pauses the sale, unless it was paused since the number of its pauses was `seen`.
+    pub(crate) fn pause(&mut self, seen: u64) {
+        if !self.is_paused && self.pauses == seen {
+            self.is_paused = true;
+            self.pauses += 1;
+        }
+    }
+
+    /// Ends the pause of this number.
+    pub(crate) fn resume(&mut self, seen: u64) {
+        self.is_paused &= self.pauses != seen;
     }
 
     pub(crate) fn totals(&self) -> Totals {

@@ -229,6 +229,9 @@ impl World {
         if fate != Some(SqlFate::Fail) {
             transaction(&mut self.sql);
             self.witness.after_sql(&mut self.sql, now_us);
+            if self.plan.restores_lost_orders().is_some() {
+                self.sql_copies.push((now_us, self.sql.clone()));
+            }
         }
         let done = match fate {
             Some(SqlFate::Fail | SqlFate::LoseReply) => Done::Failed,

@@ -31,6 +31,7 @@ impl World {
                 let back_us = back_ms.map(|ms| ms * 1_000);
                 self.redis.lose_shard(shard, back_us, now_us);
             }
+            Fault::FailOverSql { behind_ms, .. } => self.fail_over_sql(behind_ms * 1_000),
             Fault::Evict { shard, key } => {
                 self.witness.before_eviction(shard);
                 self.redis.evict(shard, key);
@@ -76,6 +77,36 @@ impl World {
         self.redis.restart(back_us, now_us);
         self.redis.is_up = false;
         self.queue.after(for_ms * 1_000, Happening::RedisStarts);
+    }
+
+    /// SQL is as it was `behind_us` ago.
+    fn fail_over_sql(&mut self, behind_us: u64) {
+        let at_us = self.now_us().saturating_sub(behind_us);
+        let mut copies = self.sql_copies.iter().rev();
+        let Some((_, copy)) = copies.find(|(copied_us, _)| *copied_us <= at_us) else {
+            return;
+        };
+        self.sql = copy.clone();
+        self.witness.after_failover();
+        let now_us = self.now_us();
+        self.witness.after_sql(&mut self.sql, now_us);
+    }
+
+    /// An operator decides about lost orders, and repeats it until an origin has done it.
+    pub(crate) fn decide_lost_orders(&mut self, restores: bool) {
+        const TRIES: u32 = 10;
+        const PAUSE_MS: u64 = 1_500;
+        for _ in 0..TRIES {
+            if !self.sql.is_paused {
+                return;
+            }
+            let work = self.origins[0].origin.decide_lost_orders(restores);
+            self.operator_asks(0, work);
+            self.run_ms(PAUSE_MS);
+        }
+        let now_us = self.now_us();
+        self.witness
+            .violate(now_us, "nobody could decide about lost orders");
     }
 
     fn kill_gateway(&mut self, gateway: usize, for_ms: u64) {

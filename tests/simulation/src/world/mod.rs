@@ -166,6 +166,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) redis: Redis,
     pub(crate) sql: Sql,
+    /// What SQL held after each transaction, and since when, if the plan has it fail over.
+    sql_copies: Vec<(u64, Sql)>,
     gateways: Vec<Gateway<Engine>>,
     origins: Vec<OriginSlot>,
     tasks: BTreeMap<TaskId, Task>,
@@ -205,6 +207,7 @@ impl World {
             queue: Queue::new(),
             redis: Redis::new(setting.shards, plan.loses_data(), options.mutation),
             sql: sql(plan, options.mutation),
+            sql_copies: vec![],
             gateways,
             origins: origins.collect(),
             tasks: BTreeMap::new(),
@@ -490,7 +493,10 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
         token: false,
         challenge: None,
         degrade: Degrade::default(),
+        sku: None,
+        cold: false,
         band: Band::High,
+        paused: false,
     };
     let mut sql = Sql::new(sale, setting.total, setting.payment, mutation);
     if setting.is_first_user_blocked {

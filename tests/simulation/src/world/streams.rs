@@ -123,6 +123,9 @@ impl World {
             let user = &person.user;
             self.witness.after_answer(user, attempt, order, now_us);
         }
+        if let Some(order) = heard.order.filter(|_| heard.is_order()) {
+            self.witness.after_order(order, now_us);
+        }
         if heard.word == "not_reserved" {
             let user = &self.clients[client].user;
             self.witness.on_not_reserved(user, &self.sql, now_us);

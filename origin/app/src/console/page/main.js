@@ -2,6 +2,7 @@
 
 import { audit } from "./audit.js";
 import { announce, complaint, el, field, replace } from "./dom.js";
+import { health } from "./health.js";
 import { keys } from "./keys.js";
 import { limits } from "./limits.js";
 import { newSale } from "./new-sale.js";
@@ -55,6 +56,7 @@ function left() {
 }
 
 function signIn(why) {
+  health.hide();
   left();
   who = null;
   signOut.hidden = views.hidden = name.hidden = true;
@@ -129,6 +131,7 @@ async function show() {
   const asked = location.hash;
   left();
   bar();
+  health.watch();
   try {
     const [title, ...view] = await viewOf(asked);
     // The person may have gone on meanwhile.

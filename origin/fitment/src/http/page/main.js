@@ -73,7 +73,7 @@ function vehicles() {
       say(all.length === 0 ? "" : `${all.length} vehicles${all.length === 50 ? ", the first of more" : ""}`);
     });
   const fields = [
-    field("Vehicle id", "vehicle", { inputmode: "numeric", pattern: "[0-9]{7}", maxlength: 7, title: "seven digits" }),
+    field("Vehicle id", "vehicle", { inputmode: "numeric", pattern: "[0-9]{1,7}", maxlength: 7, title: "1 to 7 digits" }),
     field("Make", "make"),
     field("Model", "model"),
   ];
@@ -136,6 +136,9 @@ async function part(sku) {
 function progress(of) {
   if (of.state === "reading") {
     return el("progress", { max: of.size, value: of.position, "aria-label": "read" });
+  }
+  if (of.qualifiers_dropped > 0 && !of.message) {
+    return `${number(of.qualifiers_dropped)} records lost qualifiers`;
   }
   return of.message || (of.ended_at_ms ? new Date(of.ended_at_ms).toLocaleString() : "");
 }

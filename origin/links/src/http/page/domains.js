@@ -94,6 +94,8 @@ function domainParts(domain) {
     number("port", "Port of links", "Empty: the scheme’s own.", domain, { min: 1, max: 65535 }),
     number("length", "Length of codes", "5 to 8. Empty: 7.", domain, { min: 5, max: 8 }),
     number("life_days", "Life in days", "Of new links: they end after this long without a click. Empty: 30; 0: never.", domain, { min: 0, max: 3650 }),
+    json("codes", "Spelling of codes", 'As JSON, each off unless true: {"trailing_slash": true, "ignore_case": true, "unicode": true, "segments": true}.', domain),
+    json("life_days_by_length", "Life in days by length of codes", 'Of new links with generated codes, as JSON: {"5": 10}. Other lengths have the life above.', domain),
     choice("status", "Redirect", STATUSES, domain ?? { status: 302 }, Number),
     choice("pass_query", "Pass query strings on", yesOrNo, domain, isTrue),
     text("home", "Home", "Where / leads. Empty: nowhere.", domain, { type: "url" }),

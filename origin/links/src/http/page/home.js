@@ -17,14 +17,7 @@ export async function home() {
 }
 
 async function maker() {
-  const code = el("input", {
-    name: "code",
-    minlength: 3,
-    maxlength: 32,
-    pattern: "[0-9A-Za-z_\\-]{3,32}",
-    autocomplete: "off",
-    spellcheck: "false",
-  });
+  const code = el("input", { name: "code", maxlength: 32, autocomplete: "off", spellcheck: "false" });
   const { domains } = await api.domains();
   const domain = select(domains.map(({ id, hosts }) => [id, `${id} (${hosts[0]})`]), domains[0]?.id, { name: "domain" });
   const [target, ...others] = linkParts();
@@ -45,7 +38,7 @@ async function maker() {
     el(
       "div",
       { class: "grid" },
-      field("Custom code", code, "3 to 32 letters, digits, - and _. Leave empty to generate one."),
+      field("Custom code", code, "3 to 32 letters, digits, - and _, and what the domain allows. Leave empty to generate one."),
       field("Domain", domain),
       others.map((part) => part.element),
     ),
@@ -125,7 +118,7 @@ function row(link) {
   return el(
     "tr",
     {},
-    el("th", { scope: "row" }, el("a", { href: place(link) }, link.url.replace(/^https?:\/\//, ""))),
+    el("th", { scope: "row" }, el("a", { href: place(link) }, decodeURI(link.url.replace(/^https?:\/\//, "")))),
     el("td", { class: "target" }, el("span", { title: link.target }, link.target), labels(link)),
     el("td", { class: "when" }, count(link.clicks)),
     el("td", { class: "when" }, time(link.created_at_ms)),

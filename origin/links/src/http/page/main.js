@@ -49,7 +49,7 @@ function signIn(why) {
 
 /** The title and the view of an address. */
 async function viewOf(hash) {
-  const [, domain, code] = hash.match(/^#\/l\/([a-z0-9-]+)\/([\w-]+)$/) ?? [];
+  const [, domain, code] = hash.match(/^#\/l\/([a-z0-9-]+)\/([\w/-]+)$/) ?? [];
   if (code) {
     return [code, await detail({ domain, code })];
   }

@@ -49,7 +49,7 @@ export function qrCard(link) {
   };
   const download = (kind) => async () => {
     try {
-      save(await api.qr(link, kind, style(), logo.files[0]), `${link.domain}-${link.code}.${kind}`);
+      save(await api.qr(link, kind, style(), logo.files[0]), `${link.domain}-${link.code.replaceAll("/", "-")}.${kind}`);
     } catch (error) {
       replace(frame, complaint(error));
     }

@@ -76,7 +76,7 @@ export function statsCard(link) {
   };
   const download = async () => {
     try {
-      save(await api.csv(link, asked()), `${link.domain}-${link.code}.csv`);
+      save(await api.csv(link, asked()), `${link.domain}-${link.code.replaceAll("/", "-")}.csv`);
     } catch (error) {
       replace(body, complaint(error));
     }

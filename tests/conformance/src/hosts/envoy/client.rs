@@ -27,11 +27,31 @@ pub(super) struct Response {
 
 /// Sends a request to the listener at `socket`, which takes the client's address from the PROXY protocol.
 pub(super) fn send(socket: &Path, request: &Request) -> Result<Response> {
-    let mut stream = UnixStream::connect(socket)
-        .with_context(|| format!("cannot connect to {}", socket.display()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = connect(socket)?;
     stream.write_all(&encode(request)?)?;
     read(&mut stream, request.method == "HEAD")
+}
+
+/// Sends a request without a host to the listener at `socket`. Envoy refuses it before any filter sees its headers, but creates
+/// each filter's stream. An engine polls Redis from its first stream on.
+pub(super) fn send_without_host(socket: &Path) -> Result<()> {
+    let mut stream = connect(socket)?;
+    stream.write_all(b"PROXY TCP4 192.0.2.254 127.0.0.1 1 80\r\nGET / HTTP/1.1\r\n\r\n")?;
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).context("no answer")?;
+    ensure!(
+        start == *b"HTTP/1.1 400",
+        "a request without a host is answered {}",
+        escape(&start)
+    );
+    Ok(())
+}
+
+fn connect(socket: &Path) -> Result<UnixStream> {
+    let stream = UnixStream::connect(socket)
+        .with_context(|| format!("cannot connect to {}", socket.display()))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 fn encode(request: &Request) -> Result<Vec<u8>> {

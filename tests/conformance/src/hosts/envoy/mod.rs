@@ -246,6 +246,9 @@ impl<'a> Run<'a> {
     /// Every engine reads its documents.
     fn wait_until_read(&self, starts_ms: u64) -> Result<()> {
         let started = Instant::now();
+        for index in 0..self.vectors.len() {
+            client::send_without_host(&socket(&self.dir, &index.to_string()))?;
+        }
         let polls: Vec<Poll> = self.vectors.iter().filter_map(Poll::of).collect();
         let mut now_ms = starts_ms;
         let is_new = |poll: &&Poll| self.polls.count(poll) < poll.at_start;

@@ -48,6 +48,27 @@ fn a_rule_says_what_counts_when_redis_does_not_answer() {
 }
 
 #[test]
+fn refusal_of_redis_is_counted_logged_and_opens_the_breaker() {
+    let mut host = host("open");
+    for _ in 0..4 {
+        let stream = host.request("alice");
+        host.turn();
+        let (batch, _) = host.calls.remove(0).unwrap();
+        host.reply(batch, Ok(b"-OOM command not allowed\r\n".into()));
+        assert!(host.is_passed(stream));
+    }
+    assert_eq!(
+        host.metric("weir_ratelimit_redis_refused_total.reason.oom"),
+        4
+    );
+    assert!(host.has_logged("Redis refuses \"limit\" on cluster \"weir_redis\""));
+    assert_eq!(
+        host.metric("weir_ratelimit_redis_breaker_total.state.open"),
+        1
+    );
+}
+
+#[test]
 fn a_redis_that_cannot_be_reached_is_no_reason_to_wait() {
     let mut host = host("local");
     host.way = Way::Down;

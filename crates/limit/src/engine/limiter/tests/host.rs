@@ -313,7 +313,6 @@ impl Host {
                     feedback.extend(self.send(batch, body, at_once));
                 }
                 Effect::Wake => self.is_woken = true,
-                Effect::Record { .. } => {}
                 Effect::Log(level, text) => self.log.push((level, text)),
                 Effect::Respond { stream, .. }
                 | Effect::Continue { stream, .. }

@@ -3,23 +3,76 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::admission::{Conclusion, conclude};
+use crate::admission::{Conclusion, Rejection, conclude};
 use crate::claim::{ClaimId, Ticket};
 use crate::ledger::{ClaimReply, OpenClaim};
-use crate::redis::{claim, deposit, lend, probe};
+use crate::redis::{challenge_spend, claim, deposit, lend, probe};
 use crate::verdict::Verdict;
 use weir_base::headers;
 use weir_base::id::SaleId;
+use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
-use weir_engine::pump::{Completed, Pending};
-use weir_engine::redis::{Definite, Failure, Unknown};
-use weir_engine::{Effects, Level, StreamId};
+use weir_engine::event::FetchResponse;
+use weir_engine::pump::{BATCH_MAX, Completed, Pending};
+use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
+use weir_scripts::ReplyError;
 
+use crate::engine::checkout::CheckoutStep;
 use crate::engine::gate::{Gate, StreamState};
-use crate::engine::job::{ClaimJob, HandBackJob, Job, Step};
+use crate::engine::job::{Buyer, ClaimJob, HandBackJob, Job, Step};
 use crate::engine::rebalance::Progress;
 
 impl<D: SharedData + Clone> Gate<D> {
+    pub(crate) fn on_reply(
+        &mut self,
+        batch: BatchId,
+        reply: Reply,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(poll) = self.sales.poller.completed(batch) {
+            let is_needed = self.pending.held.has_begun();
+            let replies = read(reply, poll.count());
+            let refusals = self.pump.refusals();
+            self.sales
+                .polled(&poll, &replies, is_needed, refusals, now_ms, effects);
+            return self.release_pending(BATCH_MAX, now_ms, effects);
+        }
+        if self.responder.is_report(batch) {
+            let refusals = self.pump.refusals();
+            return refusals.note_replies(&read(reply, 1), "tally", now_ms, effects);
+        }
+        if let Some(completed) = self.pump.on_reply(batch, reply, now_ms, effects) {
+            self.complete(completed, now_ms, effects);
+        }
+    }
+
+    pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
+        if self.sales.poller.completed(batch).is_some() {
+            let (reason, is_needed) = (Definite::NotSent, self.pending.held.has_begun());
+            self.sales
+                .poll_failed(&format!("{reason}"), is_needed, effects);
+        } else if !self.responder.is_report(batch) {
+            self.pump.not_sent(batch, effects);
+        }
+    }
+
+    /// A captcha's provider has answered, or has not.
+    pub(crate) fn on_fetch_done(
+        &mut self,
+        fetch: FetchId,
+        response: Option<&FetchResponse>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let captchas = &mut self.checkout.captchas;
+        if let Some((stream, shopper, step)) = captchas.checked(fetch, response, now_ms) {
+            self.streams.remove(&stream);
+            self.advance(stream, &shopper, step, now_ms, effects);
+        }
+    }
+
     /// Gives streams what has completed.
     pub(crate) fn complete(
         &mut self,
@@ -30,47 +83,61 @@ impl<D: SharedData + Clone> Gate<D> {
         for call in completed {
             // A call's requests are all of one kind.
             match call.requests.first().map(|pending| &pending.job) {
-                Some(Job::Claim(_)) => self.claims_completed(call, now_ms, effects),
-                Some(Job::Spend(_)) => self.spends_completed(call, now_ms, effects),
+                Some(Job::Claim(_)) => {
+                    self.each_completed(call, claim::parse, Self::claimed, now_ms, effects);
+                }
+                Some(Job::Spend(_)) => {
+                    let parse = challenge_spend::parse;
+                    self.each_completed(call, parse, Self::spent, now_ms, effects);
+                }
                 Some(Job::Probe(_)) => self.probes_completed(call, now_ms, effects),
-                Some(Job::Move(_)) => self.move_completed(call, now_ms, effects),
-                // What a hand-back answers is of no further use; one that failed ends with its claim.
+                Some(Job::Move(_)) => self.moves_completed(call, now_ms, effects),
+                // The reply to a hand-back is of no further use; one that failed ends with its claim.
                 Some(Job::HandBack(_)) | None => {
-                    self.noted(call.outcome, call.requests.len(), effects);
+                    self.reply_of(call.outcome, call.requests.len(), effects);
                 }
             }
         }
     }
 
-    /// The reply, or nothing after the failure has been counted.
-    pub(crate) fn noted<T>(
+    /// The reply. A failure is counted.
+    fn reply_of<T>(
         &self,
         outcome: Result<T, Failure>,
         count: usize,
         effects: &mut Effects,
     ) -> Option<T> {
-        outcome
-            .inspect_err(|failure| {
-                let is_definite = matches!(failure, Failure::Definite(_));
-                self.metrics.failed(is_definite, count);
-                effects.log(Level::Debug, format!("{count} requests failed: {failure}"));
-            })
-            .ok()
+        let failed = |failure: &Failure| self.count_failure(failure, count, effects);
+        outcome.inspect_err(failed).ok()
     }
 
-    fn claims_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn count_failure(&self, failure: &Failure, count: usize, effects: &mut Effects) {
+        let is_definite = matches!(failure, Failure::Definite(_));
+        self.metrics.failed(is_definite, count);
+        effects.log(Level::Debug, format!("{count} requests failed: {failure}"));
+    }
+
+    /// Each request of a call gets its own reply, as `parse` finds them, or all get the failure.
+    fn each_completed<T>(
+        &mut self,
+        call: Completed<Job>,
+        parse: impl FnOnce(&Value, usize) -> Result<Vec<T>, ReplyError>,
+        replied: impl Fn(&mut Self, Pending<Job>, T, u64, &mut Effects),
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
         let count = call.requests.len();
         let replies = call
             .outcome
-            .and_then(|value| claim::parse(&value, count).map_err(|_| Unknown::Garbled.into()));
+            .and_then(|value| parse(&value, count).map_err(|_| Unknown::Garbled.into()));
         match replies {
             Ok(replies) => {
                 for (pending, reply) in call.requests.into_iter().zip(replies) {
-                    self.claimed(pending, reply, now_ms, effects);
+                    replied(self, pending, reply, now_ms, effects);
                 }
             }
             Err(failure) => {
-                self.noted(Err::<(), _>(failure.clone()), count, effects);
+                self.count_failure(&failure, count, effects);
                 for pending in call.requests {
                     self.failed(pending, &failure, now_ms, effects);
                 }
@@ -80,20 +147,21 @@ impl<D: SharedData + Clone> Gate<D> {
 
     fn probes_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
         let count = call.requests.len();
-        let seen = self
-            .noted(call.outcome, count, effects)
+        let shards = self
+            .reply_of(call.outcome, count, effects)
             .and_then(|value| probe::parse(&value, count).ok());
         for (index, pending) in call.requests.iter().enumerate() {
             if let Job::Probe(job) = &pending.job {
-                let probe = seen.as_ref().and_then(|seen| seen.get(index).copied());
+                let shards = shards.as_ref();
+                let probe = shards.and_then(|shards| shards.get(index).copied());
                 let progress = self.rebalances.probed(job, probe);
                 self.rebalance_on(&job.sale, progress, now_ms, effects);
             }
         }
     }
 
-    fn move_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
-        let value = self.noted(call.outcome, call.requests.len(), effects);
+    fn moves_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+        let value = self.reply_of(call.outcome, call.requests.len(), effects);
         for pending in call.requests {
             let Job::Move(job) = pending.job else {
                 continue;
@@ -123,7 +191,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects: &mut Effects,
     ) {
         if let Some(shards) = progress.probe {
-            self.memory.learn_probe(sale, &shards);
+            self.sales.learn_probe(sale, &shards, now_ms);
         }
         for job in progress.jobs {
             self.pump.enqueue_unowned(job, now_ms, effects);
@@ -151,9 +219,9 @@ impl<D: SharedData + Clone> Gate<D> {
             return;
         };
         self.overload.redis_answered(job.pass.take(), true, now_ms);
-        self.memory.learn(&job.sale, job.shard, &reply);
+        self.sales.memory.learn(&job.sale, job.shard, &reply);
         let too_few = job.is_too_many.then_some(Verdict::TooFew);
-        let if_empty = self.if_empty(&job.sale, now_ms).or(too_few);
+        let if_empty = self.sales.if_empty(&job.sale, now_ms).or(too_few);
         let conclusion = conclude(reply, if_empty, job.rebalances);
         let Some(stream) = pending.stream else {
             // Nobody waits any more. What was granted goes back.
@@ -179,17 +247,6 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    /// What is said of a sale without units, if this is one as far as is known.
-    fn if_empty(&self, sale: &SaleId, now_ms: u64) -> Option<Verdict> {
-        if !self.memory.is_empty(sale) {
-            return None;
-        }
-        let found = self.find(sale.as_str().as_bytes());
-        Some(found.map_or(Verdict::Restocking, |(_, sale)| {
-            self.without_units(sale, now_ms)
-        }))
-    }
-
     /// The shard of the stream is empty: it waits for a rebalance, if it may.
     fn rebalance(&mut self, stream: StreamId, job: ClaimJob, now_ms: u64, effects: &mut Effects) {
         if self.rebalances.waiting() >= self.config.redis.waiting_max {
@@ -197,6 +254,23 @@ impl<D: SharedData + Clone> Gate<D> {
         }
         for job in self.rebalances.wait(stream, job) {
             self.pump.enqueue_unowned(job, now_ms, effects);
+        }
+    }
+
+    /// Redis has said when the token of a solution was minted.
+    fn spent(
+        &mut self,
+        pending: Pending<Job>,
+        minted_at_ms: u64,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Job::Spend(job) = pending.job else { return };
+        self.overload.redis_answered(job.pass, true, now_ms);
+        let step = self.checkout.spent(&job, minted_at_ms, now_ms);
+        if let Some(stream) = pending.stream {
+            self.streams.remove(&stream);
+            self.advance(stream, &job.shopper, step, now_ms, effects);
         }
     }
 
@@ -208,14 +282,27 @@ impl<D: SharedData + Clone> Gate<D> {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let Job::Claim(job) = pending.job else { return };
-        self.overload.redis_answered(job.pass, false, now_ms);
         let verdict = match failure {
             Failure::Definite(Definite::Expired) => Verdict::Overloaded,
             _ => Verdict::Unavailable,
         };
-        if let Some(stream) = pending.stream {
-            self.reject_waiting(stream, &job, verdict, None, effects);
+        match pending.job {
+            Job::Claim(job) => {
+                self.overload.redis_answered(job.pass, false, now_ms);
+                if let Some(stream) = pending.stream {
+                    self.reject_waiting(stream, &job, verdict, None, effects);
+                }
+            }
+            // Nobody knows whether the solution has led to a token. A shopper who sends it again gets that, or the first.
+            Job::Spend(job) => {
+                self.overload.redis_answered(job.pass, false, now_ms);
+                if let Some(stream) = pending.stream {
+                    self.streams.remove(&stream);
+                    let step = CheckoutStep::Refuse(verdict.into());
+                    self.advance(stream, &job.shopper, step, now_ms, effects);
+                }
+            }
+            Job::HandBack(_) | Job::Probe(_) | Job::Move(_) => {}
         }
     }
 
@@ -240,7 +327,10 @@ impl<D: SharedData + Clone> Gate<D> {
             },
         };
         self.send_on(stream, &job, claim, verdict, effects);
-        self.count(job.buyer, verdict);
+        let Buyer {
+            sale, is_shadow, ..
+        } = job.buyer;
+        self.responder.count(sale, is_shadow, verdict);
         self.unconfirmed.push(stream);
         let delivery = Some(delivery_of(job, claim));
         // From here on the origin's answer and the stream's end end what was begun.
@@ -287,17 +377,18 @@ impl<D: SharedData + Clone> Gate<D> {
             .enqueue_unowned(Job::HandBack(delivery), now_ms, effects);
     }
 
-    /// As [`Gate::reject`], of a request that has waited.
+    /// As [`Responder::reject`](crate::engine::responder::Responder::reject), of a request that has waited.
     fn reject_waiting(
         &mut self,
         stream: StreamId,
         job: &ClaimJob,
-        rejection: impl Into<crate::admission::Rejection>,
+        rejection: impl Into<Rejection>,
         order: Option<&ClaimId>,
         effects: &mut Effects,
     ) {
         self.streams.remove(&stream);
-        self.reject(stream, job.buyer, rejection, order, effects);
+        self.responder
+            .reject(stream, job.buyer, rejection.into(), order, effects);
     }
 }
 

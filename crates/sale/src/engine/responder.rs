@@ -1,0 +1,79 @@
+//! Decisions on requests: each is counted, and most are answered by the gate.
+
+use crate::admission::Rejection;
+use crate::claim::ClaimId;
+use crate::verdict::Verdict;
+use weir_base::headers;
+use weir_engine::metrics::Counters;
+use weir_engine::{BatchId, Effects, StreamId};
+
+use crate::engine::answers::Answers;
+use crate::engine::config::Checked;
+use crate::engine::job::Buyer;
+use crate::engine::metrics::Metrics;
+use crate::engine::report::{Report, SaleMark};
+
+/// Counts decisions, and answers the requests that do not go on.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    pub(crate) answers: Answers,
+    requests: Counters<Verdict>,
+    shadow: Counters<Verdict>,
+    /// Counts decisions for operators, if that is configured.
+    pub(crate) report: Option<Report>,
+}
+
+impl Responder {
+    pub(crate) fn new(config: &Checked, metrics: &Metrics) -> Self {
+        Self {
+            answers: Answers::new(config.retry_after_s, config.static_page.clone()),
+            requests: metrics.requests.clone(),
+            shadow: metrics.shadow.clone(),
+            report: config.report_to().map(Report::new),
+        }
+    }
+
+    /// The sale of this id, as decisions on it are reported, if they are.
+    pub(crate) fn mark(&self, sale: &[u8]) -> SaleMark {
+        self.report.as_ref().map(|_| Report::mark(sale))
+    }
+
+    /// Whether the call `batch`, which has ended, reported decisions. Nobody waits for it.
+    pub(crate) fn is_report(&mut self, batch: BatchId) -> bool {
+        let report = self.report.as_mut();
+        report.is_some_and(|report| report.completed(batch))
+    }
+
+    /// Counts a decision. `is_shadow`: the request goes on all the same.
+    pub(crate) fn count(&mut self, sale: SaleMark, is_shadow: bool, verdict: Verdict) {
+        match is_shadow {
+            true => self.shadow.increment(verdict),
+            false => self.requests.increment(verdict),
+        }
+        if let (Some(report), Some(sale)) = (&mut self.report, sale) {
+            report.count(sale, is_shadow, verdict);
+        }
+    }
+
+    /// Answers a request. One for a sale in shadow is only counted, and goes on without a claim. `order` is the order that the
+    /// user has already.
+    pub(crate) fn reject(
+        &mut self,
+        stream: StreamId,
+        buyer: Buyer,
+        rejection: Rejection,
+        order: Option<&ClaimId>,
+        effects: &mut Effects,
+    ) {
+        self.count(buyer.sale, buyer.is_shadow, rejection.verdict);
+        if !buyer.is_shadow {
+            let answer = self.answers.reject(rejection, buyer.reader, order);
+            return effects.respond(stream, answer);
+        }
+        if buyer.poses_as_gateway {
+            effects.remove_gateway_headers(stream);
+        }
+        effects.add_header(stream, headers::SHADOW, rejection.verdict.word().into());
+        effects.go_on(stream);
+    }
+}

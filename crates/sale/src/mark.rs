@@ -1,0 +1,163 @@
+//! The mark: how many changes of orders a shard was told of after SQL had committed them.
+//!
+//! An order that is made is one change, an order that ends is another. The origin tells the shard of a change after the commit and
+//! before it answers, and the script that follows the order counts it. SQL counts the same changes in the transactions that make them.
+//!
+//! Redis learns of a change after SQL, and may lose it. So the marks of a sale never exceed SQL's count, unless SQL has lost
+//! commits: it failed over to a replica that was behind, or it was restored from a copy. New orders raise both numbers by one,
+//! so the difference stays until an operator decides about the lost orders.
+
+use crate::ledger::Audit;
+
+/// How many changes orders have been through, given how many of them stand and how many have ended.
+///
+/// ```
+/// // Two orders were made, and one of them was cancelled.
+/// assert_eq!(weir_sale::mark::changes(1, 1), 3);
+/// ```
+pub fn changes(standing: u64, ended: u64) -> u64 {
+    standing.saturating_add(ended.saturating_mul(2))
+}
+
+/// How many changes SQL has lost, if Redis was read before SQL: `in_sql` is SQL's count for the whole sale.
+pub fn changes_lost(shards: &[Audit], in_sql: u64) -> u64 {
+    let marks = shards.iter().map(|seen| seen.mark);
+    marks.sum::<u64>().saturating_sub(in_sql)
+}
+
+/// Whether a shard's mark can be raised to SQL's count, where both were read at one instant and hold the same orders. Redis has lost
+/// calls or data then, and a mark that is too low would hide as many lost commits.
+pub fn is_behind(seen: &Audit, in_sql: u64) -> bool {
+    seen.stock.is_some() && seen.open == 0 && seen.mark < in_sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Checks, ClaimReply, ClaimTerms, Deduction, ShardLedger};
+    use alloc::format;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+    use weir_base::id::UserId;
+
+    /// What happens to the orders of one shard, in SQL and then in Redis.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// A user's claim becomes an order, and Redis is told so many times.
+        Order { user: u8, told: u8 },
+        /// A user's order ends, and Redis is told so many times, at least once.
+        End { user: u8, told: u8 },
+    }
+
+    fn step(told_min: u8) -> impl Strategy<Value = Step> {
+        let part = move || (0..4_u8, told_min..3_u8);
+        prop_oneof![
+            3 => part().prop_map(|(user, told)| Step::Order { user, told }),
+            2 => part().prop_map(|(user, told)| Step::End { user, told }),
+        ]
+    }
+
+    /// SQL, as far as counts go, and a shard that follows it.
+    #[derive(Clone, Default)]
+    struct Both {
+        shard: ShardLedger,
+        /// The order of each user that stands.
+        standing: Vec<(UserId, u64)>,
+        ended: u64,
+    }
+
+    impl Both {
+        fn run(&mut self, step: Step) {
+            match step {
+                Step::Order { user, told } => self.order(&named(user), told),
+                Step::End { user, told } => self.end(&named(user), told),
+            }
+        }
+
+        fn order(&mut self, user: &UserId, told: u8) {
+            let terms = ClaimTerms {
+                ttl_ms: 1,
+                user_cap: 1,
+                quantity: 1,
+                checks: Checks::default(),
+            };
+            let (ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held)) =
+                self.shard.claim(user, terms)
+            else {
+                return;
+            };
+            let order = (user.clone(), held.generation);
+            if !self.standing.contains(&order) {
+                self.standing.push(order);
+            }
+            for _ in 0..told {
+                self.shard.settle(user, held.generation, Deduction::AtOrder);
+            }
+        }
+
+        fn end(&mut self, user: &UserId, told: u8) {
+            let Some(at) = self.standing.iter().position(|(known, _)| known == user) else {
+                return;
+            };
+            let (user, generation) = self.standing.remove(at);
+            self.ended += 1;
+            for _ in 0..told.max(1) {
+                self.shard.cancel(&user, generation);
+            }
+        }
+
+        fn in_sql(&self) -> u64 {
+            changes(self.standing.len() as u64, self.ended)
+        }
+    }
+
+    fn named(user: u8) -> UserId {
+        UserId::new(format!("u{user}")).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn mark_exceeds_sql_only_after_sql_went_back(
+            before in prop::collection::vec(step(0), 0..30),
+            lost in prop::collection::vec(step(0), 0..30),
+            after in prop::collection::vec(step(1), 0..10),
+        ) {
+            let mut both = Both::default();
+            both.shard.warm(100, None);
+            for step in before {
+                both.run(step);
+                prop_assert_eq!(changes_lost(&[both.shard.audit()], both.in_sql()), 0);
+            }
+            let copy = both.in_sql();
+            for step in lost {
+                both.run(step);
+            }
+            let (mark, in_sql) = (both.shard.audit().mark, both.in_sql());
+            prop_assert!(mark <= in_sql);
+            // SQL is the copy from here on, and new orders come to both.
+            for step in after {
+                both.run(step);
+            }
+            let new = both.in_sql() - in_sql;
+            let shards = [both.shard.audit()];
+            prop_assert!(changes_lost(&shards, copy + new) >= mark.saturating_sub(copy));
+        }
+    }
+
+    #[test]
+    fn mark_is_raised_only_where_no_claim_is_open() {
+        let seen = |stock, open, mark| Audit {
+            stock,
+            open,
+            mark,
+            ..Audit::default()
+        };
+        assert!(is_behind(&seen(Some(0), 0, 4), 5));
+        assert!(!is_behind(&seen(Some(0), 0, 5), 5));
+        assert!(
+            !is_behind(&seen(Some(0), 1, 4), 5),
+            "the claim may be the order that is missing"
+        );
+        assert!(!is_behind(&seen(None, 0, 0), 5), "cold");
+    }
+}

@@ -1,0 +1,69 @@
+//! What a queue takes of Redis.
+
+use super::{NOW_MS, name, open};
+use crate::support::{Redis, Server};
+use weir_base::resp::Value;
+use weir_room::redis::keys::RoomKeys;
+use weir_room::redis::room::Brought;
+use weir_room::redis::room_ask::Ask;
+use weir_room::redis::{room_ask, room_tick};
+use weir_room::state::SETTLE_MS;
+use weir_room::{RoomState, Terms, Visitor};
+
+/// What a million people in the queue cost: run by hand, with `--ignored --nocapture`.
+#[test]
+#[ignore = "a measurement: a million places take a minute"]
+fn memory_of_a_million_places() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let keys = RoomKeys::new("test", &name());
+    let brought = Brought {
+        terms: Terms {
+            queue_max: 0,
+            address_max: 100,
+            address_ms: 3_600_000,
+            claim_ms: 120_000,
+            session_ms: 600_000,
+            life_ms: 86_400_000,
+        },
+        setting: open(600, 0),
+        seen: RoomState::default(),
+        asked_ms: 0,
+    };
+    redis.run(&room_tick::call(&keys, &brought, &[]));
+    std::thread::sleep(std::time::Duration::from_millis(SETTLE_MS));
+    let used = |redis: &mut Redis| {
+        let Value::Bulk(info) = redis.command(&[b"INFO", b"memory"]) else {
+            panic!("no text")
+        };
+        let info = String::from_utf8(info).unwrap();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let empty = used(&mut redis);
+    let started = std::time::Instant::now();
+    for batch in 0..1_000_000_u64 / 64 {
+        let ask = |at: u64| {
+            let number = batch * 64 + at;
+            Ask {
+                visitor: Visitor::of_user(&number.to_le_bytes()),
+                place: 0,
+                order: 0,
+                joined_ms: NOW_MS,
+                address: Some(*Visitor::of_user(&(number ^ 1 << 40).to_le_bytes()).as_bytes()),
+            }
+        };
+        let asks: Vec<Ask> = (0..64).map(ask).collect();
+        let reply = redis.run(&room_ask::call(&keys, &brought, &asks));
+        room_ask::parse(&reply, 64).unwrap();
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let bytes = used(&mut redis) - empty;
+    println!(
+        "1,000,000 places of as many addresses: {:.1} MB, {:.0} places a second",
+        bytes as f64 / 1e6,
+        1e6 / seconds
+    );
+}

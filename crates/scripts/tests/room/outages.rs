@@ -1,0 +1,82 @@
+//! The counts of a room are right after Redis was away.
+
+use super::{GATEWAYS, NOW_MS, Pair, SESSION_MS, open, visitor};
+use crate::support::Server;
+use weir_room::redis::room_ask::Ask;
+use weir_room::state::{LATE_MS, Status};
+use weir_room::{Mode, Setting};
+
+fn paused() -> Setting {
+    Setting {
+        version: 2,
+        mode: Mode::Paused,
+        ..Setting::default()
+    }
+}
+
+#[test]
+fn late_visitor_who_asks_twice_gets_one_new_place() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
+    for number in 0..3 {
+        pair.ask(0, &[(number, false)]);
+    }
+    pair.idle(SESSION_MS + 20_000, &[]);
+    let joined = pair.last.joined;
+    pair.set(paused());
+    // Each time with the pass that it had before.
+    let ask = Ask {
+        visitor: visitor(1),
+        place: 2,
+        order: 2,
+        joined_ms: NOW_MS,
+        address: None,
+    };
+    for _ in 0..3 {
+        let told = pair.ask_with(0, &[ask], &[(1, false)]);
+        assert_eq!(told, [(Status::Waiting, 4)]);
+    }
+    assert_eq!(pair.last.joined, joined + 1);
+}
+
+#[test]
+fn visitor_let_in_by_a_gateway_counts_as_entered() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(0, 2)).settled();
+    for number in 0..6 {
+        pair.ask(0, &[(number, false)]);
+    }
+    pair.idle(SESSION_MS + 6_000, &[]);
+    assert_eq!((pair.last.seen.called, pair.last.entered), (2, 2));
+    // Redis is away for a while. A gateway lets in the two that are called, and a newcomer.
+    pair.wait(18_000);
+    for _ in 0..2 {
+        let snapshot = pair.entered_alone(1, &[2, 3, 9]);
+        assert_eq!((snapshot.entered, snapshot.seen.inside), (5, 3));
+        assert_eq!((snapshot.seen.called, snapshot.missed), (0, 0));
+    }
+    // Their places are used up.
+    pair.idle(SESSION_MS + 6_000, &[]);
+    let told = pair.ask(2, &[(2, false)]);
+    assert_eq!(told, [(Status::Waiting, 7)]);
+}
+
+#[test]
+fn question_that_redis_answers_too_late_gives_no_place() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, paused()).settled();
+    pair.ask(0, &[(0, false), (1, false)]);
+    for gateway in 0..GATEWAYS {
+        pair.late_ms = LATE_MS + 1;
+        let told = pair.ask(gateway, &[(2, false)]);
+        assert_eq!(told, [(Status::Settling, 0)]);
+        // A visitor who has a place gets the same one.
+        assert_eq!(pair.ask(gateway, &[(1, true)])[0].1, 2);
+    }
+    assert_eq!(pair.last.joined, 2);
+    pair.late_ms = LATE_MS;
+    assert_eq!(pair.ask(0, &[(2, false)])[0].1, 3);
+}

@@ -1,0 +1,140 @@
+//! Random histories on the model and on a real Redis, with losses and clocks that are set.
+
+use std::cell::RefCell;
+
+use super::{GATEWAYS, NOW_MS, Pair};
+use crate::support::Server;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use weir_room::redis::room_look;
+use weir_room::{Mode, RoomState, Setting};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes.
+    Wait(u64),
+    /// A gateway's tick, with these visitors' sessions renewed.
+    Tick(usize, Vec<u8>),
+    /// The same after a gateway has let these in by itself, by their passes.
+    EnteredAlone(usize, Vec<u8>),
+    /// From now on Redis answers so late.
+    Late(u64),
+    /// Visitors come to a gateway with what passes they have. (`true`: they have lost it.)
+    Ask(usize, Vec<(u8, bool)>),
+    /// An operator's setting.
+    Set(Setting),
+    /// Redis loses something.
+    Lose(u8),
+    /// A gateway dies and another one starts, which knows nothing.
+    Restart(usize),
+    /// The clock of Redis is set back.
+    SetBack(u64),
+}
+
+impl Pair<'_> {
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Wait(ms) => self.wait(*ms),
+            Step::Tick(gateway, renewed) => {
+                self.tick(*gateway, renewed);
+            }
+            Step::EnteredAlone(gateway, who) => {
+                self.entered_alone(*gateway, who);
+            }
+            Step::Late(ms) => self.late_ms = *ms,
+            Step::Ask(gateway, who) => {
+                self.ask(*gateway, who);
+            }
+            Step::Set(setting) => self.set(*setting),
+            Step::Lose(what) => self.lose(*what),
+            Step::SetBack(ms) => {
+                self.now_ms -= ms;
+                self.wait(0);
+            }
+            Step::Restart(gateway) => self.seen[*gateway] = RoomState::default(),
+        }
+    }
+}
+
+fn any_setting() -> impl Strategy<Value = Setting> {
+    let mode = prop_oneof![
+        6 => Just(Mode::Open),
+        1 => prop::sample::select(&Mode::ALL[..]),
+    ];
+    let per_minute = prop::sample::select(vec![0_u64, 1, 60, 600, 6_000]);
+    let active_max = prop::sample::select(vec![0_u64, 1, 3, 10]);
+    let opens_at_ms = prop_oneof![3 => Just(0), 1 => 0..30_000_u64];
+    (1..9_u64, mode, per_minute, active_max, opens_at_ms).prop_map(
+        |(version, mode, per_minute, active_max, opens_in_ms)| Setting {
+            version,
+            mode,
+            per_minute,
+            active_max,
+            opens_at_ms: if opens_in_ms == 0 {
+                0
+            } else {
+                NOW_MS + opens_in_ms
+            },
+        },
+    )
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let gateway = 0..GATEWAYS;
+    let who = prop::collection::vec((0..30_u8, prop::bool::weighted(0.1)), 1..8);
+    let renewed = prop::collection::vec(0..30_u8, 0..4);
+    prop_oneof![
+        5 => prop_oneof![0..1_500_u64, 0..12_000_u64].prop_map(Step::Wait),
+        5 => (gateway.clone(), renewed.clone()).prop_map(|(gateway, renewed)| Step::Tick(gateway, renewed)),
+        1 => (gateway.clone(), renewed).prop_map(|(gateway, who)| Step::EnteredAlone(gateway, who)),
+        1 => (0..4_000_u64).prop_map(Step::Late),
+        10 => (gateway.clone(), who).prop_map(|(gateway, who)| Step::Ask(gateway, who)),
+        1 => any_setting().prop_map(Step::Set),
+        1 => (0..5_u8).prop_map(Step::Lose),
+        1 => gateway.prop_map(Step::Restart),
+        1 => (0..100_000_u64).prop_map(Step::SetBack),
+    ]
+}
+
+#[test]
+fn every_history_is_as_in_the_model() {
+    let server = Server::start();
+    let redis = RefCell::new(server.connect());
+    let mut runner = TestRunner::new(Config {
+        cases: 300,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let steps = prop::collection::vec(any_step(), 1..60);
+    let run = runner.run(&(any_setting(), steps), |(setting, steps)| {
+        let mut redis = redis.borrow_mut();
+        let mut pair = Pair::new(&mut redis, setting);
+        for step in &steps {
+            pair.step(step);
+        }
+        let told = pair.tick(0, &[]);
+        let reply = pair.redis.run(&room_look::call(&pair.keys));
+        let look = room_look::parse(&reply).unwrap().unwrap();
+        prop_assert_eq!((look.seq, look.head), (told.seen.seq, told.seen.head));
+        prop_assert_eq!(
+            (look.inside, look.called),
+            (told.seen.inside, told.seen.called)
+        );
+        prop_assert_eq!(
+            (look.joined, look.entered, look.missed),
+            (told.joined, told.entered, told.missed)
+        );
+        prop_assert_eq!(look.seed, told.seen.seed);
+        // The model does not forget how long people waited.
+        let is = |of: fn(&Step) -> bool| steps.iter().any(of);
+        if !is(|step| matches!(step, Step::Lose(0))) {
+            prop_assert_eq!(look.waits, pair.model.waits);
+        }
+        if !is(|step| matches!(step, Step::Lose(0) | Step::SetBack(_))) {
+            let entered = pair.model.entered_last_minute(pair.now_ms);
+            prop_assert_eq!(look.entered_last_minute, entered);
+        }
+        Ok(())
+    });
+    run.unwrap();
+}

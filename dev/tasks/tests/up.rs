@@ -1,0 +1,133 @@
+//! `cargo xtask up`, as somebody tries it out: every address and every command that it prints works when it is pasted.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use weir_stack::http::{self, Method};
+use weir_stack::ports;
+
+/// Stops `up` by SIGTERM, which it handles like Ctrl-C.
+struct Up(Child);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let pid = self.0.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// What `up` prints once everything runs, and where its gateway is.
+fn start(data: &std::path::Path) -> (Up, String, String) {
+    let gateway = ports::free().unwrap();
+    let mut up = Command::new(env!("CARGO_BIN_EXE_weir-tasks"));
+    up.arg("up").arg("--data").arg(data);
+    up.args(["--gateway-port", &gateway.to_string()]);
+    for flag in [
+        "--origin-port",
+        "--origin-admin-port",
+        "--envoy-admin-port",
+        "--redis-port",
+    ] {
+        up.args([flag, &ports::free().unwrap().to_string()]);
+    }
+    let mut up = Up(up.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(up.0.stdout.take().unwrap()).lines();
+    let mut text = String::new();
+    while !text.contains("Ctrl-C stops everything.") {
+        let line = lines.next().expect("up ended early").unwrap();
+        text.push_str(&line);
+        text.push('\n');
+    }
+    (up, text, format!("http://127.0.0.1:{gateway}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_up_prints_works_when_it_is_pasted() {
+    let data = tempfile::tempdir().unwrap();
+    let (_up, text, gateway) = start(data.path());
+    let (mut addresses, mut commands) = (0, 0);
+    for line in text.lines() {
+        let line = line.trim_start();
+        if line.starts_with("curl ") {
+            let command = format!("{line} --fail --silent --show-error");
+            let ran = Command::new("sh").args(["-c", &command]).output().unwrap();
+            assert!(ran.status.success(), "{command}: {ran:?}");
+            let said = String::from_utf8_lossy(&ran.stdout);
+            if line.ends_with("/shop/") {
+                assert!(said.contains("You are in the shop."), "{said}");
+            }
+            assert!(!said.contains("\"rejected\":1"), "{command}: {said}");
+            commands += 1;
+        } else if let Some(at) = line.find("http://").filter(|_| !line.starts_with("for ")) {
+            let url = line[at..].split_whitespace().next().unwrap();
+            // As browsers do, curl takes link.localhost for this machine, and waits in front of the shop.
+            let answer = Command::new("curl")
+                .args(["-sS", "-w", "\n%{http_code}"])
+                .args(["-b", "", "--retry", "9", url])
+                .output()
+                .unwrap();
+            let answer = String::from_utf8_lossy(&answer.stdout);
+            let status: u16 = answer.lines().last().unwrap().parse().unwrap();
+            assert!((200..400).contains(&status), "{url}: {status}");
+            addresses += 1;
+        }
+    }
+    assert!(addresses >= 6 && commands >= 5, "{text}");
+    pages_of_another_port_may_use_it(&gateway).await;
+}
+
+async fn pages_of_another_port_may_use_it(gateway: &str) {
+    let page = ("origin", "http://localhost:5173");
+    for (path, wanted) in [
+        ("/events", "content-type,x-weir-write-key"),
+        ("/sales/demo/orders", "idempotency-key"),
+        ("/history", "content-type"),
+    ] {
+        let headers = [
+            page,
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", wanted),
+        ];
+        let url = format!("{gateway}{path}");
+        let preflight = http::send(Method::OPTIONS, &url, &headers, "")
+            .await
+            .unwrap();
+        assert!(preflight.status < 300, "{path}: {preflight:?}");
+        let allowed = preflight.header("access-control-allow-headers").unwrap();
+        for header in wanted.split(',') {
+            assert!(allowed.contains(header), "{path}: {allowed}");
+        }
+    }
+    let headers = [
+        page,
+        ("x-weir-write-key", "wk_shop_web"),
+        ("content-type", "application/json"),
+    ];
+    let event = r#"{"type":"cart","attributes":{"sku":"a1"}}"#;
+    let url = format!("{gateway}/events");
+    let sent = http::send(Method::POST, &url, &headers, event)
+        .await
+        .unwrap();
+    assert_eq!(
+        (sent.status, &sent.json().unwrap()["accepted"]),
+        (202, &1.into())
+    );
+    let allowed = sent.header("access-control-allow-origin");
+    assert!(
+        matches!(allowed, Some("*" | "http://localhost:5173")),
+        "{sent:?}"
+    );
+    let other = [("origin", "https://evil.example"), ("x-user-id", "eve")];
+    let url = format!("{gateway}/history");
+    let read = http::send(Method::GET, &url, &other, "").await.unwrap();
+    assert_eq!(read.status, 200);
+    assert_eq!(read.header("access-control-allow-origin"), None);
+}

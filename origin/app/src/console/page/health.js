@@ -1,0 +1,47 @@
+// Shows the problems that `/readyz` reports, above every view. `/readyz` needs no key.
+
+import { complaint, replace } from "./dom.js";
+import { send } from "./session.js";
+
+const PROBE = new URL("../readyz", import.meta.url);
+
+/** How often the origin is asked, in milliseconds. */
+const INTERVAL_MS = 15_000;
+
+const place = document.getElementById("health");
+let timer = null;
+let shown = "";
+
+/** What is wrong; empty if nothing is. */
+async function trouble() {
+  try {
+    const { redis } = await (await send(PROBE)).json();
+    return redis ? `Redis has refused commands in the last minute (${redis}). The origin's log says what to do.` : "";
+  } catch (error) {
+    return error.message;
+  }
+}
+
+async function look() {
+  const text = await trouble();
+  // Screen readers read an alert again when it is written again.
+  if (text !== shown && timer) {
+    shown = text;
+    replace(place, text ? complaint(new Error(text)) : null);
+  }
+}
+
+export const health = {
+  /** Asks now, and then at every interval. */
+  watch() {
+    timer ??= setInterval(look, INTERVAL_MS);
+    look();
+  },
+  /** Stops asking, and shows nothing. */
+  hide() {
+    clearInterval(timer);
+    timer = null;
+    shown = "";
+    replace(place);
+  },
+};

@@ -1,0 +1,193 @@
+//! The webhook by which the system that owns the products sends their changes.
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use utoipa::ToSchema;
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
+use weir_base::key::KeyRing;
+
+use super::{Domain, Jobs};
+use crate::access::Door;
+use crate::api::{Api, Document, RouteRules};
+use crate::clock::now_ms;
+use crate::http::refusal::{BODY_TOO_LARGE, SQL_UNAVAILABLE};
+use crate::http::{Problem, Refusal};
+use crate::metrics::Metrics;
+use crate::origin::Origin;
+use crate::product_changes::{ChangeOutcome, ProductChange, ProductChanges, ProductMetrics};
+use crate::sales::model::callback::{self, CallbackError};
+
+/// The most changes of one request.
+const CHANGES_MAX: usize = 1_000;
+
+/// The longest body.
+const BODY_LEN_MAX: usize = 4 << 20;
+
+/// When the body was signed, in seconds since the Unix epoch.
+const TIMESTAMP: &str = "x-weir-products-timestamp";
+
+/// `<key id>;<HMAC-SHA256 of "<timestamp>.<body>", in hex>`.
+const SIGNATURE: &str = "x-weir-products-signature";
+
+const PRODUCTS_OFF: Refusal = Refusal::new(
+    StatusCode::NOT_IMPLEMENTED,
+    "products_not_configured",
+    "No products",
+    "This origin takes no changes of products: WEIR_PRODUCTS_SECRET is not set, or fitment and history are off",
+);
+
+const NOT_SIGNED: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "signature_invalid",
+    "Invalid signature",
+    "The body is not signed with the secret for products",
+);
+
+const TOO_OLD: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "timestamp_out_of_window",
+    "Too old",
+    "The body was signed too long ago, or in the future",
+);
+
+/// The webhook, if this origin has its secret.
+#[derive(Clone, Debug)]
+pub(crate) struct ProductDomain {
+    pub(crate) keys: Option<KeyRing>,
+    pub(crate) metrics: ProductMetrics,
+}
+
+impl Origin {
+    /// The same, which takes changes of products that are signed with one of these keys.
+    #[must_use]
+    pub fn with_product_keys(mut self, keys: Option<KeyRing>) -> Self {
+        self.products.keys = keys;
+        self
+    }
+}
+
+impl ProductDomain {
+    /// Without the webhook.
+    pub(crate) fn off(metrics: &Metrics) -> Self {
+        Self {
+            keys: None,
+            metrics: ProductMetrics::register(metrics),
+        }
+    }
+}
+
+type Webhook = Option<(KeyRing, ProductChanges)>;
+
+/// Changes of products.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ProductChangeList {
+    /// The changes, in the order in which they are applied.
+    #[schema(min_items = 1, max_items = 1000)]
+    changes: Vec<ProductChange>,
+}
+
+/// What became of changes of products.
+#[derive(Debug, Serialize, ToSchema)]
+struct ProductChangeOutcomes {
+    /// One for each change, in their order.
+    outcomes: Vec<ChangeOutcome>,
+}
+
+/// Take changes of products, such as moves to another main SKU
+///
+/// Applies changes to fitment and to the table of browse history. Each counts once by its version, and one that is older than what
+/// was applied changes nothing. The body is signed with WEIR_PRODUCTS_SECRET, as payment callbacks are.
+#[utoipa::path(
+    post,
+    path = "/product-changes",
+    operation_id = "changeProducts",
+    params(
+        ("x-weir-products-timestamp" = String, Header, description = "When it was signed, in seconds since the Unix epoch."),
+        ("x-weir-products-signature" = String, Header, description = "<key id>;<HMAC-SHA256 of \"<timestamp>.<body>\", in hex>."),
+    ),
+    request_body = ProductChangeList,
+    responses((status = 200, description = "They are in SQL; Redis follows", body = ProductChangeOutcomes)),
+)]
+async fn change(
+    State(webhook): State<Webhook>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<ProductChangeOutcomes>, Problem> {
+    let off =
+        || PRODUCTS_OFF.because("set WEIR_PRODUCTS_SECRET, and start with --fitment or --history");
+    let (keys, products) = webhook.ok_or_else(off)?;
+    verify(&keys, &headers, &body)?;
+    let list: ProductChangeList =
+        serde_json::from_slice(&body).map_err(|error| Problem::invalid_body(error.to_string()))?;
+    if !(1..=CHANGES_MAX).contains(&list.changes.len()) {
+        let detail = format!("changes: must be 1 to {CHANGES_MAX}");
+        return Err(Problem::invalid_body(detail));
+    }
+    let mut changes = Vec::with_capacity(list.changes.len());
+    for (index, change) in list.changes.into_iter().enumerate() {
+        let checked = products.check(change);
+        let at = |error| Problem::invalid_body(format!("changes[{index}].{error}"));
+        changes.push(checked.map_err(at)?);
+    }
+    let outcomes = products.apply(&changes).await?;
+    Ok(Json(ProductChangeOutcomes { outcomes }))
+}
+
+/// Checks the signature. Call it before anything of the body is parsed.
+fn verify(keys: &KeyRing, headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
+    let only = |name| {
+        let mut values = headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (Some(value), None) => Ok(value.as_bytes()),
+            _ => Err(NOT_SIGNED.because(format!("{name} must be there once"))),
+        }
+    };
+    let (timestamp, signature) = (only(TIMESTAMP)?, only(SIGNATURE)?);
+    callback::verify(keys, timestamp, signature, body, now_ms()).map_err(|error| {
+        warn!(%error, "changes of products are refused");
+        match error {
+            CallbackError::Signature(_) | CallbackError::Malformed => {
+                NOT_SIGNED.because("the signature is not that of this body")
+            }
+            CallbackError::Age => TOO_OLD.because("sign the body when you send it"),
+        }
+    })
+}
+
+fn public() -> Api<Webhook> {
+    let rules = RouteRules::OPEN.refuses(&[
+        PRODUCTS_OFF,
+        NOT_SIGNED,
+        TOO_OLD,
+        BODY_TOO_LARGE,
+        SQL_UNAVAILABLE,
+    ]);
+    let limit = DefaultBodyLimit::max(BODY_LEN_MAX);
+    Api::public().route(routes!(change).layer(limit), rules)
+}
+
+/// What the route adds to the OpenAPI document.
+pub(crate) fn document() -> Document {
+    public().into_document()
+}
+
+impl Domain for ProductDomain {
+    fn public(&self, origin: &Origin) -> Router {
+        public().into_router(self.keys.clone().zip(ProductChanges::of(origin)))
+    }
+
+    fn admin(&self, _origin: &Origin, _door: &Door) -> Router {
+        Router::new()
+    }
+
+    fn spawn(&self, _origin: &Origin, _stop: &CancellationToken) -> Jobs {
+        Ok(Vec::new())
+    }
+}

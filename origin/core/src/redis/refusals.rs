@@ -1,0 +1,165 @@
+//! What Redis has refused: counted by kind, and the first of a kind in a minute logged.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tracing::{error, warn};
+use weir_scripts::RefusalKind;
+
+use crate::metrics::Metrics;
+
+/// The least time between two log lines of one kind, and how long `/readyz` shows a refusal.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Why Redis refused a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kind.
+    pub kind: RefusalKind,
+    /// Redis' own error.
+    pub error: String,
+}
+
+impl Refusal {
+    /// The refusal that `error` is, if it is one.
+    pub(super) fn of(error: String) -> Option<Self> {
+        let kind = RefusalKind::of(&error)?;
+        Some(Self { kind, error })
+    }
+
+    /// Whether it proves that the refused attempt has run nothing; otherwise that is unknown. An attempt before it whose connection
+    /// broke may have run: see [`Redis::send`](super::Redis::send).
+    pub fn is_definite(&self) -> bool {
+        self.kind.is_definite(&self.error)
+    }
+}
+
+/// What failed, and what to do.
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "\"{}\": {}", self.error, self.kind.remedy())
+    }
+}
+
+/// The refusals of the Redis that an origin uses. Cloning it is cheap: clones share it.
+#[derive(Clone, Debug)]
+pub struct Refusals {
+    counts: Family<ReasonLabel, Counter>,
+    recent: Arc<Mutex<BTreeMap<RefusalKind, Times>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Debug)]
+struct Times {
+    seen: Instant,
+    logged: Instant,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        let counts = Family::default();
+        for kind in RefusalKind::ALL {
+            // Each is there from the start, so that its first increase is seen.
+            let reason = kind.label();
+            drop(counts.get_or_create(&ReasonLabel { reason }));
+        }
+        Self {
+            counts,
+            recent: Arc::default(),
+        }
+    }
+}
+
+impl Refusals {
+    /// Registers the counter `redis_refused`.
+    pub fn register(&self, metrics: &Metrics) {
+        let help = "Commands that Redis refused, by why";
+        metrics.group(|group| group.add_this("redis_refused", help, self.counts.clone()));
+    }
+
+    /// The kinds of the last minute, the most recent first.
+    pub fn recent(&self) -> Vec<RefusalKind> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds: Vec<_> = recent
+            .iter()
+            .map(|(kind, times)| (times.seen.elapsed(), *kind))
+            .filter(|(ago, _)| *ago < INTERVAL)
+            .collect();
+        kinds.sort();
+        kinds.into_iter().map(|(_, kind)| kind).collect()
+    }
+
+    /// Notes that the Redis at `address` refused `command`.
+    pub(super) fn note(&self, refusal: &Refusal, command: &str, address: &str) {
+        let kind = refusal.kind;
+        let reason = kind.label();
+        self.counts.get_or_create(&ReasonLabel { reason }).inc();
+        if !self.is_due(kind, Instant::now()) {
+            return;
+        }
+        let (said, remedy) = (&refusal.error, kind.remedy());
+        let text = format!("Redis refuses \"{command}\" at \"{address}\": \"{said}\": {remedy}");
+        match kind.is_passing() {
+            true => warn!(reason, "{text}"),
+            false => error!(reason, "{text}"),
+        }
+    }
+
+    /// Notes a refusal at `now`, and says whether to log it: one of each kind in a minute.
+    fn is_due(&self, kind: RefusalKind, now: Instant) -> bool {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(times) = recent.get_mut(&kind) else {
+            let times = Times {
+                seen: now,
+                logged: now,
+            };
+            recent.insert(kind, times);
+            return true;
+        };
+        times.seen = now;
+        let is_due = now.duration_since(times.logged) >= INTERVAL;
+        if is_due {
+            times.logged = now;
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_logged_once_a_minute_and_told_for_one() {
+        let refusals = Refusals::default();
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        let oom = RefusalKind::OutOfMemory;
+        let due = [0, 1, 59, 60, 61].map(|s| refusals.is_due(oom, at(s)));
+        assert_eq!(due, [true, false, false, true, false]);
+        assert!(refusals.is_due(RefusalKind::ReadOnly, at(61)));
+        assert_eq!(refusals.recent().len(), 2);
+    }
+
+    #[test]
+    fn only_what_redis_refuses_is_a_refusal() {
+        let of = |error: &str| Refusal::of(error.to_owned());
+        let oom = of("OOM full").unwrap();
+        assert!(oom.is_definite());
+        assert_eq!(
+            oom.to_string(),
+            "\"OOM full\": Redis is full, free memory or raise maxmemory"
+        );
+        assert_eq!(of("WRONGTYPE no"), None);
+        let late = of("NOPERM no script: f_x, on @user_script:1.").unwrap();
+        assert!(!late.is_definite());
+    }
+}

@@ -1,0 +1,151 @@
+//! An import as SQL has it.
+
+use serde::Serialize;
+use sqlx::Error;
+use utoipa::ToSchema;
+
+use weir_origin_core::sql::{Row, damaged};
+
+/// What an import is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ImportState)]
+pub enum State {
+    /// Nobody has begun.
+    Waiting,
+    /// Its file is read and checked. Nothing is changed.
+    Reading,
+    /// All of it was sound and is applied, in one transaction.
+    Applying,
+    /// It is applied.
+    Done,
+    /// Nothing of it is applied.
+    Failed,
+}
+
+impl State {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Reading => "reading",
+            Self::Applying => "applying",
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether nothing more happens to it.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Done | Self::Failed)
+    }
+}
+
+/// A new import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewImport {
+    /// What is in it.
+    pub kind: String,
+    /// How it is written.
+    pub format: String,
+    /// Whether it takes the place of what there is.
+    pub mode: String,
+    /// Whether it refuses records with qualifiers that would be dropped.
+    pub is_strict: bool,
+    /// The name of its spool file, which no other import has.
+    pub file: String,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ImportProgress)]
+pub struct Progress {
+    /// Bytes that were read for good.
+    pub position: u64,
+    /// Lines of them.
+    pub line: u64,
+    /// Records of them that are sound.
+    pub records: u64,
+    /// Errors in them.
+    pub errors: u64,
+    /// Records with qualifiers that are not kept, so that their parts seem to fit more vehicles than the file says.
+    pub qualifiers_dropped: u64,
+}
+
+/// An import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Import {
+    /// Its number.
+    pub id: u64,
+    /// What is in it: `vehicles`, `products` or `relations`.
+    pub kind: String,
+    /// `csv` or `aces`.
+    pub format: String,
+    /// `merge` or `replace`.
+    pub mode: String,
+    /// Whether it refuses records with qualifiers that would be dropped.
+    #[serde(rename = "strict")]
+    pub is_strict: bool,
+    #[serde(skip)]
+    /// Its spool file.
+    pub file: String,
+    /// Its state.
+    pub state: State,
+    /// Bytes of the file.
+    pub size: u64,
+    /// How far it is.
+    #[serde(flatten)]
+    pub progress: Progress,
+    /// Why it failed.
+    pub message: String,
+    /// When it was created, in milliseconds since the Unix epoch.
+    pub created_at_ms: u64,
+    /// When it ended, in milliseconds since the Unix epoch; null: it has not.
+    #[schema(required)]
+    pub ended_at_ms: Option<u64>,
+}
+
+/// What is wrong in a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ImportErrorsError)]
+pub struct ImportError {
+    /// The line, from 1.
+    pub line: u64,
+    /// The column by its name, or nothing for all of the line.
+    pub column: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// Reads a row.
+pub(super) fn import(row: &Row) -> Result<Import, Error> {
+    let state = match row.text("state")?.as_str() {
+        "waiting" => State::Waiting,
+        "reading" => State::Reading,
+        "applying" => State::Applying,
+        "done" => State::Done,
+        "failed" => State::Failed,
+        _ => return Err(damaged("state", "is none")),
+    };
+    Ok(Import {
+        id: row.number("id")?,
+        kind: row.text("kind")?,
+        format: row.text("format")?,
+        mode: row.text("mode")?,
+        is_strict: row.flag("is_strict")?,
+        file: row.text("file")?,
+        state,
+        size: row.number("size")?,
+        progress: Progress {
+            position: row.number("position")?,
+            line: row.number("line")?,
+            records: row.number("records")?,
+            errors: row.number("errors")?,
+            qualifiers_dropped: row.number("qualifiers_dropped")?,
+        },
+        message: row.text("message")?,
+        created_at_ms: row.number("created_at_ms")?,
+        ended_at_ms: row.maybe("ended_at_ms")?,
+    })
+}

@@ -1,0 +1,44 @@
+//! The routes of switches.
+
+use axum::Json;
+
+use super::refusals::INVALID_SWITCHES;
+use crate::History;
+use crate::switches::{BATCH_MAX, EffectiveSwitches, SwitchSettings};
+use weir_origin_core::http::{Problem, TypedBody};
+
+/// What counts at this origin now
+///
+/// Whether it reads the cold store and keeps counts, and how many products it asks for at once.
+#[utoipa::path(
+    get,
+    path = "/history-switches",
+    operation_id = "getHistorySwitches",
+    responses((status = 200, description = "It counts at this origin", body = EffectiveSwitches)),
+)]
+pub(super) async fn get(history: History) -> Json<EffectiveSwitches> {
+    Json(history.switches())
+}
+
+/// Switch cold reads, the cache of counts and the batch of products
+///
+/// All origins follow within seconds. A member that is null or missing is as the flags of each origin have it.
+#[utoipa::path(
+    put,
+    path = "/history-switches",
+    operation_id = "setHistorySwitches",
+    request_body = SwitchSettings,
+    responses((status = 200, description = "It counts at this origin now", body = EffectiveSwitches)),
+)]
+pub(super) async fn put(
+    history: History,
+    TypedBody(switched): TypedBody<SwitchSettings>,
+) -> Result<Json<EffectiveSwitches>, Problem> {
+    let batch = switched.products_batch.unwrap_or(1);
+    if !(1..=BATCH_MAX).contains(&batch) {
+        let detail = format!("products_batch: must be 1 to {BATCH_MAX}");
+        return Err(INVALID_SWITCHES.because(detail));
+    }
+    history.switch(switched).await?;
+    Ok(Json(history.switches()))
+}

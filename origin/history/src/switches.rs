@@ -1,0 +1,118 @@
+//! Settings that operators change while origins run: cold reads, the cache of counts, the batch size of product look-ups.
+//!
+//! The switches are in SQL. Each origin reads them every second, and the one that changes them follows at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
+
+use super::History;
+use super::config::Settings;
+use weir_origin_core::background::Rounds;
+use weir_origin_core::sql::SqlError;
+
+/// How often an origin reads the switches.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The most products of one question.
+pub const BATCH_MAX: usize = 10_000;
+
+/// What is switched. A member that is null or missing is as the origin's flags have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = HistorySwitches)]
+pub struct SwitchSettings {
+    /// Whether lists with room are filled from the cold store.
+    pub cold_reads: Option<bool>,
+    /// Whether counts are kept in Redis until a list changes.
+    pub count_cache: Option<bool>,
+    /// How many products are asked for at once.
+    #[schema(minimum = 1, maximum = 10000)]
+    pub products_batch: Option<usize>,
+}
+
+/// What counts at this origin now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = HistorySwitchesNow)]
+pub struct EffectiveSwitches {
+    /// Whether lists with room are filled from the cold store.
+    cold_reads: bool,
+    /// Whether counts are kept in Redis until a list changes.
+    count_cache: bool,
+    /// How many products are asked for at once.
+    products_batch: usize,
+}
+
+/// The switches of one origin.
+#[derive(Debug)]
+pub(crate) struct Switches {
+    cold_reads: AtomicBool,
+    count_cache: AtomicBool,
+}
+
+impl Switches {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Self {
+            cold_reads: AtomicBool::new(settings.has_cold_reads),
+            count_cache: AtomicBool::new(settings.has_count_cache),
+        }
+    }
+
+    pub(crate) fn has_cold_reads(&self) -> bool {
+        self.cold_reads.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_count_cache(&self) -> bool {
+        self.count_cache.load(Ordering::Relaxed)
+    }
+}
+
+impl History {
+    /// What counts at this origin now.
+    pub fn switches(&self) -> EffectiveSwitches {
+        EffectiveSwitches {
+            cold_reads: self.0.switches.has_cold_reads(),
+            count_cache: self.0.switches.has_count_cache(),
+            products_batch: self.products().batch(),
+        }
+    }
+
+    /// Switches all origins: this one at once, the others within seconds.
+    ///
+    /// # Errors
+    /// When SQL does not answer: then nothing is switched.
+    pub async fn switch(&self, switched: SwitchSettings) -> Result<(), SqlError> {
+        self.store().put_switches(switched).await?;
+        self.follow(switched);
+        Ok(())
+    }
+
+    /// Reads the switches, and follows them.
+    ///
+    /// # Errors
+    /// When SQL does not answer: the switches stay as they are.
+    pub async fn follow_switches(&self) -> Result<(), SqlError> {
+        self.follow(self.store().switches().await?);
+        Ok(())
+    }
+
+    fn follow(&self, switched: SwitchSettings) {
+        let (settings, switches) = (&self.0.settings, &self.0.switches);
+        let cold_reads = switched.cold_reads.unwrap_or(settings.has_cold_reads);
+        switches.cold_reads.store(cold_reads, Ordering::Relaxed);
+        let count_cache = switched.count_cache.unwrap_or(settings.has_count_cache);
+        switches.count_cache.store(count_cache, Ordering::Relaxed);
+        self.products().set_batch(switched.products_batch);
+    }
+
+    pub(crate) async fn run_following_switches(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "following the switches of history", stop);
+        while rounds.next().await {
+            let followed = self.follow_switches().await;
+            rounds.ended(&followed);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Turns at slow work. A few run at once, a few wait, and the rest is refused.
+//!
+//! Work belongs to a link, or to none. A crowd at one link does not take the turns of other links: the next turn goes to a link
+//! that has none, and a full queue makes room for a link of which fewer wait.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+use weir_link::code::LinkId;
+
+/// The most that run at once. The rest of the origin's work is cheap.
+const AT_ONCE: usize = 2;
+
+/// The most that wait.
+const WAITING_MAX: usize = 6;
+
+/// Too many wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// Hands out turns. Cloning it is cheap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    running: Vec<Option<LinkId>>,
+    waiting: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    link: Option<LinkId>,
+    turn: oneshot::Sender<Turn>,
+}
+
+/// A turn. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    turns: Turns,
+    link: Option<LinkId>,
+}
+
+impl Turns {
+    /// Waits for a turn.
+    pub(crate) async fn next(&self, link: Option<&LinkId>) -> Result<Turn, Full> {
+        let (turn, waiting) = oneshot::channel();
+        let link = link.cloned();
+        let starts = self.with(|queue| queue.join(Waiter { link, turn }))?;
+        if let Some(waiter) = starts {
+            return Ok(self.turn(waiter.link));
+        }
+        waiting.await.map_err(|_| Full)
+    }
+
+    fn turn(&self, link: Option<LinkId>) -> Turn {
+        Turn {
+            turns: self.clone(),
+            link,
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Queue) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Queue {
+    /// Adds a waiter. Returns it if its turn begins at once.
+    fn join(&mut self, waiter: Waiter) -> Result<Option<Waiter>, Full> {
+        // Clients that have left.
+        self.waiting.retain(|one| !one.turn.is_closed());
+        if self.running.len() < AT_ONCE {
+            self.running.push(waiter.link.clone());
+            return Ok(Some(waiter));
+        }
+        if self.waiting.len() >= WAITING_MAX {
+            self.make_room(&waiter.link)?;
+        }
+        self.waiting.push_back(waiter);
+        Ok(None)
+    }
+
+    /// Refuses the last waiter of the link with the most, if `link` has so few that it is still behind after that.
+    fn make_room(&mut self, link: &Option<LinkId>) -> Result<(), Full> {
+        let count = |link: &Option<LinkId>| {
+            let waiting = self.waiting.iter();
+            waiting.filter(|one| one.link == *link).count()
+        };
+        let counts = self.waiting.iter().map(|one| count(&one.link));
+        let most = counts.max().unwrap_or(0);
+        if most <= count(link) + 1 {
+            return Err(Full);
+        }
+        let last = self
+            .waiting
+            .iter()
+            .rposition(|one| count(&one.link) == most);
+        last.and_then(|at| self.waiting.remove(at));
+        Ok(())
+    }
+
+    /// Ends a turn of `link`. Returns the waiter whose turn begins.
+    fn end(&mut self, link: &Option<LinkId>) -> Option<Waiter> {
+        if let Some(at) = self.running.iter().position(|one| one == link) {
+            self.running.swap_remove(at);
+        }
+        self.waiting.retain(|one| !one.turn.is_closed());
+        let is_idle = |one: &Waiter| !self.running.contains(&one.link);
+        let at = self.waiting.iter().position(is_idle).unwrap_or(0);
+        let next = self.waiting.remove(at)?;
+        self.running.push(next.link.clone());
+        Some(next)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let next = self.turns.with(|queue| queue.end(&self.link));
+        if let Some(Waiter { link, turn }) = next {
+            // If its client has just left, the turn is dropped here and goes to the next.
+            drop(turn.send(self.turns.turn(link)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::task::JoinHandle;
+
+    fn link(code: &str) -> LinkId {
+        format!("d/{code}-link").parse().unwrap()
+    }
+
+    /// Asks for a turn, and comes to wait or has it.
+    async fn ask(turns: &Turns, code: &str) -> JoinHandle<Result<Turn, Full>> {
+        let (turns, link) = (turns.clone(), link(code));
+        let asked = tokio::spawn(async move { turns.next(Some(&link)).await });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        asked
+    }
+
+    async fn turn(asked: JoinHandle<Result<Turn, Full>>) -> Turn {
+        asked.await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn few_run_a_few_wait_and_the_rest_is_refused() {
+        let turns = Turns::default();
+        let running = [
+            turn(ask(&turns, "aa").await).await,
+            turn(ask(&turns, "ab").await).await,
+        ];
+        let mut waiting = Vec::new();
+        for _ in 0..WAITING_MAX {
+            waiting.push(ask(&turns, "ac").await);
+        }
+        assert_eq!(ask(&turns, "ac").await.await.unwrap().err(), Some(Full));
+        assert!(waiting.iter().all(|asked| !asked.is_finished()));
+        drop(running);
+        for asked in waiting {
+            drop(turn(asked).await);
+        }
+        assert!(turns.with(|queue| queue.running.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn crowd_of_one_link_leaves_turns_to_other_links() {
+        let turns = Turns::default();
+        let mut crowd = Vec::new();
+        for _ in 0..AT_ONCE + WAITING_MAX {
+            crowd.push(ask(&turns, "aa").await);
+        }
+        let other = ask(&turns, "ab").await;
+        let refused = crowd.pop().unwrap();
+        assert_eq!(refused.await.unwrap().err(), Some(Full));
+        // It waits for one turn and no longer.
+        drop(turn(crowd.remove(0)).await);
+        let other = turn(other).await;
+        assert!(crowd[1..].iter().all(|asked| !asked.is_finished()));
+        drop(other);
+    }
+
+    #[tokio::test]
+    async fn client_that_leaves_takes_no_turn() {
+        let turns = Turns::default();
+        let running = [
+            turn(ask(&turns, "aa").await).await,
+            turn(ask(&turns, "aa").await).await,
+        ];
+        let gone = ask(&turns, "ab").await;
+        gone.abort();
+        assert!(gone.await.is_err());
+        let asked = ask(&turns, "ac").await;
+        drop(running);
+        drop(turn(asked).await);
+        assert!(turns.with(|queue| queue.running.is_empty() && queue.waiting.is_empty()));
+    }
+}

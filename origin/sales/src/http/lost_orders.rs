@@ -1,0 +1,139 @@
+//! The admin's routes of orders that SQL has lost.
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use tracing::error;
+use utoipa::ToSchema;
+use weir_base::id::SaleId;
+
+use super::refusals::{CLAIMS_OPEN, SALE_NOT_PAUSED};
+use super::switches::stored;
+use super::{SalePath, unknown_sale};
+use crate::Sales;
+use crate::jobs::catalogue::PublishError;
+use crate::lost_orders::{DecideError, DecidedOrder, Decision, LostOrder};
+use weir_origin_core::http::{Problem, TypedBody};
+
+/// The most orders in one answer. `count` says how many there are.
+const ORDERS_MAX: usize = 1_000;
+
+/// Orders of a sale that SQL has lost.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LostOrders)]
+pub(super) struct LostOrdersView {
+    /// The sale's id.
+    #[schema(value_type = String)]
+    id: SaleId,
+    /// Since when the sale is paused, in milliseconds since the Unix epoch; null: it is not.
+    #[schema(required)]
+    paused_at_ms: Option<u64>,
+    /// How many changes of orders SQL has lost, as far as Redis was told of them: an order made is one, an order ended is another.
+    changes_lost: u64,
+    /// How many of the lost orders Redis still knows. Orders that were made and ended are not among them.
+    count: usize,
+    /// These orders, at most 1,000.
+    orders: Vec<LostOrder>,
+}
+
+/// What becomes of the lost orders.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = LostOrdersDecided)]
+pub(super) struct NewDecision {
+    /// `accept`: SQL is right. `restore`: the orders are placed again, as far as stock and caps allow.
+    decision: Decision,
+}
+
+/// What became of the lost orders.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LostOrdersOutcome)]
+pub(super) struct OutcomeView {
+    /// The sale's id.
+    #[schema(value_type = String)]
+    id: SaleId,
+    /// What was decided.
+    decision: Decision,
+    /// How many orders that was about.
+    count: usize,
+    /// These orders, at most 1,000. The origin's log has all.
+    orders: Vec<DecidedOrder>,
+}
+
+/// Orders that buyers were told of and SQL has lost
+///
+/// Lists the orders that Redis knows and SQL does not have. It goes through all orders of the sale.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/lost-orders",
+    operation_id = "listLostOrders",
+    params(("id" = String, Path, description = "The name of the sale.")),
+    responses((status = 200, description = "They are", body = LostOrdersView)),
+)]
+pub(super) async fn list(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<LostOrdersView>, Problem> {
+    let stored = stored(&sales, &id).await?;
+    let lost_orders = sales.lost_orders();
+    let changes_lost = lost_orders.changes_lost(&stored.sale).await?;
+    let mut orders = lost_orders.list(&stored.sale).await?;
+    let count = orders.len();
+    orders.truncate(ORDERS_MAX);
+    Ok(Json(LostOrdersView {
+        id,
+        paused_at_ms: stored.paused_at_ms,
+        changes_lost,
+        count,
+        orders,
+    }))
+}
+
+/// Decide what becomes of lost orders, and let the sale go on
+///
+/// Gives the lost orders up or places them again. Then Redis is rebuilt from SQL, and the sale goes on. If it does not answer in
+/// time, send it again.
+#[utoipa::path(
+    post,
+    path = "/sales/{id}/lost-orders",
+    operation_id = "decideLostOrders",
+    params(("id" = String, Path, description = "The name of the sale.")),
+    request_body = NewDecision,
+    responses((status = 200, description = "The sale goes on", body = OutcomeView)),
+)]
+pub(super) async fn decide(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+    TypedBody(new): TypedBody<NewDecision>,
+) -> Result<Json<OutcomeView>, Problem> {
+    let (lost_orders, sale, decision) = (sales.lost_orders(), id.clone(), new.decision);
+    // A large sale takes longer than a request may: the work goes on when the request has ended.
+    let work = tokio::spawn(async move { lost_orders.decide(&sale, decision).await });
+    let decided = work.await.map_err(|_| Problem::sql())?;
+    let mut orders = decided.map_err(|failure| undecided(&id, failure))?;
+    let count = orders.len();
+    orders.truncate(ORDERS_MAX);
+    Ok(Json(OutcomeView {
+        id,
+        decision: new.decision,
+        count,
+        orders,
+    }))
+}
+
+fn undecided(id: &SaleId, failure: DecideError) -> Problem {
+    match failure {
+        DecideError::UnknownSale => unknown_sale(),
+        DecideError::NotPaused => SALE_NOT_PAUSED
+            .because("SQL has lost no orders of the sale, or somebody has decided already"),
+        DecideError::ClaimsOpen(_) => CLAIMS_OPEN.because(failure.to_string()).retry(),
+        DecideError::Unavailable(error) => error.into(),
+        DecideError::Publish(failure) => {
+            error!(error = %failure, sale = %id, "the sale goes on, and gateways do not know it yet");
+            match failure {
+                PublishError::Ledger(_) => Problem::redis(),
+                _ => Problem::sql(),
+            }
+        }
+    }
+}

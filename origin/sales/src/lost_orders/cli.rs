@@ -1,0 +1,97 @@
+//! `weir-origin lost-orders`: shows the orders of a sale that SQL has lost, and decides about them, by the admin port of a running
+//! origin.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use axum::http::{HeaderValue, Method, header};
+use clap::Args;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use weir_base::id::SaleId;
+
+use super::Decision;
+use weir_origin_core::http::client::HttpClient;
+use weir_origin_core::secret::{self, Variables};
+
+const API_KEY: &str = "WEIR_API_KEY";
+const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
+
+/// The longest answer that is kept in memory: a thousand orders.
+const ANSWER_LEN_MAX: usize = 1 << 20;
+
+/// Shows the orders of a sale that SQL has lost, and decides about them, by the admin port of a running origin
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "The key comes by WEIR_API_KEY, or as the path of a file by WEIR_API_KEY_FILE; without either, WEIR_ADMIN_TOKEN counts. docs/runbook.md says how to decide."
+)]
+pub struct LostOrdersCommand {
+    /// The sale
+    #[arg(value_parser = parse_sale)]
+    sale: SaleId,
+
+    /// SQL is right: the lost orders are given up, and their units are sold again
+    #[arg(long, conflicts_with = "restore")]
+    accept: bool,
+
+    /// The lost orders are placed again, as far as stock and caps allow
+    #[arg(long)]
+    restore: bool,
+
+    /// The admin port of an origin
+    #[arg(long, env = "WEIR_ADMIN_URL", default_value = "http://127.0.0.1:8081")]
+    url: String,
+
+    /// The authorities that count for https; the system's unless set
+    #[arg(long, env = "WEIR_ADMIN_CA")]
+    ca: Option<PathBuf>,
+}
+
+fn parse_sale(id: &str) -> Result<SaleId, &'static str> {
+    SaleId::new(id).map_err(|_| "no sale can have this id")
+}
+
+impl LostOrdersCommand {
+    fn decision(&self) -> Option<Decision> {
+        match (self.accept, self.restore) {
+            (true, _) => Some(Decision::Accept),
+            (_, true) => Some(Decision::Restore),
+            _ => None,
+        }
+    }
+}
+
+/// Does it; the answer as text.
+///
+/// # Errors
+/// When the origin does not answer, or refuses.
+pub async fn run(command: &LostOrdersCommand, variables: Variables<'_>) -> Result<String> {
+    let name = match secret::is_set(variables, API_KEY) {
+        true => API_KEY,
+        false => ADMIN_TOKEN,
+    };
+    let key = format!("Bearer {}", secret::read(variables, name)?);
+    let mut key = HeaderValue::try_from(key).map_err(|_| anyhow!("{name} cannot be a key"))?;
+    key.set_sensitive(true);
+    let client = HttpClient::new(&command.url, command.ca.as_deref())
+        .with_context(|| format!("--url {}", command.url))?;
+    let base = client.path().trim_end_matches('/').to_owned();
+    let path = format!("{base}/sales/{}/lost-orders", command.sale);
+    let (method, body) = match command.decision() {
+        Some(decision) => {
+            let body = json!({ "decision": decision }).to_string();
+            (Method::POST, Bytes::from(body))
+        }
+        None => (Method::GET, Bytes::new()),
+    };
+    let kind = HeaderValue::from_static("application/json");
+    let headers = [(header::AUTHORIZATION, key), (header::CONTENT_TYPE, kind)];
+    let sent = client.send(method, &path, &headers, body, ANSWER_LEN_MAX);
+    let (status, answer) = sent.await.context("the origin does not answer")?;
+    let answer: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+    if !status.is_success() {
+        let part = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+        bail!("{} {}: {}", status.as_u16(), part("error"), part("detail"));
+    }
+    Ok(serde_json::to_string_pretty(&answer)? + "\n")
+}

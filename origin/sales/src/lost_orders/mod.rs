@@ -1,0 +1,239 @@
+//! Orders that SQL has lost: it failed over to a replica that was behind, or it was restored from a copy.
+//!
+//! ```text
+//! reconciler: Redis was told of more changes than SQL counts ──▶ pause ──▶ gateways answer 503 `paused`
+//!                                                                  │
+//! operator: GET /sales/{id}/lost-orders, then POST ────────────────┤
+//!                                                                  ├─ accept:  SQL is right, the lost orders are given up
+//!                                                                  └─ restore: they are placed again, as far as stock goes
+//!                                                                       └──▶ Redis is rebuilt from SQL ──▶ resume
+//! ```
+//!
+//! While a sale is paused, Redis has the only list of its lost orders, so the reconciler repairs nothing of it. It still ends
+//! overdue claims: gateways grant no new ones, so soon none is open, and Redis lists the orders of all users. Each step may be
+//! repeated, also by another origin: if a decision breaks off, send it again.
+
+pub mod cli;
+
+use serde::{Deserialize, Serialize};
+use tracing::{error, info, warn};
+use utoipa::ToSchema;
+use weir_base::id::{SaleId, UserId};
+use weir_sale::claim::Ticket;
+use weir_sale::mark::changes_lost;
+use weir_sale::sale::Sale;
+
+use crate::jobs::catalogue::{PublishError, Publisher};
+use crate::jobs::rebuild::Rebuilder;
+use crate::ledger::Ledger;
+use crate::store::{Placed, SaleStore, Shortage, StoredSale};
+use crate::verify::Verifier;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::redis::CallError;
+use weir_origin_core::sql::SqlError;
+use weir_origin_core::unavailable::Unavailable;
+
+/// What becomes of lost orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = LostOrdersDecision)]
+pub enum Decision {
+    /// SQL is right: they are given up, and their units are sold again.
+    Accept,
+    /// They are placed again, under the same ids, as far as stock and caps allow.
+    Restore,
+}
+
+/// An order that buyers were told of and SQL does not have, as Redis knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LostOrder {
+    /// Its id, which the buyer was told.
+    pub id: String,
+    /// The buyer.
+    #[schema(value_type = String)]
+    pub user: UserId,
+    /// The shard of the claim that it came of.
+    pub shard: u32,
+    /// The claim's generation.
+    pub generation: u64,
+    /// Its units.
+    pub units: u64,
+    /// Whether its units have left the stock. Where orders take them at payment, it was paid.
+    pub deducted: bool,
+}
+
+/// What became of one lost order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DecidedOrder {
+    /// The order.
+    #[serde(flatten)]
+    pub order: LostOrder,
+    /// `restored`, `given_up`, or why it could not be restored: `sold_out`, `user_cap`, `group_cap`, `barred`, `cooling_down`,
+    /// `released`.
+    pub outcome: &'static str,
+}
+
+/// Why nothing was decided, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    /// SQL has no such sale.
+    #[error("there is no such sale")]
+    UnknownSale,
+    /// Nothing of it is lost, or somebody has decided already.
+    #[error("the sale is not paused")]
+    NotPaused,
+    /// Redis does not list the orders of a user who holds a claim.
+    #[error("{0} claims are open; they end within their time, about half a minute")]
+    ClaimsOpen(u64),
+    /// SQL or Redis did not answer. The same decision again goes on from there.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The sale is resumed, but gateways may not know it yet: that is tried again.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
+
+impl From<SqlError> for DecideError {
+    fn from(error: SqlError) -> Self {
+        Unavailable::from(error).into()
+    }
+}
+
+impl From<CallError> for DecideError {
+    fn from(error: CallError) -> Self {
+        Unavailable::from(error).into()
+    }
+}
+
+/// Pauses sales whose orders SQL has lost, and does what operators decide. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct LostOrders {
+    store: SaleStore,
+    ledger: Ledger,
+    publisher: Publisher,
+    rebuilder: Rebuilder,
+    verifier: Verifier,
+}
+
+impl LostOrders {
+    pub(crate) fn new(
+        store: SaleStore,
+        ledger: Ledger,
+        publisher: Publisher,
+        rebuilder: Rebuilder,
+    ) -> Self {
+        Self {
+            verifier: Verifier::new(store.clone(), ledger.clone()),
+            store,
+            ledger,
+            publisher,
+            rebuilder,
+        }
+    }
+
+    /// Pauses a sale and tells gateways, unless somebody has decided about this loss since the sale was read.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer. The next round finds the loss again.
+    pub(crate) async fn pause(&self, seen: &StoredSale, lost: u64) -> Result<(), PublishError> {
+        if self.store.pauses().pause(seen, now_ms()).await? {
+            error!(
+                sale = %seen.sale.id,
+                lost,
+                "SQL has lost changes of orders that buyers were told of, so the sale is paused: read GET /sales/{{id}}/lost-orders at the admin port, then decide"
+            );
+        }
+        self.publisher.publish().await
+    }
+
+    /// How many changes of a sale's orders SQL has lost, as far as Redis was told of them.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn changes_lost(&self, sale: &Sale) -> Result<u64, Unavailable> {
+        let shards = self.ledger.audits(&sale.id, sale.shards).await?;
+        let counts = self.store.counters().counts(&sale.id).await?;
+        let in_sql = counts.iter().map(|counts| counts.orders.changes());
+        Ok(changes_lost(&shards, in_sql.sum()))
+    }
+
+    /// The orders that Redis knows and SQL does not have, shard by shard.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn list(&self, sale: &Sale) -> Result<Vec<LostOrder>, Unavailable> {
+        self.verifier.lost_orders(sale).await
+    }
+
+    /// Carries out an operator's decision, rebuilds Redis from SQL, and lets the sale go on.
+    ///
+    /// # Errors
+    /// See [`DecideError`]. The same again goes on from there.
+    pub async fn decide(
+        &self,
+        id: &SaleId,
+        decision: Decision,
+    ) -> Result<Vec<DecidedOrder>, DecideError> {
+        let stored = self.paused(id).await?;
+        let shards = self.ledger.audits(id, stored.sale.shards).await?;
+        let open = shards.iter().map(|seen| seen.open).sum();
+        if open > 0 {
+            return Err(DecideError::ClaimsOpen(open));
+        }
+        let mut decided = Vec::new();
+        for order in self.list(&stored.sale).await? {
+            let outcome = match decision {
+                Decision::Accept => "given_up",
+                Decision::Restore => self.restore(id, &order).await?,
+            };
+            warn!(order = %order.id, user = %order.user, units = order.units, outcome, "a lost order is decided");
+            decided.push(DecidedOrder { order, outcome });
+        }
+        // Somebody else may have decided meanwhile: then gateways sell from these shards.
+        if self.paused(id).await?.pauses != stored.pauses {
+            return Err(DecideError::NotPaused);
+        }
+        let shards: Vec<u32> = (0..stored.sale.shards).collect();
+        for &shard in &shards {
+            self.ledger.forget(id, shard).await?;
+        }
+        self.rebuilder.rebuild(&stored.sale, &shards).await?;
+        self.store.pauses().resume(&stored).await?;
+        info!(sale = %id, ?decision, "the sale goes on");
+        self.publisher.publish().await?;
+        Ok(decided)
+    }
+
+    async fn paused(&self, id: &SaleId) -> Result<StoredSale, DecideError> {
+        let stored = self.store.sale(id).await?;
+        let stored = stored.ok_or(DecideError::UnknownSale)?;
+        match stored.paused_at_ms {
+            Some(_) => Ok(stored),
+            None => Err(DecideError::NotPaused),
+        }
+    }
+
+    /// Places an order again from its claim, under the same id. The other data of the buyer's request is lost.
+    async fn restore(&self, sale: &SaleId, order: &LostOrder) -> Result<&'static str, SqlError> {
+        let ticket = Ticket {
+            sale: sale.clone(),
+            shard: order.shard,
+            generation: order.generation,
+            quantity: u32::try_from(order.units).unwrap_or(u32::MAX),
+            // Its claim was decided long ago.
+            deadline_ms: 0,
+            user: order.user.clone(),
+        };
+        let placed = self.store.claims().place(&ticket, now_ms()).await?;
+        Ok(match placed {
+            Placed::New(_) | Placed::Again(_) | Placed::Elsewhere(_) => "restored",
+            Placed::Released { .. } | Placed::NameTaken | Placed::KeyReused { .. } => "released",
+            Placed::Short(Shortage::SoldOut) => "sold_out",
+            Placed::Short(Shortage::UserCap) => "user_cap",
+            Placed::Short(Shortage::GroupCap) => "group_cap",
+            Placed::Short(Shortage::Barred) => "barred",
+            Placed::Short(Shortage::CoolingDown { .. } | Shortage::UnpaidHolds) => "cooling_down",
+            Placed::Short(Shortage::UnknownSale) => "unknown_sale",
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Orders that SQL has lost: see `origin/sales/src/lost_orders/mod.rs`.
+
+use weir_base::id::UserId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::OrderEntry;
+use weir_sale::shard::BUCKETS;
+
+use super::io::Io;
+use super::ledger::Ledger;
+use super::publish::Publisher;
+use super::rebuild::Rebuilder;
+use super::reconcile::BrokeOff;
+use crate::sql::Sql;
+
+/// Pauses a sale whose orders SQL has lost, and does what operators decide.
+#[derive(Clone, Debug)]
+pub(super) struct LostOrders {
+    pub(super) io: Io,
+    pub(super) ledger: Ledger,
+    pub(super) publisher: Publisher,
+    pub(super) rebuilder: Rebuilder,
+}
+
+impl LostOrders {
+    pub(super) async fn pause(&self, pauses: u64) -> Result<(), BrokeOff> {
+        self.io.sql(move |sql: &mut Sql| sql.pause(pauses)).await?;
+        self.publisher.publish().await
+    }
+
+    /// The orders of a shard that Redis knows and SQL does not have.
+    async fn of(&self, shard: u32) -> Result<Vec<(UserId, OrderEntry)>, BrokeOff> {
+        let mut lost = Vec::new();
+        for bucket in (0..BUCKETS).filter(|bucket| self.io.has_users_in(*bucket)) {
+            for (user, seen) in self.ledger.settled_in(shard, bucket).await? {
+                for order in seen {
+                    let name = (shard, order.generation);
+                    let has = move |sql: &mut Sql| sql.orders.contains_key(&name);
+                    if !self.io.sql(has).await? {
+                        lost.push((user.clone(), order));
+                    }
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    pub(super) async fn decide(&self, restores: bool) -> Result<(), BrokeOff> {
+        let seen = |sql: &mut Sql| (sql.is_paused, sql.pauses, sql.sale.clone());
+        let (is_paused, pauses, sale) = self.io.sql(seen).await?;
+        if !is_paused {
+            return Ok(());
+        }
+        let audits = self.ledger.audits(sale.shards).await?;
+        if audits.iter().any(|seen| seen.open > 0) {
+            return Err(BrokeOff);
+        }
+        let shards: Vec<u32> = (0..sale.shards).collect();
+        for &shard in shards.iter().filter(|_| restores) {
+            for (user, order) in self.of(shard).await? {
+                let ticket = Ticket {
+                    sale: sale.id.clone(),
+                    shard,
+                    generation: order.generation,
+                    quantity: order.units as u32,
+                    deadline_ms: 0,
+                    user,
+                };
+                let now_ms = self.io.now_ms();
+                let place = move |sql: &mut Sql| drop(sql.place(&ticket, None, now_ms));
+                self.io.sql(place).await?;
+            }
+        }
+        for &shard in &shards {
+            self.ledger.forget(shard).await?;
+        }
+        self.rebuilder.rebuild(&sale, &shards).await?;
+        self.io.sql(move |sql: &mut Sql| sql.resume(pauses)).await?;
+        self.publisher.publish().await
+    }
+}
