@@ -1,5 +1,10 @@
 //! Addresses.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is what the fuzzer looks for"
+)]
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_base::address::AddressGroup;

@@ -1,5 +1,10 @@
 //! The filters' configurations.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is what the fuzzer looks for"
+)]
+
 use serde_json::Value as Json;
 use weir_base::FieldError;
 use weir_engine::config::parse;

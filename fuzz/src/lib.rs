@@ -40,12 +40,7 @@
 //! | [`room_config`] | the configuration of the filter for waiting rooms | |
 //! | [`route()`] | method and path of a route, then of a request; a line each | |
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod address;
 mod bridge;

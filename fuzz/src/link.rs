@@ -1,5 +1,10 @@
 //! Short links: what stands in Redis of them, and what whoever clicks one sends.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is what the fuzzer looks for"
+)]
+
 use weir_base::key::{KeyRing, SigningKey};
 use weir_link::answer::{Method, Reply, Visit, answer};
 use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};

@@ -1,5 +1,10 @@
 //! Cutting a stream into pieces as the input itself says, so that the fuzzer finds the cuts too.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is what the fuzzer looks for"
+)]
+
 /// Cuts what follows the first line into pieces, by the bytes of that line: a byte with bit 6 set
 /// (letters) is a piece of 64 times its low four bits, any other (digits) a piece of as many bytes
 /// as its low four bits say, so that `0` is an empty piece. The line counts again and again until

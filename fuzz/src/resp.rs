@@ -1,5 +1,10 @@
 //! The two readers of RESP.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is what the fuzzer looks for"
+)]
+
 use weir_base::resp::{
     ARRAY_LEN_MAX, BULK_LEN_MAX, DEPTH_MAX, DecodeError, Direction, Framer, LINE_LEN_MAX,
     Malformed, Value, decode,

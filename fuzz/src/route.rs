@@ -1,5 +1,11 @@
 //! Which requests buy.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is what the fuzzer looks for"
+)]
+
+use weir_base::method::is_method;
 use weir_sale::engine::route::{Route, RouteError};
 
 /// [`Route`], of four lines: a route's method and path, a request's method and path. The sale that
@@ -44,10 +50,6 @@ pub fn route(data: &[u8]) {
         let request = [before, none, after].concat();
         assert_eq!(route.sale(method.as_bytes(), request.as_bytes()), None);
     }
-}
-
-fn is_method(method: &str) -> bool {
-    !method.is_empty() && method.chars().all(|c| c.is_ascii_uppercase())
 }
 
 /// Starts with `/`, and of its segments exactly one is `{sale}`; none other holds it.

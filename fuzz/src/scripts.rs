@@ -1,5 +1,10 @@
 //! The replies of the scripts.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is what the fuzzer looks for"
+)]
+
 use weir_base::resp::{Value, decode};
 use weir_history::redis::{history_count, history_fill, history_read, history_view};
 use weir_limit::redis::limit::Answer;

@@ -1,5 +1,10 @@
 //! Numbers and encodings that the Proxy-Wasm ABI 0.2.1 fixes.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use std::fmt;
 
 /// What a host call answers (`proxy_status_t`, as Envoy numbers it).

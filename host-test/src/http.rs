@@ -1,5 +1,10 @@
 //! HTTP streams: what goes through the filter, what it does to it, and how it ends.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 

@@ -147,7 +147,7 @@
 //! derived from the request. Between the end of a stream and its destruction in the next turn, Envoy still accepts
 //! its id; this host refuses it at once.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(clippy::expect_used, clippy::panic)]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

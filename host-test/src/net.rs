@@ -1,5 +1,10 @@
 //! Network filters: connections, and what they let pass.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use std::collections::HashMap;
 use std::rc::Rc;
 

@@ -1,5 +1,10 @@
 //! A plugin: a module with its configuration, and how its VMs come up, come back and go.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;

@@ -1,5 +1,10 @@
 //! RESP in bytes: the lengths of values, and the commands of a call.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 /// Deeper nesting than any Redis reply has.
 const DEPTH_MAX: usize = 32;
 /// More than any test sends or gets; keeps a wrong length from eating memory.

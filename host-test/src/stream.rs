@@ -1,5 +1,10 @@
 //! What a test holds of an HTTP request.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use std::collections::HashMap;
 use std::rc::Rc;
 

@@ -1,5 +1,10 @@
 //! The other end of `proxy_http_call` and of gRPC streams: scripted answers, or a real Redis.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{Read, Write};

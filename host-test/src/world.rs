@@ -1,5 +1,10 @@
 //! Everything that host calls touch: what in Envoy is the process, its threads' contexts and its streams.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;

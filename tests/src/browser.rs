@@ -1,5 +1,10 @@
 //! A browser that a test clicks through: Chromium without a window, driven by [`fantoccini`].
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

@@ -1,6 +1,11 @@
 //! A crowd that does not give up: it reconnects, turns to another gateway, and asks again until it
 //! has a final answer. So do people with a button and a page that breaks.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

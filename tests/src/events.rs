@@ -3,6 +3,11 @@
 //! The origin is a real HTTP server that judges bodies as the contract says and remembers all that came. It is no log: that
 //! is what the origin's own tests are about.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,10 @@
 //! A user's garage, used through a gateway.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::Stack;

@@ -1,5 +1,10 @@
 //! Gateways that do nothing but limit, from `envoy/ratelimit.yaml` or `envoy/ratelimit-redis.yaml`.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, anyhow, ensure};

@@ -1,5 +1,10 @@
 //! Gateways that do nothing but answer short links, from `envoy/shortlink.yaml`, with an origin and a Redis.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};

@@ -1,5 +1,10 @@
 //! Gateways that have a waiting room, from `envoy/waiting-room.yaml`, and people who come.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

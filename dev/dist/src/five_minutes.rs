@@ -3,6 +3,11 @@
 //!
 //! Only ports differ from what it says: those may be taken here.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;

@@ -10,8 +10,6 @@
 //! | [`chart`] | the Helm chart, and what helm and the schemas of Kubernetes say of it |
 //! | [`five_minutes`] | the first five minutes of somebody who has only this folder |
 
-#![allow(clippy::indexing_slicing)]
-
 pub mod binaries;
 pub mod chart;
 pub mod five_minutes;

@@ -1,5 +1,10 @@
 //! The Redis behind a stack: its own, of whatever kind, or one that runs already.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use crate::certificates::Certificates;
 use crate::envoy::EnvoyConfig;
 use crate::fault::FaultProxy;

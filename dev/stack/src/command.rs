@@ -1,5 +1,10 @@
 //! Short-lived commands: run with a time limit, output kept, errors that show it.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::io::Read;

@@ -1,5 +1,10 @@
 //! A TCP proxy that breaks what goes through it, when it is told to.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use anyhow::{Context, Result};
 use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,5 +1,10 @@
 //! An Apache Kafka of our own: a cluster of three on ports of its own.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use crate::process::{DiedChild, Process};
 use crate::tools::Kafka;
 use crate::{command, ports};

@@ -16,7 +16,7 @@
 //! # }
 //! ```
 
-#![allow(clippy::indexing_slicing, clippy::panic)]
+#![allow(clippy::panic)]
 
 mod backing;
 pub mod build;

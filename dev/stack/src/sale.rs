@@ -1,6 +1,11 @@
 //! Sales on a running stack: made and warmed through the origin's admin routes, and known to every
 //! worker before anybody buys.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use crate::Stack;
 use crate::http::{self, Method, Response};
 use anyhow::{Context, Result, ensure};

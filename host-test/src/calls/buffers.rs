@@ -1,5 +1,10 @@
 //! Bodies, connection data and configurations.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use wasmtime::Linker;
 
 use super::{Guest, Outcome, VmData, call, give, read, target, world, write_word};

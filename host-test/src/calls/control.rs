@@ -1,6 +1,11 @@
 //! Resuming, answering and closing streams, and the effective context: the calls that go to the wrong stream
 //! when a filter does not look.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use wasmtime::Linker;
 
 use super::{Guest, Outcome, VmData, call, read, target, world};

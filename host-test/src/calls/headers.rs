@@ -1,5 +1,10 @@
 //! Headers and trailers of requests, responses and call responses.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use wasmtime::Linker;
 
 use super::{Guest, Outcome, VmData, call, give, read, read_text, target, world};

@@ -1,5 +1,10 @@
 //! Properties: what Envoy knows of a request, a connection or itself. Here, what the test says.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use wasmtime::Linker;
 
 use super::{Guest, Outcome, VmData, call, give, read, target, world};

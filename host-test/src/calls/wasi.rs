@@ -1,6 +1,11 @@
 //! The part of WASI preview 1 that Envoy implements: modules built for `wasm32-wasip1` import some of it, and
 //! `environ_get` is how Envoy gives a VM its environment variables.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the host, and must stop the test"
+)]
+
 use wasmtime::Linker;
 
 use super::{Failure, Guest, Outcome, VmData, enter, read, world, write, write_word};

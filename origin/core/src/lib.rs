@@ -13,7 +13,6 @@
 //! | [`clock`], [`disk`], [`failure`], [`secret`], [`json_schema`], [`unavailable`] | smaller parts |
 
 #![forbid(unsafe_code)]
-#![allow(clippy::indexing_slicing)]
 
 pub mod access;
 pub mod api;

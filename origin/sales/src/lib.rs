@@ -27,8 +27,6 @@
 //! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`], [`changes`] and [`jobs::reconcile`] alone.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::indexing_slicing)]
-
 pub mod books;
 pub mod by_sale;
 pub mod changes;

@@ -3,7 +3,7 @@
 //! A [vector] says what an engine is asked, at what time, with what in Redis, and what must come of it. Every
 //! [host](host::Host) replays all of them, each in its real runtime. `README.md` tells how to add one.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used)]
 
 pub mod host;
 pub mod hosts;

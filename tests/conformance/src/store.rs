@@ -1,5 +1,10 @@
 //! Redis: what is put there, and what is found there afterwards. Its clock stands where it is told.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

@@ -1,5 +1,10 @@
 //! What is signed on one host counts on another.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};

@@ -1,5 +1,10 @@
 //! Vectors: what is asked of a host, and what must come of it. `README.md` describes their files.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

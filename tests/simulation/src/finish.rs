@@ -1,5 +1,10 @@
 //! The end of a schedule: all faults are over, everything comes to rest, and then exactly what is left must be sold.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use weir_base::id::UserId;
 
 use crate::USERS_AT_THE_END;

@@ -25,7 +25,7 @@
 //! find mistakes is shown by [`Mutation`]: each is a rule of the protocol that is broken.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod attempt;
 mod client;

@@ -1,5 +1,10 @@
 //! The network: how long everything takes, and which call meets which fault.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::VecDeque;
 
 use crate::plan::{Caller, OriginFate, RedisFate, SqlFate};

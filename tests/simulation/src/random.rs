@@ -3,6 +3,11 @@
 //! SplitMix64 (Steele, Lea, Flood, 2014), written here rather than taken from a crate: a seed that is printed today must
 //! mean the same schedule after every update of every dependency.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 /// A stream of numbers that its seed determines.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);

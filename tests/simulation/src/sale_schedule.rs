@@ -1,5 +1,10 @@
 //! A schedule of a sale, as all simulations run and shrink theirs.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::fmt;
 use std::ops::Range;
 

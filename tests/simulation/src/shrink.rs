@@ -1,5 +1,10 @@
 //! A schedule that fails, made as small as it still fails.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use crate::runner::run_caught;
 use crate::schedule::Schedule;
 use crate::{Options, Report};

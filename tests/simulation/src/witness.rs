@@ -1,5 +1,10 @@
 //! What must hold: the invariants, and what was seen that they need.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::id::UserId;

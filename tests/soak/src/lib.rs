@@ -8,8 +8,6 @@
 //! half faults kill processes. In the second half all of them live, so that a trend of one would show: growth by more
 //! than a tenth.
 
-#![allow(clippy::indexing_slicing)]
-
 mod faults;
 mod load;
 mod plot;

@@ -1,5 +1,10 @@
 //! The soak itself.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use crate::faults::Fault;
 use crate::load::{self, Ask, Load, Seen};
 use crate::report::{Period, Report};

@@ -4,6 +4,11 @@
 //! those taken while a fault lasts, do not move it. (H. Theil, 1950; P. K. Sen, "Estimates of the regression coefficient
 //! based on Kendall's tau", 1968.)
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 /// What a quantity may grow by over the samples, as a share of its median, before that is a trend.
 const SHARE_MAX: f64 = 0.10;
 

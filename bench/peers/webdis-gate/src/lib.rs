@@ -5,8 +5,6 @@
 //! it on with the same headers. What the gate does besides is left out, which is in this filter's favour: the
 //! catalogue, breakers, rebalances, what is remembered of empty shards, and giving back what a client that left had claimed.
 
-#![allow(clippy::indexing_slicing)]
-
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -162,13 +160,11 @@ fn remove_gateway_headers() -> Result<(), Status> {
 
 /// Percent-encodes all but what RFC 3986 reserves for nothing; the dot, too, behind which Webdis looks for a format.
 fn push_encoded(path: &mut String, word: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in word {
         if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {
             path.push(byte.into());
         } else {
-            let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-            path.extend(['%', digit(byte >> 4), digit(byte)]);
+            path.push_str(&format!("%{byte:02X}"));
         }
     }
 }

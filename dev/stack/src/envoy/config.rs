@@ -3,6 +3,11 @@
 //! There is no template and no second config for tests: what users copy is what runs. Each file is read into a tree
 //! and edited there. An edit whose place is gone from the file is an error that names the place.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 mod limits;
 mod local;
 mod native;

@@ -1,5 +1,10 @@
 //! YAML as a tree of JSON values: Envoy reads JSON too, and every edit is then one of a tree.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;

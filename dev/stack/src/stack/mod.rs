@@ -1,5 +1,10 @@
 //! Redis, origin and Envoy together, as `cargo xtask up` and the end-to-end tests run them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 mod builder;
 mod data;
 mod start;

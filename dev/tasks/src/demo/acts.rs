@@ -1,5 +1,10 @@
 //! What people do: reserve, try too early, check out, buy and pay.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::cast::Person;
 use super::client::{Ask, Line};
 use super::crowd::Act;

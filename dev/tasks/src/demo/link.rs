@@ -1,5 +1,10 @@
 //! A short link: made, drawn, clicked by many, and its statistics.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::qr;
 use super::teller::Teller;
 use anyhow::{Context, Result, ensure};

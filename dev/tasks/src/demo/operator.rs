@@ -1,5 +1,10 @@
 //! What the operator does at the origin's admin port.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::cast::Shares;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};

@@ -1,5 +1,10 @@
 //! The waiting room in front of the checkout: who comes before the sale's start is drawn, and all enter at a pace.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::acts::{self, Paths};
 use super::cast::{Bot, Person};
 use super::client::{Ask, Line};

@@ -1,5 +1,10 @@
 //! What the clients saw.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::client::EXCHANGE_LIMIT;
 use super::room;
 use hdrhistogram::Histogram;

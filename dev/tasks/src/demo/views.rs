@@ -1,5 +1,10 @@
 //! People look around before they buy: their views, and what each is shown of them afterwards.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::cast::Person;
 use super::sql::EventBooks;
 use super::teller::Teller;

@@ -1,5 +1,10 @@
 //! What anybody can ask the gateway: how the sale stands.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 use weir_stack::http;

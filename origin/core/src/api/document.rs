@@ -1,5 +1,10 @@
 //! The OpenAPI document, put together from what each area derives.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON that this module has made"
+)]
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};

@@ -9,6 +9,11 @@
 //! `#[utoipa::path]` on the handler gives its path, its parameters and its bodies; the doc comment gives summary and description. Here
 //! are added: the port, the security, and the refusals that layers give. A route of the public port names its security itself.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON that this module has made"
+)]
+
 mod document;
 pub(crate) mod schemas;
 

@@ -7,6 +7,11 @@
 //! - A member with the extension `x-name-in-requests` has that name in requests.
 //! - A struct that refuses unknown members refuses those of the request that it is flattened into. Answers may have more.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON that this module has made"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};

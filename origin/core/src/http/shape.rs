@@ -1,6 +1,11 @@
 //! All that is wrong with a body, by what the OpenAPI document says of it. A deserializer stops at the first mistake; whoever
 //! writes a request wants to hear of all of them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON that this module has made"
+)]
+
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};

@@ -25,7 +25,9 @@ pub(super) async fn speak(request: Request, next: Next) -> Response {
         return response;
     };
     let mut body = json!(problem.body());
-    body["message"] = json!(said);
+    if let Some(members) = body.as_object_mut() {
+        members.insert("message".to_owned(), json!(said));
+    }
     say(response, &body, language)
 }
 

@@ -292,6 +292,10 @@ fn edited(
     changes: serde_json::Map<String, Value>,
 ) -> Result<NewSale, Problem> {
     let sale = &stored.sale;
+    if let Some(name) = changes.get("id").filter(|name| **name != sale.id.as_str()) {
+        let detail = format!("id: a sale cannot be renamed; it is {name}");
+        return Err(Problem::invalid_body(detail));
+    }
     let mut whole = json!(NewSale {
         id: sale.id.clone(),
         shards: sale.shards,
@@ -299,11 +303,8 @@ fn edited(
         draw,
         payload_schema,
     });
-    for (name, value) in changes {
-        if name == "id" && value.as_str() != Some(sale.id.as_str()) {
-            return Err(Problem::invalid_body("id: a sale's name is for ever"));
-        }
-        whole[name] = value;
+    if let Some(members) = whole.as_object_mut() {
+        members.extend(changes);
     }
     let edited: NewSale = read_typed_value(&whole)?;
     edited.check().map_err(|error| invalid_sale(&error))?;

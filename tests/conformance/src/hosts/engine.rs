@@ -1,5 +1,10 @@
 //! The engines themselves: events in, effects out, and Redis over one connection. What this host sees is what vectors expect.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,10 @@
 //! Requests as servers of tests read them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::io::Read;
 use std::net::TcpStream;
 

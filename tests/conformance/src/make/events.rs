@@ -1,5 +1,10 @@
 //! Behaviour events: which requests go on, with which stamps, and what the others are told.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::{Value, json};
 
 use super::{Ask, Draft};

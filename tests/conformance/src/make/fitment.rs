@@ -1,5 +1,10 @@
 //! Vehicle fitment: which parts fit, from what stands in Redis, and what goes on to the origin.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::{Value, json};
 use weir_fitment::redis::keys::{FitmentKeys, RouteBucket, VehicleMapKeys};
 use weir_fitment::{Sku, Spu};

@@ -1,6 +1,11 @@
 //! Vectors that property tests make: random states and requests, each from a seed that its name holds. What must come of
 //! them says a model of a few lines, which knows nothing of the engines.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

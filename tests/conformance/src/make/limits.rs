@@ -1,5 +1,10 @@
 //! Rate limits: each algorithm, in the gateway and in Redis, what they count, and what clients are told.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::{Value, json};
 use weir_limit::redis::keys::limit_rules;
 

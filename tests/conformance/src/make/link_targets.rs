@@ -1,5 +1,10 @@
 //! Short links that lead some visitors elsewhere: by country, by query string, by share; after their end; in previews.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::json;
 use weir_link::preview::Preview;
 use weir_link::record::{Country, Link, Parameter, Rule};

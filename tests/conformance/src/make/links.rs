@@ -1,5 +1,10 @@
 //! Short links: where they lead, for whom, how often, and what stands beside them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::{Value, json};
 use weir_link::record::{App, Link, Platform, RedirectStatus, Rule};
 use weir_link::redis::keys::{LinkKeys, link_changes, link_domains};

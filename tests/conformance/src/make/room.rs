@@ -4,6 +4,11 @@
 //! times. What an engine writes at its next look at Redis (places that passes show, sessions that go on) has no vectors: Envoy may look once
 //! more at the time of the start.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::{Value, json};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_room::redis::keys::RoomKeys;

@@ -1,5 +1,10 @@
 //! Sales: who is granted a claim, who is told what, and what that does to stock.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::{Value, json};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::redis::keys::{ShardKeys, catalogue};

@@ -1,5 +1,10 @@
 //! Order tokens: minted at the checkout, and brought with the order.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 use serde_json::json;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};

@@ -1,6 +1,11 @@
 //! The end of a schedule of limits: all faults are over, everything comes to rest, and then limits must allow exactly what
 //! they say.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use weir_limit::Algorithm;
 
 use super::plan::{Client, DOCUMENTS, Rule, Second};

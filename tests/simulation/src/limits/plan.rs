@@ -1,5 +1,10 @@
 //! What happens in one schedule of limits.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::fmt;
 use std::ops::Range;
 

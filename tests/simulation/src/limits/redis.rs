@@ -1,5 +1,10 @@
 //! Redis: the model of limits behind the bytes that gateways send.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

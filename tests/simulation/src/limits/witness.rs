@@ -17,6 +17,11 @@
 //! longer count. Once more for each loss of data, and so many more as Redis was told twice by a doubled call that they
 //! ended: Redis does not tell charges apart.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::BTreeMap;
 
 use weir_limit::Algorithm;

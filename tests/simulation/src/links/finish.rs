@@ -1,6 +1,11 @@
 //! The end of a schedule of links: all faults are over, everything comes to rest, and then each worker must tell what is, and
 //! limited links must have given away each of their clicks.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use super::plan::{CODES, Client, Kind, LIMITED};
 use super::sql::{Was, target};
 use super::witness::Heard;

@@ -1,5 +1,10 @@
 //! Redis: strings that may expire, streams, and the scripts of links, as far as gateways and the origin use them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

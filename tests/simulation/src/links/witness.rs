@@ -14,6 +14,11 @@
 //! - **A click is counted once**: SQL has no more clicks than clients were led on, those included who have left meanwhile; and
 //!   at the end, if nobody has died and nothing was lost, no fewer.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{Kind, LIMITED, PLAIN, Plan};

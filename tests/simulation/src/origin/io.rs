@@ -1,6 +1,11 @@
 //! What an origin waits for: Redis, SQL, time. Its code is asynchronous, as the real one's is; the runtime is the queue
 //! of the virtual clock.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;

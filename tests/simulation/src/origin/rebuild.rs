@@ -1,5 +1,10 @@
 //! A shard that has lost its data is rebuilt from SQL, and a sale is warmed: see `origin/sales/src/{rebuild,warm}.rs`.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use weir_base::id::UserId;
 use weir_sale::ledger::{OrderEntry, WipeReply};
 use weir_sale::sale::Sale;

@@ -1,5 +1,10 @@
 //! The reconciler: see `origin/sales/src/jobs/reconcile.rs`, whose numbers these are.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
 use weir_sale::mark::{changes_lost, is_behind};

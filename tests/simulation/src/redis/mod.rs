@@ -3,6 +3,11 @@
 //! Commands are read as Redis reads them, scripts are found by digest or source, and replies are written as the scripts
 //! write them. What every shard held after each write is kept for a while, so that data can be lost.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::VecDeque;
 use std::rc::Rc;
 

@@ -1,5 +1,10 @@
 //! The scripts: the model's answers, and what mutations make of them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use weir_base::id::UserId;
 use weir_base::resp::Value;
 use weir_edge::shard::ShardCommand;

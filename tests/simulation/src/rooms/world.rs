@@ -1,5 +1,10 @@
 //! One schedule of a waiting room as it runs.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -1,5 +1,10 @@
 //! SQL as the origin uses it: every method is one transaction. See `origin/sales/src/store/{claims,desk,orders,payments,sales}.rs`.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::id::UserId;

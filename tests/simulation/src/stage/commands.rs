@@ -1,5 +1,10 @@
 //! Commands as Redis reads them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 

@@ -1,5 +1,10 @@
 //! What goes wrong, in the simulations of limits and of links.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use super::requests::Requests;
 use super::{Crew, Play};
 use crate::host::{Place, Worker};

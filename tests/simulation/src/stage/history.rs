@@ -1,5 +1,10 @@
 //! What Redis held a moment ago, so that data can be lost.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::collections::VecDeque;
 
 /// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.

@@ -11,6 +11,11 @@
 //!
 //! What is particular, the model of Redis, the origin, clients and what must hold, is in whoever implements [`Play`].
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

@@ -1,5 +1,10 @@
 //! Calls to Redis and transactions of SQL, with what befalls them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::rc::Rc;
 use std::task::{Context, Waker};
 

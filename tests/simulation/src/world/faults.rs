@@ -1,5 +1,10 @@
 //! What goes wrong by itself.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::rc::Rc;
 
 use super::{Happening, World, workers};

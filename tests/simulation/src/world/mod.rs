@@ -7,6 +7,11 @@
 //! | `calls` | calls to Redis and transactions of SQL, with what befalls them |
 //! | `faults` | what goes wrong by itself |
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,5 +1,10 @@
 //! Clients, and their requests in gateways and origins.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulation, and must stop it"
+)]
+
 use std::rc::Rc;
 
 use weir_base::headers;

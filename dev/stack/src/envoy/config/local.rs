@@ -1,5 +1,10 @@
 //! CORS for pages on any local port: people who try Weir out often serve their shop from a development server.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use anyhow::Result;
 use serde_json::{Value, json};
 

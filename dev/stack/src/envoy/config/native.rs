@@ -3,6 +3,11 @@
 //! What the bridge's listener and its clusters say of Redis becomes the object `native` of each filter that asks it; listener
 //! and clusters go. All else stays, so the tests of one host are those of the other.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::super::tree::{self, at, list, set};
 use super::{CLUSTERS, LISTENERS, SETTINGS, TRUSTED_CA};
 use anyhow::{Context, Result};

@@ -1,5 +1,10 @@
 //! Questions to the gateway, and whether each answer is the right one.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "members of JSON and YAML that this module has made"
+)]
+
 use super::catalogue::Catalogue;
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;

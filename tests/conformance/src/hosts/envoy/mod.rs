@@ -4,6 +4,11 @@
 //! clock and that of Redis stand. What happens at one time happens for all vectors before the clocks are moved: so no engine
 //! ever sees time go back.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the tests, and must stop them"
+)]
+
 mod client;
 mod listener;
 mod origin;
