@@ -18,13 +18,13 @@ pub const HELD_MAX: usize = 1_024;
 
 /// Requests of one worker that wait for its first poll, with what their engine keeps of each: that is to be bounded.
 #[derive(Debug)]
-pub struct Held<T> {
+pub struct HeldRequests<T> {
     /// From when on none waits any more; `None` before the first request.
     until_ms: Option<u64>,
     requests: BTreeMap<StreamId, T>,
 }
 
-impl<T> Default for Held<T> {
+impl<T> Default for HeldRequests<T> {
     fn default() -> Self {
         Self {
             until_ms: None,
@@ -33,7 +33,7 @@ impl<T> Default for Held<T> {
     }
 }
 
-impl<T> Held<T> {
+impl<T> HeldRequests<T> {
     /// The worker's first request has come.
     pub fn begin(&mut self, now_ms: u64) {
         self.until_ms = Some(now_ms.saturating_add(HOLD_MS));
@@ -65,7 +65,7 @@ impl<T> Held<T> {
         self.requests.len() >= HELD_MAX
     }
 
-    /// Lets a stream's request wait: not if [`Held::is_full`].
+    /// Lets a stream's request wait: not if [`HeldRequests::is_full`].
     pub fn insert(&mut self, stream: StreamId, request: T) {
         self.requests.insert(stream, request);
     }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn requests_wait_from_the_first_one_on_and_not_longer_than_said() {
-        let mut held = Held::<()>::default();
+        let mut held = HeldRequests::<()>::default();
         assert!(held.is_over(5_000) && !held.has_begun(), "no request yet");
         held.begin(5_000);
         assert!(held.has_begun());
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn they_go_in_their_order_and_no_more_wait_than_there_is_room_for() {
-        let mut held = Held::default();
+        let mut held = HeldRequests::default();
         for stream in (0..HELD_MAX).rev() {
             assert!(!held.is_full());
             held.insert(u32::try_from(stream).unwrap(), stream);

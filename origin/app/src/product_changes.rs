@@ -118,7 +118,7 @@ pub(crate) struct CheckedChange {
     #[cfg(feature = "fitment")]
     fitment: crate::fitment::store::ProductChange,
     #[cfg(feature = "history")]
-    history: crate::history::products::ProductChange,
+    history: crate::history::model::products::ProductChange,
 }
 
 impl ProductChanges {
@@ -254,15 +254,17 @@ fn for_fitment(change: &ProductChange) -> Result<crate::fitment::store::ProductC
 }
 
 #[cfg(feature = "history")]
-fn for_history(change: &ProductChange) -> Result<crate::history::products::ProductChange, String> {
+fn for_history(
+    change: &ProductChange,
+) -> Result<crate::history::model::products::ProductChange, String> {
     let sku = weir_history::Sku::new(&change.sku).map_err(|error| format!("sku: {error}"))?;
-    let product = crate::history::products::Product {
+    let product = crate::history::model::products::Product {
         spu: Some(change.spu.clone()),
         title: change.title.clone(),
         picture: change.picture.clone(),
     };
     product.check()?;
-    Ok(crate::history::products::ProductChange {
+    Ok(crate::history::model::products::ProductChange {
         sku,
         version: change.version,
         product,

@@ -1,6 +1,10 @@
 //! The one place that reads the clock, and what instants are called.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Reads the clock, in milliseconds since the Unix epoch: [`now_ms`], but in tests.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 

@@ -9,11 +9,8 @@ use clap::Args;
 use weir_fitment::place::Rules;
 use weir_fitment::{Cluster, Plan};
 
-use weir_origin_core::clock::now_ms;
+use weir_origin_core::clock::{Clock, now_ms};
 use weir_origin_core::redis::Redis;
-
-/// Reads the clock, in milliseconds since the Unix epoch.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The flags of vehicle fitment.
 #[derive(Clone, Args)]

@@ -36,7 +36,7 @@ use store::{ChangeOutcome, FitmentStore, Product, ProductChange};
 use weir_origin_core::redis::Redis;
 use weir_origin_core::sql::{Database, SqlError};
 
-pub use config::{Clock, Settings};
+pub use config::Settings;
 
 /// The tables of fitment.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(

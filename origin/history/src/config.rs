@@ -9,12 +9,10 @@ use anyhow::{Context, Result};
 use clap::{ArgAction, Args};
 use weir_history::{HOT_MS, VIEWS_MAX};
 
-use super::cold::ColdStore;
-use super::products::{ProductLimits, ProductService, ProductSource};
-use weir_origin_core::clock::now_ms;
-
-/// Reads the clock, in milliseconds since the Unix epoch.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+use super::model::cold::ColdStore;
+use super::model::products::ProductSource;
+use super::products::{ProductLimits, ProductService};
+use weir_origin_core::clock::{Clock, now_ms};
 
 /// The flags of browse history.
 #[derive(Clone, Args)]

@@ -19,8 +19,8 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use weir_history::{COLD_MS, Owner, ViewedProduct, cold};
 
-use super::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
-use super::config::Clock;
+use super::model::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
+use weir_origin_core::clock::Clock;
 
 /// How long one call may take: a reader waits for it.
 const CALL_LIMIT: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@
 //! | [`join`] | a guest's views become a user's |
 //! | [`jobs`] | copies lists of Redis to the cold store, and forgets what is too old |
 //! | [`hot`] | lists in Redis |
-//! | [`cold`] | what a cold store is |
+//! | [`model`] | plain types: products, switches, what a cold store is |
 //! | `cql` | one in Cassandra (feature `cql`) |
 //! | [`store`] | SQL: what was removed, how far folds are, products, and a cold store |
 //! | [`products`] | what is known of products: a service or the table, and a cache |
@@ -21,7 +21,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod cold;
 pub mod config;
 #[cfg(feature = "cql")]
 pub mod cql;
@@ -31,6 +30,7 @@ pub mod jobs;
 pub mod join;
 pub mod marks;
 pub mod metrics;
+pub mod model;
 pub mod products;
 pub mod read;
 pub mod record;
@@ -43,16 +43,17 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use cold::ColdStore;
 use hot::HotLists;
 use metrics::HistoryMetrics;
-use products::{ProductChange, ProductSource, Products};
+use model::cold::ColdStore;
+use model::products::{ProductChange, ProductSource};
+use products::Products;
 use store::HistoryStore;
 use switches::Switches;
 use weir_origin_core::redis::Redis;
 use weir_origin_core::sql::{Database, SqlError};
 
-pub use config::{Clock, Settings};
+pub use config::Settings;
 pub use record::{Outcome, View};
 
 /// The tables of browse history.

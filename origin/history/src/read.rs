@@ -12,7 +12,7 @@ use weir_history::redis::history_read::Counted;
 use weir_history::{Loaded, Owner, Removals, VIEWS_MAX, ViewedProduct, oldest_ms};
 
 use super::History;
-use super::products::Product;
+use super::model::products::Product;
 use weir_origin_core::unavailable::Unavailable;
 
 /// How often a list is loaded that Redis loses meanwhile.

@@ -9,8 +9,8 @@ use tracing::warn;
 use weir_history::{Owner, REMOVALS_MS, Sku, ViewedProduct};
 
 use super::History;
-use super::cold::ColdStoreError;
-use super::products::Product;
+use super::model::cold::ColdStoreError;
+use super::model::products::Product;
 use super::store::{Noted, Op};
 use crate::jobs::fold::FoldError;
 use weir_origin_core::background::Rounds;

@@ -5,12 +5,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use super::History;
 use super::config::Settings;
+use super::model::switches::SwitchSettings;
 use weir_origin_core::background::Rounds;
 use weir_origin_core::sql::SqlError;
 
@@ -19,20 +20,6 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// The most products of one question.
 pub const BATCH_MAX: usize = 10_000;
-
-/// What is switched. A member that is null or missing is as the origin's flags have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = HistorySwitches)]
-pub struct SwitchSettings {
-    /// Whether lists with room are filled from the cold store.
-    pub cold_reads: Option<bool>,
-    /// Whether counts are kept in Redis until a list changes.
-    pub count_cache: Option<bool>,
-    /// How many products are asked for at once.
-    #[schema(minimum = 1, maximum = 10000)]
-    pub products_batch: Option<usize>,
-}
 
 /// What counts at this origin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -85,7 +72,7 @@ impl History {
     /// # Errors
     /// When SQL does not answer: then nothing is switched.
     pub async fn switch(&self, switched: SwitchSettings) -> Result<(), SqlError> {
-        self.store().put_switches(switched).await?;
+        self.store().switches().put(switched).await?;
         self.follow(switched);
         Ok(())
     }
@@ -95,7 +82,7 @@ impl History {
     /// # Errors
     /// When SQL does not answer: the switches stay as they are.
     pub async fn follow_switches(&self) -> Result<(), SqlError> {
-        self.follow(self.store().switches().await?);
+        self.follow(self.store().switches().read().await?);
         Ok(())
     }
 

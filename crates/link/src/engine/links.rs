@@ -15,7 +15,7 @@ use crate::site::{self, File};
 use weir_base::hash::seeded_hash;
 use weir_base::key::KeyRing;
 use weir_engine::answer::retry_after_seconds;
-use weir_engine::held::Held;
+use weir_engine::held::HeldRequests;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 
 use crate::engine::NAME;
@@ -64,7 +64,7 @@ pub struct Links {
     /// and is not remembered.
     pub(crate) changes: u32,
     /// Requests that wait for the first poll.
-    pub(crate) held: Held<HeldRequest>,
+    pub(crate) held: HeldRequests<HeldRequest>,
     /// Requests that wait for Redis or the origin.
     pub(crate) waiting: BTreeMap<StreamId, LinkRequest>,
     pub(crate) counters: LinkCounters,
@@ -183,7 +183,7 @@ impl Links {
             },
             changes: 0,
             waiting: BTreeMap::new(),
-            held: Held::default(),
+            held: HeldRequests::default(),
             counters: LinkCounters::new(&mut metrics),
             metrics,
         }

@@ -12,7 +12,7 @@ use weir_base::headers::{
 };
 use weir_base::language::ACCEPT_LANGUAGE;
 use weir_engine::event::PlainRequest;
-use weir_engine::held::Held;
+use weir_engine::held::HeldRequests;
 use weir_engine::{Headers, Request, StreamId};
 
 use crate::engine::config::Checked;
@@ -38,12 +38,12 @@ const READ: [&str; 9] = [
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     config: Arc<Checked>,
-    pub(crate) held: Held<PlainRequest>,
+    pub(crate) held: HeldRequests<PlainRequest>,
 }
 
 impl PendingRequests {
     pub(crate) fn new(config: Arc<Checked>) -> Self {
-        let held = Held::default();
+        let held = HeldRequests::default();
         Self { config, held }
     }
 

@@ -24,7 +24,7 @@ use roaring::RoaringBitmap;
 use sqlx::Error;
 use weir_fitment::Offset;
 
-use crate::config::Clock;
+use weir_origin_core::clock::Clock;
 use weir_origin_core::sql::{Database, SqlError, Tx, damaged, sql};
 
 pub use garages::{Bound, GARAGE_MAX, GarageStore, Garaged};

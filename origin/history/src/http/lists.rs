@@ -96,7 +96,7 @@ struct ItemView {
     /// When it was seen last, in milliseconds since the Unix epoch.
     viewed_at_ms: u64,
     #[serde(flatten)]
-    product: crate::products::Product,
+    product: crate::model::products::Product,
 }
 
 /// A page of a list.

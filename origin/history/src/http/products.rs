@@ -10,7 +10,7 @@ use weir_history::Sku;
 use super::invalid_sku;
 use super::refusals::{INVALID_PRODUCT, UNKNOWN_PRODUCT};
 use crate::History;
-use crate::products::{Found, Product};
+use crate::model::products::{Found, Product};
 use weir_origin_core::http::{Problem, TypedBody, shared_members};
 
 /// The longest body of many products.

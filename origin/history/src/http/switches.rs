@@ -4,7 +4,8 @@ use axum::Json;
 
 use super::refusals::INVALID_SWITCHES;
 use crate::History;
-use crate::switches::{BATCH_MAX, EffectiveSwitches, SwitchSettings};
+use crate::model::switches::SwitchSettings;
+use crate::switches::{BATCH_MAX, EffectiveSwitches};
 use weir_origin_core::http::{Problem, TypedBody};
 
 /// What counts at this origin now

@@ -14,8 +14,8 @@ use weir_history::list::merge;
 use weir_history::{DAY_MS, Owner, ViewedProduct, oldest_ms};
 
 use crate::History;
-use crate::cold::ColdStoreError;
 use crate::hot::ActivePage;
+use crate::model::cold::ColdStoreError;
 use crate::store::Part;
 use weir_origin_core::background::Rounds;
 use weir_origin_core::redis::CallError;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use weir_history::Sku;
 
-use super::Product;
+use crate::model::products::Product;
 
 /// What is remembered, and until when.
 type Entry = (Option<Product>, u64);

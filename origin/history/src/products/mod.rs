@@ -5,115 +5,17 @@ mod cache;
 mod service;
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tracing::warn;
-use utoipa::ToSchema;
 use weir_history::Sku;
 
-use super::config::Clock;
+use crate::model::products::{Product, ProductSource};
 use cache::Cache;
 pub use service::ProductService;
-
-/// What is known of a product.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Product {
-    /// The product that it is a variant of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_length = 64)]
-    pub spu: Option<String>,
-    /// Its name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_length = 512)]
-    pub title: Option<String>,
-    /// Where its picture is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_length = 2048)]
-    pub picture: Option<String>,
-}
-
-/// The longest texts, in characters: as many as the table takes.
-const SPU_LEN_MAX: usize = 64;
-const TITLE_LEN_MAX: usize = 512;
-const PICTURE_LEN_MAX: usize = 2_048;
-
-impl Product {
-    /// Checks a product for the table.
-    ///
-    /// # Errors
-    /// Names the member that is wrong.
-    pub fn check(&self) -> Result<(), String> {
-        let is_ascii = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        let at_most = |text: &Option<String>, max, name: &str| match text {
-            Some(text) if text.is_empty() || text.chars().count() > max => {
-                Err(format!("{name}: must have 1 to {max} characters"))
-            }
-            _ => Ok(()),
-        };
-        at_most(&self.spu, SPU_LEN_MAX, "spu")?;
-        at_most(&self.title, TITLE_LEN_MAX, "title")?;
-        at_most(&self.picture, PICTURE_LEN_MAX, "picture")?;
-        if self.spu.as_deref().is_some_and(|spu| !is_ascii(spu)) {
-            return Err("spu: must be visible ASCII".to_owned());
-        }
-        let is_url = |picture: &str| {
-            let is_web = ["https://", "http://", "/"]
-                .iter()
-                .any(|start| picture.starts_with(start));
-            is_web && is_ascii(picture)
-        };
-        match self.picture.as_deref() {
-            Some(picture) if !is_url(picture) => {
-                Err("picture: must be a URL of http, https, or a path".to_owned())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The same, with the members of another one where it has none.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            spu: self.spu.or(other.spu),
-            title: self.title.or(other.title),
-            picture: self.picture.or(other.picture),
-        }
-    }
-}
-
-/// A change of a product, from the system that owns it. Missing members stay as they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProductChange {
-    /// Which SKU.
-    pub sku: Sku,
-    /// Grows with each change of the SKU.
-    pub version: u64,
-    /// What is new.
-    pub product: Product,
-}
-
-/// A product that a source knows.
-pub type Found = (Sku, Product);
-
-/// A source does not answer at once.
-pub type ProductFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Vec<Found>, SourceError>> + Send + 'a>>;
-
-/// A source did not answer.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("products: {0}")]
-pub struct SourceError(pub String);
-
-/// Where products are known.
-pub trait ProductSource: Send + Sync {
-    /// What it knows of these; of those that it does not know, nothing.
-    fn find<'a>(&'a self, skus: &'a [Sku]) -> ProductFuture<'a>;
-}
+use weir_origin_core::clock::Clock;
 
 /// How many products are asked for at once, and remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use weir_history::Sku;
 
-use super::{Found, Product, ProductFuture, ProductSource, SourceError};
+use crate::model::products::{Found, Product, ProductFuture, ProductSource, SourceError};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
 /// How long one question may take: a list is shown without its products rather than late.

@@ -3,7 +3,7 @@
 use weir_history::{Owner, ViewedProduct, cold};
 
 use super::HistoryStore;
-use crate::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
+use crate::model::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
 use weir_origin_core::sql::sql;
 
 const SELECT: &str = "SELECT version, value FROM history_cold WHERE owner_key = ?";

@@ -16,12 +16,13 @@ mod products;
 mod removals;
 mod switches;
 
-use crate::config::Clock;
+use weir_origin_core::clock::Clock;
 use weir_origin_core::sql::Database;
 
 pub use folds::{FoldStore, PARTS, Part};
 pub use marks::MarkStore;
 pub use removals::{Noted, Op, RemovalStore};
+pub use switches::SwitchStore;
 
 /// Browse history in SQL. Cloning it is cheap.
 ///
@@ -57,5 +58,10 @@ impl HistoryStore {
     /// Where the views of a day begin in each log.
     pub fn begins(&self) -> MarkStore<'_> {
         MarkStore(self)
+    }
+
+    /// What operators have switched.
+    pub fn switches(&self) -> SwitchStore<'_> {
+        SwitchStore(self)
     }
 }

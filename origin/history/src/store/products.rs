@@ -6,7 +6,9 @@ use weir_history::Sku;
 
 use super::HistoryStore;
 use super::removals::sku;
-use crate::products::{Found, Product, ProductChange, ProductFuture, ProductSource, SourceError};
+use crate::model::products::{
+    Found, Product, ProductChange, ProductFuture, ProductSource, SourceError,
+};
 use weir_origin_core::sql::{Columns, Plain, SqlError, Tx, insert_into, retried, sql, update};
 
 /// Products of one statement.

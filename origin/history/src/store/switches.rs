@@ -1,7 +1,7 @@
 //! The switches in SQL.
 
 use super::HistoryStore;
-use crate::switches::SwitchSettings;
+use crate::model::switches::SwitchSettings;
 use weir_origin_core::sql::{SqlError, sql};
 
 const SELECT: &str =
@@ -10,10 +10,14 @@ const SELECT: &str =
 const REPLACE: &str = "
     REPLACE INTO history_switches (id, cold_reads, count_cache, products_batch) VALUES (1, ?, ?, ?)";
 
-impl HistoryStore {
+/// The switches of all origins.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchStore<'a>(pub(super) &'a HistoryStore);
+
+impl SwitchStore<'_> {
     /// The switches, as operators have set them.
-    pub async fn switches(&self) -> Result<SwitchSettings, SqlError> {
-        let Some(row) = self.db.one(sql(SELECT)).await? else {
+    pub async fn read(&self) -> Result<SwitchSettings, SqlError> {
+        let Some(row) = self.0.db.one(sql(SELECT)).await? else {
             return Ok(SwitchSettings::default());
         };
         let batch = row.maybe("products_batch")?;
@@ -25,11 +29,11 @@ impl HistoryStore {
     }
 
     /// Replaces the switches.
-    pub async fn put_switches(&self, switched: SwitchSettings) -> Result<(), SqlError> {
+    pub async fn put(&self, switched: SwitchSettings) -> Result<(), SqlError> {
         let replace = sql(REPLACE)
             .maybe(switched.cold_reads.map(u64::from))
             .maybe(switched.count_cache.map(u64::from))
             .maybe(switched.products_batch.map(|batch| batch as u64));
-        Ok(self.db.execute(replace).await.map(drop)?)
+        Ok(self.0.db.execute(replace).await.map(drop)?)
     }
 }

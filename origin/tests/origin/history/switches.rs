@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use weir_history::Sku;
-use weir_origin::history::products::{ProductFuture, ProductSource};
+use weir_origin::history::model::products::{ProductFuture, ProductSource};
 
 use super::{Clock, lose, record, user};
 use crate::support::World;
