@@ -78,7 +78,7 @@ impl Pass {
     }
 }
 
-/// What became of a request that passed.
+/// The outcome of a request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// An answer came, whatever it said: what stands behind the breaker is alive.

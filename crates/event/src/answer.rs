@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// What became of an event.
+    /// The outcome of an event.
     pub enum Verdict {
         /// It is in the log, and will be handled.
         Accepted = "accepted",
@@ -86,7 +86,7 @@ pub struct Answer {
     pub sampled: bool,
 }
 
-/// What became of one event.
+/// The outcome of one event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = EventAnswerVerdict))]
@@ -95,7 +95,7 @@ pub struct EventVerdict {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub id: Option<String>,
-    /// What became of it.
+    /// Its outcome.
     #[cfg_attr(feature = "openapi", schema(schema_with = verdicts))]
     pub verdict: Verdict,
     /// Why it was rejected.
@@ -122,7 +122,7 @@ fn words<const N: usize>(
 
 #[cfg(feature = "openapi")]
 fn verdicts() -> utoipa::openapi::Object {
-    words("What became of it.", Verdict::ALL.map(Verdict::word))
+    words("Its outcome.", Verdict::ALL.map(Verdict::word))
 }
 
 #[cfg(feature = "openapi")]

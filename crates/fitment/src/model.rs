@@ -33,7 +33,7 @@ enum Kind {
     Dropped,
 }
 
-/// What became of a change, as `fit_add.lua` says it.
+/// The outcome of a change, as `fit_add.lua` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It is done.

@@ -34,7 +34,7 @@ pub enum Loaded {
     All,
 }
 
-/// What became of a view.
+/// The outcome of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Viewed {
     /// It was deleted or cleared before: nothing changed.

@@ -51,7 +51,7 @@ struct Callback {
     feedback: VecDeque<Feedback>,
 }
 
-/// What became of a request when its event was handled.
+/// The outcome of a request when its event was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// It waits.

@@ -45,7 +45,7 @@ pub(crate) struct ProductChange {
     pub(crate) picture: Option<String>,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ProductChangeOutcome)]

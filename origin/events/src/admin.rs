@@ -79,7 +79,7 @@ pub struct Sought {
     pub skipped: Option<u64>,
 }
 
-/// What became of a dead letter that was sent again.
+/// The outcome of a dead letter that was sent again.
 #[derive(Clone, Debug)]
 pub enum Resent {
     /// It was judged again; if it was taken the letter is gone.

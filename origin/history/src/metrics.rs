@@ -74,7 +74,7 @@ impl HistoryMetrics {
                 "history_fold_lag_seconds",
                 "How many days ago the day was that waits longest to be copied, in seconds; from two days on lists may be lost",
             ),
-            views: group.add("history_views", "Views, by what became of them"),
+            views: group.add("history_views", "Views, by outcome"),
             counts: group.add("history_counts", "Counts that were asked for, by what answered"),
         }
     }

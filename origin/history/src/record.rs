@@ -22,7 +22,7 @@ pub struct View {
     pub at_ms: u64,
 }
 
-/// What became of a view.
+/// The outcome of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is the latest of its product.
@@ -60,7 +60,7 @@ impl Outcome {
 }
 
 impl History {
-    /// Notes views: one script call for each owner, all in one trip. Tells what became of each, in their order.
+    /// Notes views: one script call for each owner, all in one trip. Tells the outcome of each, in their order.
     ///
     /// # Errors
     /// When Redis does not answer: then any of them may have been noted, and all may be sent again.

@@ -29,7 +29,7 @@ const AGE_MS: u64 = 5_000;
 /// Removals of one step.
 const STEP: usize = 100;
 
-/// What became of a removal.
+/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
     /// It is done.

@@ -135,7 +135,7 @@ impl SaleMetrics {
         group.add_collector(by_sale.clone());
         Self {
             by_sale,
-            orders: group.add("orders", "Claims that came, by what became of them"),
+            orders: group.add("orders", "Claims that came, by outcome"),
             reconciled: group.add(
                 "claims_reconciled",
                 "Claims past their deadline, by outcome",

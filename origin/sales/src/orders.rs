@@ -48,7 +48,7 @@ impl Default for SqlLimits {
     }
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimOutcome {
     /// It is an order now.

@@ -25,7 +25,7 @@ pub trait Host {
     fn replay(&mut self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>>;
 }
 
-/// What became of a vector on one host.
+/// The outcome of a vector on one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
     /// Of each step.
@@ -78,7 +78,7 @@ pub fn answered(status: u16, mut headers: Headers, body: &[u8]) -> Outcome {
     }
 }
 
-/// What became of a request that went on: what the client sent and the origin saw, what the origin sent and the client
+/// The outcome of a request that went on: what the client sent and the origin saw, what the origin sent and the client
 /// got.
 pub fn went_on(
     sent: &Headers,

@@ -11,7 +11,7 @@ use weir_engine::tag;
 const PREFIX: &str = "weir_events";
 
 tag! {
-    /// What became of a request with events.
+    /// The outcome of a request with events.
     Outcome {
         /// It went on to the origin.
         Forwarded = "forwarded",
@@ -39,7 +39,7 @@ tag! {
 }
 
 tag! {
-    /// What became of a request of an observed route.
+    /// The outcome of a request of an observed route.
     Observed {
         /// A view.
         View = "view",
@@ -59,7 +59,7 @@ tag! {
 }
 
 tag! {
-    /// What became of views.
+    /// The outcomes of views.
     Views {
         /// The origin accepted them, or knew them already.
         Accepted = "accepted",
@@ -75,15 +75,15 @@ tag! {
 /// The engine's counters.
 #[derive(Debug)]
 pub(crate) struct EventCounters {
-    /// Requests with events, by what became of them.
+    /// Requests with events, by outcome.
     pub(crate) requests: Counters<Outcome>,
     /// Requests that went on without who they are of.
     pub(crate) anonymous: Counter,
     /// Requests with stamps that a client forged.
     pub(crate) forged: Counter,
-    /// Requests of observed routes, by what became of them.
+    /// Requests of observed routes, by outcome.
     pub(crate) observed: Counters<Observed>,
-    /// Views, by what became of them.
+    /// Views, by outcome.
     pub(crate) views: Counters<Views>,
     /// Batches of views that the origin did not take, and that were kept.
     pub(crate) batches_failed: Counter,

@@ -9,7 +9,7 @@
 //! | [`config`] | JSON → checked configuration |
 //! | `events` | events in, effects out |
 //! | `request` | the request's headers, read at once |
-//! | `collect` | what becomes of a request with events |
+//! | `collect` | the outcome of a request with events |
 //! | `cors` | which pages of other sites may send events |
 //! | `admission` | the limits, and what goes on: stamps in place of what clients sent |
 //! | `observe` | which requests are views |

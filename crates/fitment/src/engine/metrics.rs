@@ -10,7 +10,7 @@ use weir_engine::tag;
 pub(crate) const PREFIX: &str = "weir_fitment";
 
 tag! {
-    /// What became of a question.
+    /// The outcome of a question.
     Outcome {
         /// It was answered here.
         Answered = "answered",
@@ -42,7 +42,7 @@ tag! {
 /// The engine's counters.
 #[derive(Debug)]
 pub(crate) struct FitmentCounters {
-    /// Questions, by what became of them.
+    /// Questions, by outcome.
     pub(crate) requests: Counters<Outcome>,
     /// Pairs that were answered here, by the answer.
     pub(crate) pairs: Counters<Pair>,

@@ -28,7 +28,7 @@ pub struct Change<'a> {
     pub removed: &'a [Offset],
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It is done.

@@ -24,7 +24,7 @@ pub struct Piece<'a> {
     pub vehicles: &'a [Option<VehicleId>],
 }
 
-/// What became of it.
+/// Its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// It is written.

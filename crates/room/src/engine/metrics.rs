@@ -11,7 +11,7 @@ use weir_engine::tag;
 pub(crate) const PREFIX: &str = "weir_room";
 
 tag! {
-    /// What became of a request.
+    /// The outcome of a request.
     Outcome {
         /// It came from inside.
         Inside = "inside",
@@ -50,7 +50,7 @@ impl Outcome {
 /// The counters of one room.
 #[derive(Debug)]
 pub(crate) struct RoomCounters {
-    /// Requests, by what became of them.
+    /// Requests, by outcome.
     pub(crate) requests: Counters<Outcome>,
     /// Newcomers who got a place.
     pub(crate) joined: Counter,

@@ -32,7 +32,7 @@ pub struct Ask {
     pub address: Option<[u8; 8]>,
 }
 
-/// What became of a visitor: the status, and the place, 0 for none.
+/// The outcome of a visitor: the status, and the place, 0 for none.
 pub type VisitorStatus = (Status, u64);
 
 /// The call in which `asks`, at least one, ask in their order.
@@ -50,7 +50,7 @@ pub fn call(keys: &RoomKeys, brought: &Brought, asks: &[Ask]) -> Call {
     call
 }
 
-/// Reads the reply to a call of `count` visitors: what became of each.
+/// Reads the reply to a call of `count` visitors: the outcome of each.
 ///
 /// # Errors
 /// When the reply is not the script's.

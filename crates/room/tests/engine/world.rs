@@ -32,7 +32,7 @@ impl weir_base::shared_data::SharedData for SharedCell {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub enum RoomState {
     /// It went on to the origin; these headers came with the response.
@@ -255,7 +255,7 @@ impl World {
         self.outcome(at, stream)
     }
 
-    /// What became of a request.
+    /// The outcome of a request.
     pub fn outcome(&mut self, at: usize, stream: StreamId) -> RoomState {
         let link = self.link;
         let gateway = &mut self.gateways[at];

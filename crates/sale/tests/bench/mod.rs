@@ -42,7 +42,7 @@ pub enum Reply {
     Lost,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Answered(u16),

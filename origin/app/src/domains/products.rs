@@ -93,7 +93,7 @@ struct ProductChangeList {
     changes: Vec<ProductChange>,
 }
 
-/// What became of changes of products.
+/// The outcomes of changes of products.
 #[derive(Debug, Serialize, ToSchema)]
 struct ProductChangeOutcomes {
     /// One for each change, in their order.

@@ -61,7 +61,7 @@ pub(super) struct Intent {
     pub source: String,
 }
 
-/// What became of it.
+/// Its outcome.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub at_ms: u64,

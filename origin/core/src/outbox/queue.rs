@@ -104,7 +104,7 @@ pub struct Leased {
     pub tries: u32,
 }
 
-/// What became of a leased subject.
+/// The outcome of a leased subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// As it was leased.

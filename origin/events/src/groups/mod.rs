@@ -103,7 +103,7 @@ pub struct Delivery {
     pub tries: u32,
 }
 
-/// What became of one event.
+/// The outcome of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was handled.

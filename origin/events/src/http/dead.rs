@@ -252,7 +252,7 @@ pub(super) struct DeadLetters {
     next_page: Option<String>,
 }
 
-/// What became of a dead letter that was sent again: a verdict, or that its group tries it again.
+/// The outcome of a dead letter that was sent again: a verdict, or that its group tries it again.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ResentLetter)]
 #[serde(untagged)]

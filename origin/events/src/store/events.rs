@@ -94,7 +94,7 @@ pub struct StoreBatch {
     pub dead: Vec<DeadLetter>,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Events that were not there.

@@ -96,7 +96,7 @@ impl RetryCounts {
     }
 }
 
-/// What became of a try.
+/// The outcome of a try.
 #[derive(Clone, Debug)]
 pub enum Settlement {
     /// It was handled.
@@ -122,7 +122,7 @@ pub enum Settlement {
 pub struct Settled<'a> {
     /// What was tried.
     pub retry: &'a Retry,
-    /// What became of it.
+    /// Its outcome.
     pub settlement: Settlement,
 }
 

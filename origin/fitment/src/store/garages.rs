@@ -45,7 +45,7 @@ pub struct Garaged {
     pub is_default: bool,
 }
 
-/// What became of a change to a garage.
+/// The outcome of a change to a garage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// It is so now.

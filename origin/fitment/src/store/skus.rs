@@ -113,7 +113,7 @@ pub enum ChangeOutcome {
     Unknown,
 }
 
-/// What became of a single change.
+/// The outcome of a single change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It is in SQL; Redis follows.

@@ -58,7 +58,7 @@ pub struct Op {
     pub name: String,
 }
 
-/// What became of a removal in SQL.
+/// The outcome of a removal in SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// It is there; Redis has to follow.

@@ -239,7 +239,7 @@ fn check_passwords(requests: &[LinkRequest], is_kept: bool) -> Result<(), Proble
     }
 }
 
-/// What became of one link of a list.
+/// The outcome of one link of a list.
 #[derive(Serialize, ToSchema)]
 #[schema(as = MadeLinkOrProblem)]
 #[serde(untagged)]

@@ -121,7 +121,7 @@ pub enum ImportError {
     Find(FindError),
 }
 
-/// What became of a link.
+/// The outcome of a link.
 enum Outcome {
     Made,
     Present,

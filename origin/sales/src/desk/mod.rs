@@ -29,7 +29,7 @@ pub enum Action {
     Refund,
 }
 
-/// What became of one order.
+/// The outcome of one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = OrderActionVerdict)]
 #[serde(rename_all = "snake_case")]

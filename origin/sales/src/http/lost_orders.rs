@@ -36,7 +36,7 @@ pub(super) struct LostOrdersView {
     orders: Vec<LostOrder>,
 }
 
-/// What becomes of the lost orders.
+/// What to do with the lost orders.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LostOrdersDecided)]
@@ -45,7 +45,7 @@ pub(super) struct NewDecision {
     decision: Decision,
 }
 
-/// What became of the lost orders.
+/// What was done with the lost orders.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LostOrdersOutcome)]
 pub(super) struct OutcomeView {
@@ -89,7 +89,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Decide what becomes of lost orders, and let the sale go on
+/// Decide about lost orders, and let the sale go on
 ///
 /// Gives the lost orders up or places them again. Then Redis is rebuilt from SQL, and the sale goes on. If it does not answer in
 /// time, send it again.

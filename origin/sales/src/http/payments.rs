@@ -138,7 +138,7 @@ struct Callback {
     currency: Option<Currency>,
 }
 
-/// What became of a payment.
+/// The outcome of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = PaymentOutcome)]
 #[serde(rename_all = "snake_case")]

@@ -33,7 +33,7 @@ use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::unavailable::Unavailable;
 
-/// What becomes of lost orders.
+/// What to do with lost orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LostOrdersDecision)]
@@ -62,7 +62,7 @@ pub struct LostOrder {
     pub deducted: bool,
 }
 
-/// What became of one lost order.
+/// The outcome of one lost order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct DecidedOrder {
     /// The order.

@@ -190,7 +190,7 @@ pub struct OrderRequest {
     pub click: Option<OrderClick>,
 }
 
-/// What became of a claim that asked to be an order.
+/// The outcome of a claim that asked to be an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// It is an order now.

@@ -24,7 +24,7 @@ async fn import(world: &World, query: &str, file: &str) -> Answer {
     world.admin_text("POST", &path, file).await
 }
 
-/// What became of a file: rows, made, present, and the lines, codes and words of what was refused.
+/// The outcome of a file: rows, made, present, and the lines, codes and words of what was refused.
 async fn imported(world: &World, query: &str, file: &str) -> Value {
     let answer = import(world, query, file).await;
     assert_eq!(answer.status, 200, "{answer:?}");

@@ -12,7 +12,7 @@ use crate::mutation::Mutation;
 use crate::redis::OTHER_SALE;
 use crate::sql::{ClaimName, Order, Paid, Placed, Shortage, Sql, Status};
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimOutcome {
     Ordered(Order),
