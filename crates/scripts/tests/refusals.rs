@@ -133,6 +133,50 @@ fn login_is_refused_by_its_kind() {
 }
 
 #[test]
+fn cluster_that_lacks_a_slot_refuses_before_anything_runs() {
+    let bus_port = weir_stack::ports::free().unwrap();
+    let server = Server::start_with(|options| options.bus_port = Some(bus_port));
+    let mut redis = server.connect();
+    let down = (RefusalKind::ClusterDown, true);
+    assert_eq!(refused(redis.command(&[b"SET", b"a", b"1"])), down);
+    let script: [&[u8]; 4] = [b"EVAL", FIRST_WRITE, b"1", b"a"];
+    assert_eq!(refused(redis.command(&script)), down);
+    assert_eq!(refused(redis.run(&write_check::call("w"))), down);
+}
+
+/// A replica that loads its primary's data: 50 keys, a tenth of a second for each.
+#[test]
+fn redis_that_loads_refuses_before_anything_runs() {
+    let (primary, server) = (Server::start(), Server::start());
+    let (mut filling, mut redis) = (primary.connect(), server.connect());
+    for key in 0..50 {
+        let key = format!("key:{key}");
+        filling.command(&[b"SET", key.as_bytes(), &[b'x'; 4_096]]);
+    }
+    set(&mut redis, b"key-load-delay", b"100000");
+    set(
+        &mut redis,
+        b"loading-process-events-interval-bytes",
+        b"1024",
+    );
+    let port = primary.port().to_string();
+    redis.command(&[b"REPLICAOF", b"127.0.0.1", port.as_bytes()]);
+    let limit = Instant::now() + Duration::from_secs(20);
+    loop {
+        let kind = refused(eval(&mut redis, FIRST_WRITE));
+        if kind.0 == RefusalKind::Loading {
+            assert!(kind.1, "it is definite");
+            break;
+        }
+        assert_eq!(kind.0, RefusalKind::ReadOnly, "before it loads");
+        assert!(Instant::now() < limit, "it does not load");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kind = refused(redis.run(&write_check::call("w")));
+    assert_eq!(kind, (RefusalKind::Loading, true));
+}
+
+#[test]
 fn blocked_redis_refuses_before_it_starts_a_command() {
     let server = Server::start();
     let (mut redis, mut other) = (server.connect(), server.connect());

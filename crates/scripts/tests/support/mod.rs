@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use weir_base::resp::{DecodeError, Value, decode};
 use weir_scripts::{Call, Script};
-use weir_stack::redis::RedisServer;
+use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
 
@@ -19,13 +19,26 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
+        Self::start_with(|_| ())
+    }
+
+    /// A server with other options.
+    pub fn start_with(change: impl FnOnce(&mut RedisOptions)) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
         let log = dir.path().join("redis.log");
-        let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
+        let mut options = RedisOptions::durable(ports::free().unwrap(), dir.path(), &log);
+        change(&mut options);
+        let started = RedisServer::start_with(&tool, &options);
         let server = runtime.block_on(started).unwrap();
         Self { server, dir }
+    }
+
+    #[allow(dead_code)] // not all tests need it
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.server.port()
     }
 
     #[allow(dead_code)] // not all tests need its files
