@@ -47,6 +47,21 @@ fn refusal_of_redis_is_counted_and_logged() {
 }
 
 #[test]
+fn refusals_of_redis_open_the_breaker() {
+    let mut host = shop();
+    for _ in 0..100 {
+        let stream = host.ask(&question(&[1], &["S1"]));
+        host.tick();
+        let batches: Vec<_> = host.calls.keys().copied().collect();
+        for batch in batches {
+            host.reply_with(batch, b"-OOM command not allowed\r\n");
+        }
+        assert_eq!(host.told(stream).0, 503);
+    }
+    assert_eq!(host.metric("redis_breaker_total.state.open"), 1);
+}
+
+#[test]
 fn when_redis_cannot_be_reached_the_circuit_breaker_spares_the_wait() {
     let mut host = shop();
     host.is_connected = false;

@@ -70,6 +70,20 @@ fn refused_click_was_not_used_and_the_origin_answers() {
 }
 
 #[test]
+fn refusals_of_redis_open_the_breaker() {
+    let mut host = Host::new();
+    for number in 0..100 {
+        host.click(&format!("/code-{number}"));
+        host.tick();
+        let reads: Vec<_> = host.calls.keys().copied().collect();
+        for read in reads {
+            host.reply_with(read, b"-READONLY no\r\n");
+        }
+    }
+    assert_eq!(host.metric("redis_breaker_total.state.open"), 1);
+}
+
+#[test]
 fn refused_poll_is_counted() {
     let mut host = Host::new();
     host.click("/abc");
