@@ -36,6 +36,25 @@ fn who_comes_before_the_first_poll_waits_for_it_and_is_then_decided() {
     assert!(bench.is_at_rest());
 }
 
+/// What a request names in a header counts after the wait, too.
+#[test]
+fn early_normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
+    let routes = r#", "sku_routes": [{ "path": "/cart", "sku": { "header": "x-sku" } }]"#;
+    let mut bench = early(routes);
+    bench.catalogue = bench
+        .catalogue
+        .replace("\"state\"", "\"sku\":\"hat\",\"state\"");
+    for (stream, sku) in [(1, "hat"), (2, "scarf")] {
+        let headers = [("x-user-id", "alice"), ("x-sku", sku)];
+        bench.request(stream, "POST", "/cart", &headers);
+        assert_eq!(bench.outcome(stream), None, "it waits for the catalogue");
+    }
+    bench.send();
+    bench.run(Reply::Granted);
+    assert!(bench.answer(1).1.contains("sku_in_sale"));
+    assert_eq!(bench.outcome(2), Some(Outcome::WentOn));
+}
+
 #[test]
 fn without_redis_they_hear_so_after_a_second_and_only_once() {
     let mut bench = early("");
