@@ -354,7 +354,7 @@ impl<S: Store> Knowledge<S> {
 
     fn link_key(&self, id: &LinkId) -> String {
         let generation = self.progress.generation;
-        // A store may take slashes for folders, in which a code would stand in the way of others.
+        // A store may treat a slash as a folder, and a code would collide with longer ones.
         format!("link/{generation}/{}", id.to_path())
     }
 

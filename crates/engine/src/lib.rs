@@ -15,7 +15,7 @@
 //! ```
 //!
 //! - [`event`], [`effect`]: what goes in and what comes out.
-//! - [`pump`]: batches requests for Redis. [`redis`]: what a failed call tells. [`refusals`]: counts and logs what Redis refuses.
+//! - [`pump`]: batches requests for Redis. [`redis`]: classifies failed calls. [`refusals`]: counts and logs what Redis refuses.
 //!   [`breaker`]: when to leave something alone.
 //! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers. [`page`]: answers for browsers.
 //! - [`poll`]: when to read documents from Redis, with back-off. [`held`]: requests that wait until that has happened once.

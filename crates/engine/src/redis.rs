@@ -78,7 +78,7 @@ impl Failure {
 }
 
 /// The failure that an error reply means: definite only if the reply proves that nothing has run. [`weir_scripts::refusal`]
-/// tells which do.
+/// decides which replies do.
 pub fn classify(error: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(error).into_owned();
     match RefusalKind::of(&text) {

@@ -72,7 +72,7 @@ struct State {
     entered: u64,
     missed: u64,
     windows: Vec<Window>,
-    /// Up to here called places have passed on, except those of holds. `seen.floor` stays below all holds.
+    /// Called places up to this one have passed on, unless a hold keeps them. `seen.floor` stays below all holds.
     lapsed: u64,
     /// Windows and holds end by this clock. It follows the time, but counts at most a quarter of `claim` from one call to
     /// the next, and stands still before an opening.
@@ -178,7 +178,7 @@ impl Model {
         (turn.end(), told)
     }
 
-    /// How many entered in the last minute, as `room_look.lua` tells.
+    /// How many entered in the last minute, as `room_look.lua` returns.
     pub fn entered_last_minute(&self, now_ms: u64) -> u64 {
         let slot = now_ms / SLOT_MS;
         let recent = self.entries.range((slot + 1).saturating_sub(SLOTS)..=slot);
@@ -368,7 +368,7 @@ impl<'a> Turn<'a> {
             return;
         }
         match renewal.entered_at {
-            // One of those of whom only their number was known.
+            // Only the number of these was known, not who they are.
             None => self.state.ghosts = self.state.ghosts.saturating_sub(1),
             Some(0) => self.count_entry(),
             Some(order) => {

@@ -1,6 +1,6 @@
 //! The mark: how many changes of orders a shard was told of after SQL had committed them.
 //!
-//! An order that is made is one change, an order that ends is another. The origin tells the shard of a change after the commit and
+//! Making an order is one change, ending it is another. The origin tells the shard of a change after the commit and
 //! before it answers, and the script that follows the order counts it. SQL counts the same changes in the transactions that make them.
 //!
 //! Redis learns of a change after SQL, and may lose it. So the marks of a sale never exceed SQL's count, unless SQL has lost

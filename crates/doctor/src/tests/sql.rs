@@ -1,4 +1,4 @@
-//! Each mistake in SQL by itself.
+//! Each finding about SQL, one at a time.
 
 use super::words;
 use crate::facts::{PausedSale, SqlFacts};
@@ -68,7 +68,7 @@ fn settings_that_may_lose_commits_are_found() {
         with(&[(&off, "OFF"), ("rpl_semi_sync_source_enabled", "ON")]),
         [""; 0]
     );
-    // SQLite tells none of it.
+    // SQLite has none of these settings.
     assert_eq!(words(&examined(&SqlFacts::default())), [""; 0]);
 }
 

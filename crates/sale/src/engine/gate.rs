@@ -258,7 +258,7 @@ impl<D: SharedData + Clone> Gate<D> {
         self.identify(stream, path, request, effects);
     }
 
-    /// Takes every sale of which SQL has nothing left for empty: for a host that reads only the catalogue and asks no shard.
+    /// Treats every sale without units in SQL as empty: for a host that reads only the catalogue and asks no shard.
     pub fn trust_bands(&mut self) {
         self.sales.trust_bands();
     }

@@ -106,7 +106,7 @@ impl Sales {
         }))
     }
 
-    /// Takes every sale of which SQL has nothing left for empty, as if a probe had found it so.
+    /// Treats every sale without units in SQL as empty, as if a probe had found that.
     pub(crate) fn trust_bands(&mut self) {
         let empty = ShardProbe {
             stock: Some(0),
