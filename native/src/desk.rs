@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 use weir_engine::event::{FetchResponse, PlainEnd};
 use weir_engine::redis::Reply;
-use weir_engine::{Answer, BatchId, Effect, Effects, Event, FetchId, Level, StreamId};
+use weir_engine::{
+    Answer, BatchId, EarlyDecision, Effect, Effects, Event, FetchId, Level, StreamId,
+};
 use weir_envoy_abi as abi;
 use weir_registry::Filter;
 use weir_registry::engines::{AnyEngine, make};
@@ -44,6 +46,17 @@ pub struct Common {
     pub panics: AtomicU64,
     /// Whether Redis has ever answered.
     pub has_answered: AtomicBool,
+    /// What the fast path has counted and not reported yet.
+    pub fast_path: FastPathCounts,
+}
+
+/// Requests at the fast path.
+#[derive(Debug, Default)]
+pub struct FastPathCounts {
+    /// Those that this filter has answered there.
+    pub answered: AtomicU64,
+    /// Those that went on to the HTTP stack, counted at the first filter that is asked.
+    pub passed: AtomicU64,
 }
 
 impl Common {
@@ -249,6 +262,15 @@ impl Desk {
         let end = end.unwrap_or(&unknown);
         self.run(&mut state, Event::Closed { stream, end }, Some(stream));
         self.ring(&mut state, None);
+    }
+
+    /// As [`weir_engine::Engine::decide_early`].
+    pub fn decide_early(
+        &self,
+        request: &dyn weir_engine::Request,
+        trusts_user: bool,
+    ) -> EarlyDecision {
+        self.lock().engine.decide_early(request, trusts_user)
     }
 
     // --- events of the desk's own thread and of the main thread

@@ -11,13 +11,15 @@ use weir_engine::answer::Refusal;
 use weir_engine::setup::started;
 use weir_engine::{Answer, Effect, StreamId};
 use weir_envoy_abi::{
-    self as abi, BodyStatus, ConfigHost, FetchedResponse, Filter, HeadersStatus, Module, Response,
+    self as abi, BodyStatus, ConfigHost, Connection, FetchedResponse, Filter, HeadersStatus,
+    Module, Response,
 };
 
 use weir_registry::engines::{AnyEngine, make};
 use weir_registry::{self as registry, FILTERS};
 
-use crate::desk::{Common, Desk, Own};
+use crate::desk::{Common, Desk, FastPathCounts, Own};
+use crate::fast_path::{self, FastConnection, FastPath};
 use crate::fetches::{Fetches, read};
 use crate::metrics::HostMetrics;
 use crate::redis::Plan;
@@ -150,6 +152,7 @@ impl Config {
             main: Mutex::new(host.scheduler()),
             panics: AtomicU64::new(0),
             has_answered: AtomicBool::new(false),
+            fast_path: FastPathCounts::default(),
         });
         let mut config = Self {
             common,
@@ -169,6 +172,9 @@ impl Config {
         for _ in 1..settings.engines {
             let made = make(filter, &config.common.json, &ProcessHost, true)?;
             config.add(made.engine, redis.clone(), is_validating)?;
+        }
+        if let Some(name) = settings.name.as_deref().filter(|_| !is_validating) {
+            fast_path::register(name, &config.desks);
         }
         Ok(config)
     }
@@ -208,7 +214,7 @@ impl Config {
 }
 
 /// The number of this thread among those that have had streams, in the order of their first.
-fn worker_index() -> usize {
+pub fn worker_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static INDEX: usize = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -267,6 +273,9 @@ impl Module for Filters {
         }
         let panics = config.common.panics.swap(0, Ordering::Relaxed);
         config.metrics.tell_panics(host, panics);
+        config
+            .metrics
+            .tell_fast_path(host, &config.common.fast_path);
     }
 
     fn fetched(config: &Config, id: u64, response: Option<FetchedResponse<'_>>) {
@@ -383,6 +392,44 @@ impl Module for Filters {
 
     fn gone(stream: &Stream) {
         stream.close(None);
+    }
+
+    type NetworkConfig = FastPath;
+    type NetworkState = FastConnection;
+
+    fn configure_network(name: &[u8], config: &[u8]) -> Option<FastPath> {
+        log_panics();
+        let made = FastPath::new(name, config);
+        let refused = |error: &FieldError| {
+            let name = fast_path::NAME;
+            let text = format!("{name}: configuration refused: {error}");
+            abi::log(abi::Level::Error, &text);
+        };
+        made.inspect_err(refused).ok()
+    }
+
+    fn connected(config: &Arc<FastPath>, connection: Connection<'_>) -> FastConnection {
+        FastConnection::new(config, &connection)
+    }
+
+    fn received(
+        state: &FastConnection,
+        connection: Connection<'_>,
+        is_last: bool,
+    ) -> abi::ReadStatus {
+        state.received(connection, is_last)
+    }
+
+    fn sent(state: &FastConnection, connection: Connection<'_>) {
+        state.sent(&connection);
+    }
+
+    fn congested(state: &FastConnection) {
+        state.congested();
+    }
+
+    fn connection_panicked(state: &FastConnection) {
+        state.panicked();
     }
 
     fn panicked(config: Option<&Config>, stream: Option<&Stream>) {

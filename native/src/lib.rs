@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`settings`] | the object `native` of a filter's configuration: where Redis is, and its secrets |
 //! | [`desk`] | an engine, and the one place that applies effects |
+//! | [`fast_path`] | a network filter that answers before Envoy's HTTP stack |
 //! | [`slot`] | what waits to be done with one stream by the stream's own thread |
 //! | [`service`] | the thread of a desk: ticks and calls to Redis |
 //! | [`redis`] | connections to Redis: one server, or a cluster; with TLS and a password |
@@ -25,6 +26,7 @@
 #![deny(unsafe_code)]
 
 pub mod desk;
+pub mod fast_path;
 pub mod fetches;
 pub mod filters;
 pub mod metrics;

@@ -5,14 +5,21 @@
 //! here: a counter that an engine adds later is one more value of a label that is known.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use weir_engine::Metrics;
 use weir_envoy_abi::{ConfigHost, MetricId};
 use weir_registry::Filter;
 use weir_registry::engines::later_metrics;
 
+use crate::desk::FastPathCounts;
+
 /// The counter of panics.
 const PANICS: &str = "weir_native_panics_total";
+
+/// The counters of requests at the fast path.
+const FAST_PATH_ANSWERED: &str = "weir_native_fast_path_requests_total.outcome.answered";
+const FAST_PATH_PASSED: &str = "weir_native_fast_path_requests_total.outcome.passed";
 
 /// The metrics of one filter's configuration.
 #[derive(Debug, Default)]
@@ -28,7 +35,7 @@ impl HostMetrics {
     pub fn define(host: &ConfigHost<'_>, filter: &Filter, metrics: &Metrics) -> Self {
         let later = later_metrics(filter);
         let mut counters = HashMap::new();
-        let now = metrics.counters().chain([PANICS]);
+        let now = metrics.counters().chain([PANICS, FAST_PATH_ANSWERED]);
         for name in now.chain(later.counters()) {
             let (base, tag) = split(name);
             let label = tag.map(|(label, _)| label);
@@ -53,6 +60,19 @@ impl HostMetrics {
             let key = (base.to_owned(), tag.map(|(label, _)| label.to_owned()));
             if let Some(id) = self.counters.get(&key) {
                 host.increment(*id, tag.map(|(_, value)| value), *count);
+            }
+        }
+    }
+
+    /// Reports the requests at the fast path.
+    pub fn tell_fast_path(&self, host: &ConfigHost<'_>, counts: &FastPathCounts) {
+        for (name, count) in [
+            (FAST_PATH_ANSWERED, &counts.answered),
+            (FAST_PATH_PASSED, &counts.passed),
+        ] {
+            match count.swap(0, Ordering::Relaxed) {
+                0 => {}
+                count => self.tell(host, &vec![(name.to_owned(), count)]),
             }
         }
     }

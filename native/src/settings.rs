@@ -20,6 +20,9 @@ pub struct Settings {
     /// set. Workers are dealt out among them. All workers at one engine share what it remembers and its batches.
     #[serde(default = "one")]
     pub engines: u64,
+    /// By this name `weir.fast_path` asks the filter; without it, it does not.
+    #[serde(default)]
+    pub name: Option<String>,
     /// Where the Redis are that the rest of the configuration names.
     #[serde(default)]
     pub redis: Vec<RedisSettings>,

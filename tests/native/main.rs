@@ -4,6 +4,7 @@
 #![allow(clippy::indexing_slicing)]
 
 mod abi;
+mod fast_path;
 mod filters;
 mod idle;
 mod panics;

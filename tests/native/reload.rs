@@ -52,7 +52,7 @@ fn watched(config: &EnvoyConfig, file: &Path) -> Result<(EnvoyConfig, Value)> {
 /// Puts the listener where Envoy watches, with the filter's polls so far apart: another configuration each time.
 fn publish(listener: &Value, file: &Path, poll_interval_ms: u64) -> Result<()> {
     let mut listener = listener.clone();
-    let filter = "/filter_chains/0/filters/0/typed_config/http_filters/0/typed_config";
+    let filter = "/filter_chains/0/filters/1/typed_config/http_filters/0/typed_config";
     let settings = listener.pointer_mut(&format!("{filter}/filter_config/value"));
     let settings = settings.context("no settings")?;
     let mut json: Value = serde_json::from_str(settings.as_str().context("no text")?)?;

@@ -22,6 +22,7 @@
 //! - [`metrics`]: counters that the host collects.
 //! - [`setup`]: what a host gives for an engine to be made.
 //! - [`config`], [`keys`]: configuration, refused with the path of the field that is wrong, and signing keys in it.
+//! - [`early`]: decisions before the HTTP stack of a host.
 //! - [`edges`]: what edges say of the requests that they send.
 
 #![no_std]
@@ -34,6 +35,7 @@ extern crate std;
 pub mod answer;
 pub mod breaker;
 pub mod config;
+pub mod early;
 pub mod edges;
 pub mod effect;
 pub mod event;
@@ -50,6 +52,7 @@ pub mod setup;
 pub mod tally;
 
 pub use answer::Answer;
+pub use early::EarlyDecision;
 pub use effect::{BatchId, Effect, Effects, Fetch, FetchId, Level, RedisId};
 pub use event::{Event, Request, StreamEnd, StreamId};
 pub use headers::Headers;
@@ -62,6 +65,13 @@ pub trait Engine {
 
     /// Handles one event. What is to be done goes into `effects`; the host does it, in order, before the next event.
     fn handle(&mut self, event: Event<'_>, effects: &mut Effects);
+
+    /// Decides on the head of a request, if that needs nothing else: no Redis, no body and no filter that runs before this one.
+    /// `trusts_user`: the header that names the user is final. If it is not, the decision must not depend on the user.
+    fn decide_early(&mut self, request: &dyn Request, trusts_user: bool) -> EarlyDecision {
+        let _ = (request, trusts_user);
+        EarlyDecision::Undecided
+    }
 
     /// How far apart ticks should be now, in milliseconds, if there is anything to do in them. It may change with
     /// each event.

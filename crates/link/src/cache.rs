@@ -184,6 +184,19 @@ impl Memory {
         }
     }
 
+    /// Whether memory alone answers a request for the link: it is current, or known not to exist, and it has no password, which
+    /// only the origin checks. Nothing is read again because of it.
+    pub fn answers(&mut self, name: &LinkName, now_ms: u64) -> bool {
+        if let Some(known) = self.links.get(name.as_bytes()) {
+            return known.dies_at_ms > now_ms
+                && known.generation == self.generation
+                && now_ms < known.read_at_ms
+                && known.link.guard.is_none();
+        }
+        let until_ms = self.unknown.get(name.as_bytes());
+        until_ms.is_some_and(|until_ms| is_ahead(*until_ms, now_ms, self.limits.unknown_ms))
+    }
+
     /// Looks `name` up.
     pub fn find(&mut self, name: &LinkName, now_ms: u64) -> Found<'_> {
         let generation = self.generation;

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use weir_base::FieldError;
 use weir_engine::config::{Environment, RedisConfig, parse};
 use weir_engine::setup::{Configured, Host};
-use weir_engine::{Effects, Engine, Event, Metrics};
+use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Request};
 
 use crate::{EVENTS, FITMENT, Filter, GATE, LIMITER, LINKS, ROOM};
 
@@ -68,6 +68,9 @@ pub trait AnyEngine: Send {
     /// As [`Engine::handle`].
     fn handle(&mut self, event: Event<'_>, effects: &mut Effects);
 
+    /// As [`Engine::decide_early`].
+    fn decide_early(&mut self, request: &dyn Request, trusts_user: bool) -> EarlyDecision;
+
     /// As [`Engine::tick_ms`].
     fn tick_ms(&self) -> Option<u64>;
 
@@ -82,6 +85,10 @@ impl<E: Engine + Send> AnyEngine for E {
 
     fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
         Engine::handle(self, event, effects);
+    }
+
+    fn decide_early(&mut self, request: &dyn Request, trusts_user: bool) -> EarlyDecision {
+        Engine::decide_early(self, request, trusts_user)
     }
 
     fn tick_ms(&self) -> Option<u64> {

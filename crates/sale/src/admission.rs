@@ -102,7 +102,7 @@ pub fn admit_to_checkout(
 }
 
 /// Switches, window, and whether the stock is there.
-fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejection> {
+pub(crate) fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejection> {
     if switch == SaleState::Closed {
         return Err(Verdict::Closed.into());
     }

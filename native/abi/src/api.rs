@@ -112,6 +112,17 @@ api! {
     send_response = "envoy_dynamic_module_callback_http_send_response"
         (Raw, u32, *const HeaderPair, usize, Buffer, Buffer);
     continue_decoding = "envoy_dynamic_module_callback_http_filter_continue_decoding" (Raw);
+
+    read_pieces_count = "envoy_dynamic_module_callback_network_filter_get_read_buffer_chunks_size" (Raw) -> usize;
+    read_pieces = "envoy_dynamic_module_callback_network_filter_get_read_buffer_chunks" (Raw, *mut Buffer) -> bool;
+    write_pieces_count = "envoy_dynamic_module_callback_network_filter_get_write_buffer_chunks_size" (Raw) -> usize;
+    write_pieces = "envoy_dynamic_module_callback_network_filter_get_write_buffer_chunks" (Raw, *mut Buffer) -> bool;
+    take_read = "envoy_dynamic_module_callback_network_filter_drain_read_buffer" (Raw, usize) -> bool;
+    write_connection = "envoy_dynamic_module_callback_network_filter_write" (Raw, Buffer, bool);
+    close_connection = "envoy_dynamic_module_callback_network_filter_close" (Raw, u32);
+    remote_address = "envoy_dynamic_module_callback_network_filter_get_remote_address"
+        (Raw, *mut Buffer, *mut u32) -> bool;
+    is_tls = "envoy_dynamic_module_callback_network_filter_is_ssl" (Raw) -> bool;
 }
 
 static API: OnceLock<Api> = OnceLock::new();

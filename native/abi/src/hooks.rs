@@ -330,6 +330,19 @@ pub const EXPORTS: &[&str] = &[
     "envoy_dynamic_module_on_http_filter_http_stream_reset",
     "envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark",
     "envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark",
+    "envoy_dynamic_module_on_network_filter_config_new",
+    "envoy_dynamic_module_on_network_filter_config_destroy",
+    "envoy_dynamic_module_on_network_filter_config_scheduled",
+    "envoy_dynamic_module_on_network_filter_new",
+    "envoy_dynamic_module_on_network_filter_new_connection",
+    "envoy_dynamic_module_on_network_filter_read",
+    "envoy_dynamic_module_on_network_filter_write",
+    "envoy_dynamic_module_on_network_filter_event",
+    "envoy_dynamic_module_on_network_filter_scheduled",
+    "envoy_dynamic_module_on_network_filter_http_callout_done",
+    "envoy_dynamic_module_on_network_filter_above_write_buffer_high_watermark",
+    "envoy_dynamic_module_on_network_filter_below_write_buffer_low_watermark",
+    "envoy_dynamic_module_on_network_filter_destroy",
 ];
 
 /// Makes this crate the library of a [`Module`](crate::Module).
@@ -343,6 +356,7 @@ macro_rules! module {
             use core::ffi::c_void;
             use $crate::api::{Buffer, HeaderPair};
             use $crate::hooks::*;
+            use $crate::network_hooks as network;
 
             type M = $module;
 
@@ -373,7 +387,35 @@ macro_rules! module {
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) { unsafe { filter_destroy::<M>(stream) } }
 
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_config_new(raw: *mut c_void, name: Buffer, config: Buffer) -> *const c_void { unsafe { network::config_new::<M>(name, config) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_config_destroy(config: *const c_void) { unsafe { network::config_destroy::<M>(config) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_new(config: *const c_void, raw: *mut c_void) -> *const c_void { unsafe { network::filter_new::<M>(config, raw) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_read(raw: *mut c_void, state: *const c_void, length: usize, is_last: bool) -> u32 { unsafe { network::received::<M>(raw, state, is_last) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_write(raw: *mut c_void, state: *const c_void, length: usize, is_last: bool) -> u32 { unsafe { network::sent::<M>(raw, state) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_above_write_buffer_high_watermark(raw: *mut c_void, state: *const c_void) { unsafe { network::congested::<M>(raw, state) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_destroy(state: *const c_void) { unsafe { network::filter_destroy::<M>(state) } }
+
             // Envoy demands these; there is nothing to do in them.
+
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_new_connection(raw: *mut c_void, state: *const c_void) -> u32 { 0 }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_event(raw: *mut c_void, state: *const c_void, event: u32) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_scheduled(raw: *mut c_void, state: *const c_void, event: u64) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_config_scheduled(raw: *mut c_void, config: *const c_void, event: u64) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_http_callout_done(raw: *mut c_void, state: *const c_void, id: u64, result: u32, headers: *const HeaderPair, header_count: usize, body: *const Buffer, body_count: usize) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_below_write_buffer_low_watermark(raw: *mut c_void, state: *const c_void) {}
 
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_http_filter_response_body(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { 0 }

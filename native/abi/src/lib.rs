@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`api`](mod@api) | the functions of Envoy that are called |
 //! | [`config`] | a filter's configuration: metrics, HTTP requests, a way to call the main thread |
+//! | [`connection`] | a connection: bytes before HTTP |
 //! | [`filter`] | a stream: headers, body, answers, a way to call its thread |
 //! | [`module`](mod@module) | what a module is |
 //! | [`hooks`] | what Envoy calls |
@@ -16,15 +17,19 @@
 
 pub mod api;
 pub mod config;
+pub mod connection;
 pub mod filter;
 #[doc(hidden)] // For `module!`.
 pub mod hooks;
 pub mod module;
+#[doc(hidden)] // For `module!`.
+pub mod network_hooks;
 
 pub use config::{ConfigHost, ConfigScheduler, MetricId};
+pub use connection::Connection;
 pub use filter::{Filter, Response, StreamScheduler};
 pub use hooks::EXPORTS;
-pub use module::{BodyStatus, FetchedResponse, HeadersStatus, Level, Module};
+pub use module::{BodyStatus, FetchedResponse, HeadersStatus, Level, Module, ReadStatus};
 
 use api::{Buffer, api};
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::ConfigHost;
+use crate::connection::Connection;
 use crate::filter::{Filter, Response};
 
 /// How much a line in the log matters: the ABI's numbers.
@@ -39,6 +40,16 @@ pub enum BodyStatus {
     Continue = 0,
     /// Envoy keeps it.
     Keep = 1,
+}
+
+/// How the bytes of a connection go on: the ABI's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ReadStatus {
+    /// What was not taken goes to the next filter.
+    Continue = 0,
+    /// Nothing goes on until more has come.
+    Stop = 1,
 }
 
 /// The response to an HTTP request of the module's own, during its hook.
@@ -97,6 +108,37 @@ pub trait Module: 'static {
 
     /// The stream's filter is gone. What calls Envoy for it must end before this returns.
     fn gone(stream: &Self::Stream);
+
+    /// What is made of one network filter's configuration. All its connections share it.
+    type NetworkConfig: Send + Sync + 'static;
+
+    /// What is kept for one connection. Hooks of what is sent run while another of its hooks does, so they get `&self`.
+    type NetworkState: 'static;
+
+    /// Makes what belongs to one network filter's configuration. `None` refuses it; the reason is the module's to log.
+    fn configure_network(name: &[u8], config: &[u8]) -> Option<Self::NetworkConfig>;
+
+    /// A connection begins.
+    fn connected(
+        config: &Arc<Self::NetworkConfig>,
+        connection: Connection<'_>,
+    ) -> Self::NetworkState;
+
+    /// Bytes have come; `is_last`: no more will.
+    fn received(
+        state: &Self::NetworkState,
+        connection: Connection<'_>,
+        is_last: bool,
+    ) -> ReadStatus;
+
+    /// Bytes are about to go to the client; they always go.
+    fn sent(state: &Self::NetworkState, connection: Connection<'_>);
+
+    /// More waits to be sent to the client than Envoy wants to keep.
+    fn congested(state: &Self::NetworkState);
+
+    /// A hook of a connection has panicked.
+    fn connection_panicked(state: &Self::NetworkState);
 
     /// A hook has panicked; `stream` is the stream's, if it was one of a stream.
     fn panicked(config: Option<&Self::Config>, stream: Option<&Self::Stream>);

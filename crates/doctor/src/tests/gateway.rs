@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTERS, LISTENERS, MANAGER, ROUTES, at, checks, drop_field, drop_named, edit_settings,
-    endpoints, named, shipped,
+    CLUSTERS, LISTENERS, MANAGER, NETWORK_FILTERS, ROUTES, at, checks, drop_field, drop_named,
+    edit_settings, endpoints, named, shipped,
 };
 
 const GATE: &str = "weir.seckill_gate";
@@ -269,6 +269,7 @@ fn orders() {
         });
     });
     one("native.yaml", "orders-route", |tree| {
+        drop_named(tree, NETWORK_FILTERS, "weir.fast_path");
         drop_named(tree, ROUTES, "orders")
     });
 }

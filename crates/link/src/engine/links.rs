@@ -16,7 +16,7 @@ use weir_base::hash::seeded_hash;
 use weir_base::key::KeyRing;
 use weir_engine::answer::retry_after_seconds;
 use weir_engine::held::HeldRequests;
-use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
+use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Request, StreamId};
 
 use crate::engine::NAME;
 use crate::engine::answer::{answer_of, answer_to, kind_of, respond};
@@ -59,7 +59,7 @@ pub struct Links {
     crawlers: Crawlers,
     pub(crate) trusted_hops: Option<usize>,
     /// The header that names a client's country.
-    country_header: Option<String>,
+    pub(crate) country_header: Option<String>,
     /// How many polls have told of changes. What was read before such a poll has completed may be from before the change,
     /// and is not remembered.
     pub(crate) changes: u32,
@@ -140,6 +140,10 @@ impl Engine for Links {
         }
     }
 
+    fn decide_early(&mut self, request: &dyn Request, _: bool) -> EarlyDecision {
+        self.early_decision(request)
+    }
+
     fn tick_ms(&self) -> Option<u64> {
         let poll_ms = self.poller.schedule.tick_ms();
         if !self.held.has_begun() {
@@ -217,7 +221,21 @@ impl Links {
             self.counters.answers.increment(AnswerKind::Passed);
             return effects.let_go(stream);
         };
-        match fields.resource(&domain) {
+        let resource = fields.resource(&domain);
+        self.answer_resource(stream, domain, resource, fields, request, effects);
+    }
+
+    /// Answers a request for something of a domain, or lets it wait.
+    pub(crate) fn answer_resource(
+        &mut self,
+        stream: StreamId,
+        domain: Arc<Domain>,
+        resource: Resource,
+        fields: Fields<'_>,
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        match resource {
             Resource::Link(name) => {
                 let head = LinkHead {
                     stream,
@@ -253,7 +271,7 @@ impl Links {
     }
 
     /// Clients have what they were told before this event: those clicks are counted.
-    fn count_used(&mut self) {
+    pub(crate) fn count_used(&mut self) {
         let answered = core::mem::take(&mut self.answered);
         let Some(clicks) = &mut self.clicks else {
             return;

@@ -34,6 +34,7 @@ mod completed;
 pub mod config;
 mod crawlers;
 mod domains;
+mod early;
 mod held;
 mod job;
 mod links;

@@ -3,12 +3,14 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 
-use crate::admission::{Admission, Rejection, admit, admit_attempt};
+use crate::admission::{Admission, Rejection, admit, admit_attempt, check_open};
 use crate::idempotency::{AttemptTag, IdempotencyKey};
+use crate::ledger::Checks;
 use crate::sale::{Phase, Sale, SaleState};
 use crate::verdict::Verdict;
 use weir_base::accept::ACCEPT;
 use weir_base::headers;
+use weir_base::id::UserId;
 use weir_base::language::ACCEPT_LANGUAGE;
 use weir_base::shared_data::SharedData;
 use weir_engine::Request;
@@ -32,6 +34,18 @@ pub(crate) struct Purchase<'a, D> {
     pub(crate) now_ms: u64,
 }
 
+/// The headers of a request to buy: who buys, the attempt, the order token and the quantity.
+type BuyFields<'h> = [Option<Cow<'h, [u8]>>; 4];
+
+/// What a request to buy asks for, when nothing but the limits may still refuse it.
+pub(crate) struct Admitted {
+    user: UserId,
+    attempt: Option<AttemptTag>,
+    quantity: u32,
+    shard: u32,
+    checks: Checks,
+}
+
 impl<D: SharedData + Clone> Purchase<'_, D> {
     /// Decides whether the request leads to a claim of `sale`, and what the gate must know to answer it. `mark` is the sale in
     /// reports.
@@ -40,9 +54,33 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         sale: &[u8],
         mark: SaleMark,
     ) -> (Buyer, Result<ClaimJob, Rejection>) {
+        self.decide_by(sale, mark, |switch, sale, fields| {
+            self.admit(switch, sale, fields)
+        })
+    }
+
+    /// As [`Purchase::decide`], up to the limits. Without a trusted user, only what the sale itself refuses is an error.
+    pub(crate) fn check(
+        &self,
+        sale: &[u8],
+        mark: SaleMark,
+        trusts_user: bool,
+    ) -> (Buyer, Result<(), Rejection>) {
+        self.decide_by(sale, mark, |switch, sale, fields| match trusts_user {
+            true => self.admit_up_to_limits(switch, sale, fields).map(drop),
+            false => self.check_sale(switch, sale, &fields),
+        })
+    }
+
+    fn decide_by<T>(
+        &self,
+        sale: &[u8],
+        mark: SaleMark,
+        decide: impl FnOnce(SaleState, &Sale, BuyFields<'_>) -> Result<T, Rejection>,
+    ) -> (Buyer, Result<T, Rejection>) {
         let headers = self.request.headers();
         let found = self.sales.find(sale);
-        let (is_shadow, reader, claim) = match found {
+        let (is_shadow, reader, decided) = match found {
             Ok((switch, sale)) => {
                 // In one pass: most of what a request costs before its claim is looking for headers.
                 let names = [
@@ -55,8 +93,8 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                 ];
                 let [user, attempt, token, quantity, language, accept] = headers.get_each(names);
                 let reader = read_reader(language.as_deref(), accept.as_deref());
-                let claim = self.admit(switch, sale, [user, attempt, token, quantity]);
-                (switch == SaleState::Shadow, reader, claim)
+                let decided = decide(switch, sale, [user, attempt, token, quantity]);
+                (switch == SaleState::Shadow, reader, decided)
             }
             // With all sales in shadow, a request for an unknown sale goes on, too.
             Err(rejection) => {
@@ -67,11 +105,11 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         let buyer = Buyer {
             is_shadow,
             // It does not matter for a request that is answered here.
-            poses_as_gateway: (is_shadow || claim.is_ok()) && headers.pose_as_gateway(),
+            poses_as_gateway: (is_shadow || decided.is_ok()) && headers.pose_as_gateway(),
             sale: mark.filter(|_| found.is_ok()),
             reader,
         };
-        (buyer, claim)
+        (buyer, decided)
     }
 
     /// The chain up to the claim.
@@ -79,8 +117,38 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
         &self,
         switch: SaleState,
         sale: &Sale,
-        [user, attempt, token, quantity]: [Option<Cow<'_, [u8]>>; 4],
+        fields: BuyFields<'_>,
     ) -> Result<ClaimJob, Rejection> {
+        let now_ms = self.now_ms;
+        let admitted = self.admit_up_to_limits(switch, sale, fields)?;
+        self.limits
+            .check(Some(&admitted.user), self.request, now_ms)?;
+        Ok(ClaimJob {
+            sale: sale.id.clone(),
+            shard: admitted.shard,
+            user: admitted.user,
+            user_cap: sale.user_cap,
+            // More is refused all the same, and Redis has few different numbers to answer.
+            quantity: admitted.quantity.min(sale.user_cap.saturating_add(1)),
+            is_too_many: false,
+            shards: sale.shards,
+            rebalances: 0,
+            checks: admitted.checks,
+            path: None,
+            attempt: admitted.attempt,
+            refusal: (sale.phase(now_ms) == Phase::Ended).then_some(Verdict::Ended),
+            pass: None,
+            buyer: Buyer::default(),
+        })
+    }
+
+    /// The chain up to the limits, which count what they let pass: it changes nothing.
+    fn admit_up_to_limits(
+        &self,
+        switch: SaleState,
+        sale: &Sale,
+        [user, attempt, token, quantity]: BuyFields<'_>,
+    ) -> Result<Admitted, Rejection> {
         let now_ms = self.now_ms;
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
@@ -100,25 +168,32 @@ impl<D: SharedData + Clone> Purchase<'_, D> {
                 self.sales.check_signer()?;
                 let token = token.as_deref();
                 self.checkout.check_token(sale, &user, token, now_ms)?;
-                self.limits.check(Some(&user), self.request, now_ms)?;
-                Ok(ClaimJob {
-                    sale: sale.id.clone(),
-                    shard,
+                Ok(Admitted {
                     user,
-                    user_cap: sale.user_cap,
-                    // More is refused all the same, and Redis has few different numbers to answer.
-                    quantity: quantity.min(sale.user_cap.saturating_add(1)),
-                    is_too_many: false,
-                    shards: sale.shards,
-                    rebalances: 0,
-                    checks,
-                    path: None,
                     attempt,
-                    refusal: (sale.phase(now_ms) == Phase::Ended).then_some(Verdict::Ended),
-                    pass: None,
-                    buyer: Buyer::default(),
+                    quantity,
+                    shard,
+                    checks,
                 })
             }
+        }
+    }
+
+    /// What refuses everybody, whoever it is: the switch, the window and a sale without units. Of an attempt that is named,
+    /// Redis may know.
+    fn check_sale(
+        &self,
+        switch: SaleState,
+        sale: &Sale,
+        [_, attempt, ..]: &BuyFields<'_>,
+    ) -> Result<(), Rejection> {
+        if attempt.is_some() {
+            return Ok(());
+        }
+        check_open(switch, sale, self.now_ms)?;
+        match self.sales.memory.is_empty(&sale.id) {
+            true => Err(self.sales.without_units(sale, self.now_ms).into()),
+            false => Ok(()),
         }
     }
 }

@@ -18,7 +18,8 @@ use weir_engine::event::PlainRequest;
 use weir_engine::pump::{BATCH_MAX, Counts, Pump};
 use weir_engine::refusals::Refusals;
 use weir_engine::{
-    Answer, Effects, Engine, Event, Level, Metrics as Registry, Request, StreamEnd, StreamId,
+    Answer, EarlyDecision, Effects, Engine, Event, Level, Metrics as Registry, Request, StreamEnd,
+    StreamId,
 };
 
 use crate::engine::NAME;
@@ -50,8 +51,8 @@ pub struct Gate<D> {
     pub(crate) pump: Pump<ClaimPlan>,
     pub(crate) sales: Sales,
     pub(crate) pending: PendingRequests,
-    identification: Identification<D>,
-    limits: Limits<D>,
+    pub(crate) identification: Identification<D>,
+    pub(crate) limits: Limits<D>,
     pub(crate) checkout: Checkout,
     pub(crate) rebalances: Rebalances,
     pub(crate) overload: Overload,
@@ -296,7 +297,7 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 
     /// How a sale stands.
-    fn status(&mut self, sale: &[u8], request: &dyn Request) -> Arc<Answer> {
+    pub(crate) fn status(&mut self, sale: &[u8], request: &dyn Request) -> Arc<Answer> {
         self.metrics.statuses.increment();
         match self.sales.find(sale) {
             Ok((switch, sale)) => {
@@ -545,6 +546,10 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
             } => self.on_fetch_done(fetch, response.as_ref(), now_ms, effects),
             Event::Response { .. } | Event::Body { .. } => {}
         }
+    }
+
+    fn decide_early(&mut self, request: &dyn Request, trusts_user: bool) -> EarlyDecision {
+        self.early_decision(request, trusts_user)
     }
 
     fn tick_ms(&self) -> Option<u64> {

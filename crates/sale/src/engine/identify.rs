@@ -26,6 +26,12 @@ impl<D: SharedData + Clone> Identification<D> {
         Self { config, limits }
     }
 
+    /// Whether the origin wants to know the user of a request for `path`.
+    pub(crate) fn concerns(&self, path: &[u8]) -> bool {
+        let mut prefixes = self.config.identify_prefixes.iter();
+        prefixes.any(|prefix| path.starts_with(prefix.as_bytes()))
+    }
+
     /// The signed user of a request for `path`, if the origin wants to know it there and the request names one.
     ///
     /// # Errors
@@ -36,8 +42,7 @@ impl<D: SharedData + Clone> Identification<D> {
         request: &dyn Request,
         is_limited: bool,
     ) -> Result<Option<SignedUser>, Rejection> {
-        let mut prefixes = self.config.identify_prefixes.iter();
-        if !prefixes.any(|prefix| path.starts_with(prefix.as_bytes())) {
+        if !self.concerns(path) {
             return Ok(None);
         }
         let user = read_user(request.headers().get(&self.config.user_header)).ok();

@@ -15,6 +15,7 @@
 //! | `sales` | what a worker knows of sales: catalogue, polls, empty shards |
 //! | `pending` | requests that come before the first poll, held for a moment |
 //! | `buy` | a request to buy, up to its claim |
+//! | `early` | what needs nothing but the catalogue, for hosts that answer before their HTTP stack |
 //! | `checkout` | order tokens: minted, and checked; a proof of work may come first |
 //! | `captcha` | asking a captcha's provider |
 //! | `identify` | who a request comes from that buys nothing, for the origin |
@@ -39,6 +40,7 @@ mod buy;
 mod captcha;
 mod checkout;
 pub mod config;
+mod early;
 pub mod gate;
 mod identify;
 pub mod job;

@@ -110,6 +110,15 @@ impl EnvoyConfig {
         Ok(config)
     }
 
+    /// Without the network filter in front of the connection manager.
+    pub fn without_fast_path(mut self) -> Result<Self> {
+        let listeners = list(&mut self.tree, LISTENERS)?;
+        let gateway = tree::position(listeners, "gateway")?;
+        let filters = list(&mut listeners[gateway], "/filter_chains/0/filters")?;
+        filters.retain(|filter| filter["name"] != "weir.fast_path");
+        Ok(self)
+    }
+
     /// `envoy/shortlink.yaml` in the same way as the shipped file.
     pub fn shortlink() -> Result<Self> {
         Self::alone(LINKS)

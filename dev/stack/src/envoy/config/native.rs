@@ -18,6 +18,8 @@ use weir_registry::{Filter, RedisUse};
 const WASM_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const NATIVE_FILTER: &str =
     "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
+const NATIVE_NETWORK_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.network.dynamic_modules.v3.DynamicModuleNetworkFilter";
+const FAST_PATH: &str = "weir.fast_path";
 const TEXT: &str = "type.googleapis.com/google.protobuf.StringValue";
 const REDIS_PROXY: &str = "envoy.filters.network.redis_proxy";
 const INTERNAL_LISTENERS: &str = "envoy.bootstrap.internal_listener";
@@ -60,7 +62,69 @@ pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
             result = convert_filter(value, &redis, library);
         }
     });
-    result
+    result?;
+    for listener in list(root, LISTENERS)? {
+        for chain in list(listener, "/filter_chains")? {
+            add_fast_path(chain, library)?;
+        }
+    }
+    Ok(())
+}
+
+/// The filters that the fast path may ask where they stand alone, and by which names.
+const FAST: [(&str, &str); 2] = [
+    ("weir.seckill_gate", "gate"),
+    ("weir.shortlink_redirect", "links"),
+];
+
+/// Puts `weir.fast_path` before the connection manager, where nothing but one of its filters stands in that.
+fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
+    let filters = list(chain, "/filters")?;
+    let is_there = filters.iter().any(|filter| filter["name"] == FAST_PATH);
+    let mut managers = filters.iter_mut().filter_map(|filter| {
+        let filters = filter.pointer_mut("/typed_config/http_filters");
+        filters.and_then(Value::as_array_mut)
+    });
+    let Some([filter, _router]) = managers.next().map(Vec::as_mut_slice) else {
+        return Ok(());
+    };
+    let named = FAST
+        .iter()
+        .find(|(filter_name, _)| filter["name"] == *filter_name);
+    let is_native = filter["typed_config"]["@type"] == NATIVE_FILTER;
+    let Some((_, name)) = named.filter(|_| is_native && !is_there) else {
+        return Ok(());
+    };
+    let mut is_object = false;
+    edit(filter, |json| {
+        is_object = json.is_object();
+        if is_object {
+            json["native"]["name"] = (*name).into();
+        }
+        Ok(())
+    })
+    .ok();
+    // What is no configuration is refused as it is.
+    if is_object {
+        let settings = format!(r#"{{ "ask": ["{name}"], "trusts_user_header": true }}"#);
+        filters.insert(0, fast_path(&settings, library));
+    }
+    Ok(())
+}
+
+fn fast_path(settings: &str, library: &Path) -> Value {
+    json!({
+        "name": FAST_PATH,
+        "typed_config": {
+            "@type": NATIVE_NETWORK_FILTER,
+            "dynamic_module_config": {
+                "module": { "local": { "filename": library } },
+                "do_not_close": true,
+            },
+            "filter_name": FAST_PATH,
+            "filter_config": { "@type": TEXT, "value": settings },
+        },
+    })
 }
 
 fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path) -> Result<()> {
@@ -248,10 +312,13 @@ mod tests {
     }
 
     fn redis(tree: &Value) -> Value {
-        let filters =
-            "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0";
-        let value = format!("{filters}/typed_config/filter_config/value");
-        let text = tree.pointer(&value).unwrap().as_str().unwrap();
+        let filters = "/static_resources/listeners/0/filter_chains/0/filters";
+        let filters = tree.pointer(filters).unwrap().as_array().unwrap();
+        let manager = filters
+            .iter()
+            .find(|filter| !filter["typed_config"]["http_filters"].is_null());
+        let value = "/typed_config/http_filters/0/typed_config/filter_config/value";
+        let text = manager.unwrap().pointer(value).unwrap().as_str().unwrap();
         serde_json::from_str::<Value>(text).unwrap()["native"]["redis"].clone()
     }
 

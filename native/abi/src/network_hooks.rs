@@ -1,0 +1,144 @@
+//! What Envoy calls for network filters: as [`crate::hooks`] for HTTP filters, with the same demands on the caller.
+
+use core::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::api::Buffer;
+use crate::connection::Connection;
+use crate::module::{Level, Module, ReadStatus};
+
+type Pointer = *const c_void;
+type RawHost = *mut c_void;
+
+/// Runs a hook. `None` after a panic.
+fn caught<R>(hook: impl FnOnce() -> R) -> Option<R> {
+    // Dropping what was thrown could throw again.
+    let result = catch_unwind(AssertUnwindSafe(hook));
+    result.map_err(core::mem::forget).ok()
+}
+
+/// Runs a hook of a connection, whose state lives at least as long. After a panic the module is told; `None`.
+///
+/// # Safety
+/// `state` must be of [`filter_new`], and [`filter_destroy`] must not have had it. `raw` must be the filter of this hook.
+unsafe fn with_connection<M: Module, R>(
+    raw: RawHost,
+    state: Pointer,
+    hook: impl FnOnce(&M::NetworkState, Connection<'_>) -> R,
+) -> Option<R> {
+    if state.is_null() {
+        return None;
+    }
+    let state = state.cast::<M::NetworkState>();
+    // SAFETY: `filter_new` made it of an `Rc`, and Envoy's share of that is still there. All hooks of a connection run on one
+    // thread.
+    let state = unsafe {
+        Rc::increment_strong_count(state);
+        Rc::from_raw(state)
+    };
+    // SAFETY: as the caller says.
+    let connection = unsafe { Connection::new(raw) };
+    let done = caught(|| hook(&state, connection));
+    if done.is_none() {
+        caught(|| M::connection_panicked(&state));
+    }
+    done
+}
+
+/// `envoy_dynamic_module_on_network_filter_config_new`. Null refuses the configuration.
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn config_new<M: Module>(name: Buffer, config: Buffer) -> Pointer {
+    // SAFETY: Envoy's buffers live through this hook.
+    let (name, config) = unsafe { (name.bytes(), config.bytes()) };
+    match caught(|| M::configure_network(name, config)) {
+        Some(Some(config)) => Arc::into_raw(Arc::new(config)).cast(),
+        Some(None) => core::ptr::null(),
+        None => {
+            let text = "weir: the configuration is refused: it made the module panic";
+            crate::log(Level::Error, text);
+            core::ptr::null()
+        }
+    }
+}
+
+/// `envoy_dynamic_module_on_network_filter_config_destroy`.
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn config_destroy<M: Module>(config: Pointer) {
+    if !config.is_null() {
+        // SAFETY: `config_new` made it, and Envoy gives it back once.
+        let config = unsafe { Arc::from_raw(config.cast::<M::NetworkConfig>()) };
+        caught(|| drop(config));
+    }
+}
+
+/// `envoy_dynamic_module_on_network_filter_new`. Null ends the connection.
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn filter_new<M: Module>(config: Pointer, raw: RawHost) -> Pointer {
+    if config.is_null() {
+        return core::ptr::null();
+    }
+    let config = config.cast::<M::NetworkConfig>();
+    // SAFETY: `config_new` made it of an `Arc`, and Envoy's share of that is still there.
+    let config = unsafe {
+        Arc::increment_strong_count(config);
+        Arc::from_raw(config)
+    };
+    // SAFETY: it is the filter of this hook, and of nothing that outlives it.
+    let connection = unsafe { Connection::new(raw) };
+    let made = caught(|| M::connected(&config, connection));
+    made.map_or(core::ptr::null(), |state| {
+        Rc::into_raw(Rc::new(state)).cast()
+    })
+}
+
+/// `envoy_dynamic_module_on_network_filter_read`. After a panic the bytes go on.
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn received<M: Module>(raw: RawHost, state: Pointer, is_last: bool) -> u32 {
+    let hook = |state: &M::NetworkState, connection: Connection<'_>| {
+        M::received(state, connection, is_last)
+    };
+    // SAFETY: as the caller says.
+    let status = unsafe { with_connection::<M, _>(raw, state, hook) };
+    status.unwrap_or(ReadStatus::Continue) as u32
+}
+
+/// `envoy_dynamic_module_on_network_filter_write`: the bytes always go on.
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn sent<M: Module>(raw: RawHost, state: Pointer) -> u32 {
+    // SAFETY: as the caller says.
+    unsafe { with_connection::<M, _>(raw, state, M::sent) };
+    0
+}
+
+/// `envoy_dynamic_module_on_network_filter_above_write_buffer_high_watermark`.
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn congested<M: Module>(raw: RawHost, state: Pointer) {
+    // SAFETY: as the caller says.
+    unsafe { with_connection::<M, _>(raw, state, |state, _| M::congested(state)) };
+}
+
+/// `envoy_dynamic_module_on_network_filter_destroy`.
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn filter_destroy<M: Module>(state: Pointer) {
+    if !state.is_null() {
+        // SAFETY: `filter_new` made it, and Envoy gives it back once.
+        let state = unsafe { Rc::from_raw(state.cast::<M::NetworkState>()) };
+        caught(|| drop(state));
+    }
+}

@@ -1,0 +1,280 @@
+//! The response to a request that went on, as far as its end is concerned: then the connection is free again.
+
+/// The longest head of a response that is read.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The most headers of a response that are read.
+const HEADERS_MAX: usize = 128;
+
+/// The longest line with the size of a chunk.
+const SIZE_BYTES_MAX: usize = 32;
+
+/// How far a response is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It goes on.
+    More,
+    /// It has ended, and nothing else was sent.
+    Done,
+    /// Its end cannot be told.
+    Lost,
+}
+
+/// One response.
+#[derive(Debug)]
+pub struct Exchange {
+    is_head: bool,
+    part: Part,
+    /// The head, or the line, that is not whole yet.
+    line: Vec<u8>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Head,
+    /// So many bytes of the body.
+    Body(u64),
+    Size,
+    /// So many bytes of a chunk, with the end of its line.
+    Chunk(u64),
+    /// The empty line behind the last chunk.
+    End,
+    Lost,
+}
+
+/// What follows a head.
+enum Following {
+    Nothing,
+    Part(Part),
+}
+
+impl Exchange {
+    /// The response to a request; `is_head`: it has no body, whatever its head says.
+    pub fn new(is_head: bool) -> Self {
+        Self {
+            is_head,
+            part: Part::Head,
+            line: Vec::new(),
+        }
+    }
+
+    /// More of it is sent.
+    pub fn sent(&mut self, mut bytes: &[u8]) -> Progress {
+        while !bytes.is_empty() {
+            let (rest, has_ended) = match self.part {
+                Part::Head => self.read_head(bytes),
+                Part::Body(left) => self.skip(bytes, left, Part::Body),
+                Part::Chunk(left) => self.skip(bytes, left, Part::Chunk),
+                Part::Size => self.read_size(bytes),
+                Part::End => self.read_end(bytes),
+                Part::Lost => return Progress::Lost,
+            };
+            if has_ended {
+                // Whatever is sent behind it is not of this response.
+                return match rest.is_empty() {
+                    true => Progress::Done,
+                    false => self.lost(),
+                };
+            }
+            bytes = rest;
+        }
+        match self.part {
+            Part::Lost => Progress::Lost,
+            _ => Progress::More,
+        }
+    }
+
+    fn lost(&mut self) -> Progress {
+        self.part = Part::Lost;
+        Progress::Lost
+    }
+
+    /// Adds bytes to the line up to `end`. The rest, once the line is whole.
+    fn take_line<'b>(&mut self, bytes: &'b [u8], end: &[u8], max: usize) -> Option<&'b [u8]> {
+        for (at, byte) in bytes.iter().enumerate() {
+            self.line.push(*byte);
+            if self.line.ends_with(end) {
+                return bytes.get(at + 1..);
+            }
+            if self.line.len() > max {
+                self.part = Part::Lost;
+                return None;
+            }
+        }
+        None
+    }
+
+    fn read_head<'b>(&mut self, bytes: &'b [u8]) -> (&'b [u8], bool) {
+        let Some(rest) = self.take_line(bytes, b"\r\n\r\n", HEAD_BYTES_MAX) else {
+            return (&[], false);
+        };
+        let head = std::mem::take(&mut self.line);
+        match following(&head, self.is_head) {
+            Some(Following::Nothing) => (rest, true),
+            Some(Following::Part(part)) => {
+                self.part = part;
+                (rest, false)
+            }
+            None => {
+                self.part = Part::Lost;
+                (rest, false)
+            }
+        }
+    }
+
+    fn skip<'b>(&mut self, bytes: &'b [u8], left: u64, part: fn(u64) -> Part) -> (&'b [u8], bool) {
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let left = left - count as u64;
+        let is_body = matches!(self.part, Part::Body(_));
+        self.part = match left {
+            0 if !is_body => Part::Size,
+            left => part(left),
+        };
+        (bytes.get(count..).unwrap_or_default(), is_body && left == 0)
+    }
+
+    fn read_size<'b>(&mut self, bytes: &'b [u8]) -> (&'b [u8], bool) {
+        let Some(rest) = self.take_line(bytes, b"\r\n", SIZE_BYTES_MAX) else {
+            return (&[], false);
+        };
+        let line = std::mem::take(&mut self.line);
+        self.part = match httparse::parse_chunk_size(&line) {
+            Ok(httparse::Status::Complete((_, 0))) => Part::End,
+            Ok(httparse::Status::Complete((_, size))) => Part::Chunk(size.saturating_add(2)),
+            _ => Part::Lost,
+        };
+        (rest, false)
+    }
+
+    fn read_end<'b>(&mut self, bytes: &'b [u8]) -> (&'b [u8], bool) {
+        let Some(rest) = self.take_line(bytes, b"\r\n", SIZE_BYTES_MAX) else {
+            return (&[], false);
+        };
+        let line = std::mem::take(&mut self.line);
+        let is_end = line == b"\r\n";
+        if !is_end {
+            self.part = Part::Lost;
+        }
+        (rest, is_end)
+    }
+}
+
+/// What follows this head; `None` if that cannot be told, or if the connection ends with the response.
+fn following(head: &[u8], is_head: bool) -> Option<Following> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let length = response.parse(head).ok()?;
+    if length != httparse::Status::Complete(head.len()) {
+        return None;
+    }
+    let values = |name: &'static str| {
+        let headers = response.headers.iter();
+        headers.filter(move |header| header.name.eq_ignore_ascii_case(name))
+    };
+    if values("connection").next().is_some() {
+        return None;
+    }
+    let status = response.code?;
+    match status {
+        101 => return None,
+        100..200 => return Some(Following::Part(Part::Head)),
+        204 | 304 => return Some(Following::Nothing),
+        _ if is_head => return Some(Following::Nothing),
+        _ => {}
+    }
+    let is_chunked =
+        values("transfer-encoding").any(|it| it.value.eq_ignore_ascii_case(b"chunked"));
+    if is_chunked {
+        return Some(Following::Part(Part::Size));
+    }
+    let length = values("content-length").next()?;
+    let length: u64 = str::from_utf8(length.value).ok()?.parse().ok()?;
+    Some(match length {
+        0 => Following::Nothing,
+        length => Following::Part(Part::Body(length)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How a response ends, whole and byte by byte: that must be the same.
+    fn end(is_head: bool, text: &str) -> Progress {
+        let whole = Exchange::new(is_head).sent(text.as_bytes());
+        let mut exchange = Exchange::new(is_head);
+        let mut last = Progress::More;
+        for byte in text.as_bytes() {
+            let next = exchange.sent(std::slice::from_ref(byte));
+            // What follows an end is seen only together with it.
+            last = match (last, next) {
+                (Progress::Done, _) => Progress::Lost,
+                (_, next) => next,
+            };
+        }
+        assert_eq!(last, whole, "{text:?}");
+        whole
+    }
+
+    #[test]
+    fn end_of_a_response_is_found() {
+        let cases = [
+            (
+                false,
+                "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
+                Progress::Done,
+            ),
+            (
+                false,
+                "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+                Progress::Done,
+            ),
+            (false, "HTTP/1.1 204 No Content\r\n\r\n", Progress::Done),
+            (
+                true,
+                "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n",
+                Progress::Done,
+            ),
+            (
+                false,
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\na\r\n0123456789\r\n0\r\n\r\n",
+                Progress::Done,
+            ),
+            (
+                false,
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na",
+                Progress::Done,
+            ),
+            (
+                false,
+                "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab",
+                Progress::More,
+            ),
+            (
+                false,
+                "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n",
+                Progress::More,
+            ),
+        ];
+        for (is_head, text, expected) in cases {
+            assert_eq!(end(is_head, text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn response_without_a_certain_end_is_lost() {
+        let cases = [
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1\r\n\r\na",
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\na: b\r\n\r\n",
+            "nothing of HTTP\r\n\r\n",
+        ];
+        for text in cases {
+            assert_eq!(end(false, text), Progress::Lost, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! `weir.fast_path`: a network filter before Envoy's HTTP connection manager, which answers what an engine decides from the head
+//! of a request alone.
+//!
+//! It answers or it stands aside: bytes that it does not answer go to the connection manager untouched, and the HTTP filter of
+//! the same engine decides. While a response of the connection manager is under way the connection is left alone; if its end
+//! cannot be told, for good.
+//!
+//! | module | |
+//! |---|---|
+//! | [`head`] | a request, if it can be read in one way only |
+//! | [`exchange`] | where a response of the connection manager ends |
+//! | [`answer`] | an answer as Envoy writes it |
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine::{Answer, EarlyDecision, Headers, Request};
+use weir_envoy_abi::{self as abi, Connection, ReadStatus};
+
+use crate::desk::Desk;
+use crate::filters::{guard, worker_index};
+use crate::shared::now_ms;
+
+pub mod answer;
+pub mod exchange;
+pub mod head;
+
+use exchange::{Exchange, Progress};
+use head::{Head, Received};
+
+/// The name of the filter in Envoy's configuration.
+pub const NAME: &str = "weir.fast_path";
+
+/// A connection sends a request to the HTTP stack at least this often, so that its timers and its drain see the connection.
+const HTTP_PERIOD: Duration = Duration::from_secs(30);
+
+/// How a connection begins that is HTTP/2.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
+
+/// The configuration, as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The HTTP filters that may answer, in the order in which they stand in the connection manager: the `native.name` of each.
+    ask: Vec<String>,
+    /// Whether the header that names the user is final when a request comes: a trusted proxy in front sets it, or no filter of
+    /// this listener does. Otherwise only what does not depend on the user is answered.
+    #[serde(default)]
+    trusts_user_header: bool,
+    /// As the connection manager's.
+    #[serde(default = "yes")]
+    use_remote_address: bool,
+    /// Requests with one of these headers go to the HTTP stack: those that filters before the gate answer to, such as `origin`
+    /// for CORS.
+    #[serde(default)]
+    pass_headers: Vec<String>,
+    /// Of so many requests that could be answered, one goes to the HTTP stack, so that access logs and statistics there have a
+    /// sample: 100 unless set.
+    #[serde(default = "default_sample")]
+    sample_of: u32,
+    /// As the connection manager's.
+    #[serde(default = "default_server_name")]
+    server_name: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_sample() -> u32 {
+    100
+}
+
+fn default_server_name() -> String {
+    "envoy".to_owned()
+}
+
+/// One configuration.
+#[derive(Debug)]
+pub struct FastPath {
+    settings: Settings,
+    /// Whether the log has a line on a filter that is missing.
+    has_logged_missing: AtomicBool,
+}
+
+impl FastPath {
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn new(name: &[u8], json: &[u8]) -> Result<Self, FieldError> {
+        if name != NAME.as_bytes() {
+            let name = String::from_utf8_lossy(name);
+            let problem = format!("there is no network filter {name}; there is {NAME}");
+            return Err(FieldError::new("filter_name", problem));
+        }
+        let mut settings: Settings = parse(json)?;
+        if settings.ask.is_empty() {
+            return Err(FieldError::new(
+                "ask",
+                "must name a filter: its `native.name`",
+            ));
+        }
+        if settings.sample_of < 2 {
+            return Err(FieldError::new("sample_of", "must be 2 or more"));
+        }
+        for name in &mut settings.pass_headers {
+            name.make_ascii_lowercase();
+        }
+        Ok(Self {
+            settings,
+            has_logged_missing: AtomicBool::new(false),
+        })
+    }
+
+    /// The engines of this thread, in their order; none if one of them is missing.
+    fn desks(&self) -> Vec<Arc<Desk>> {
+        let found = self.settings.ask.iter().map(|name| registered(name));
+        let found: Option<Vec<_>> = found.collect();
+        if found.is_none() && !self.has_logged_missing.swap(true, Ordering::Relaxed) {
+            let text = format!(
+                "{NAME}: no HTTP filter has the native.name of one of {:?}, so Envoy's HTTP stack answers everything",
+                self.settings.ask
+            );
+            abi::log(abi::Level::Warn, &text);
+        }
+        found.unwrap_or_default()
+    }
+}
+
+/// The engines of HTTP filters, by `native.name`. Those of a configuration that has gone are dropped with it.
+fn names() -> MutexGuard<'static, HashMap<String, Vec<Weak<Desk>>>> {
+    static NAMES: OnceLock<Mutex<HashMap<String, Vec<Weak<Desk>>>>> = OnceLock::new();
+    let names = NAMES.get_or_init(Mutex::default);
+    names.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets the fast path ask the engines of an HTTP filter. A later configuration of the same name takes the place of this one.
+pub fn register(name: &str, desks: &[Arc<Desk>]) {
+    let desks = desks.iter().map(Arc::downgrade).collect();
+    names().insert(name.to_owned(), desks);
+}
+
+/// The engine of this thread, of the HTTP filter with this name.
+fn registered(name: &str) -> Option<Arc<Desk>> {
+    let names = names();
+    let desks = names.get(name)?;
+    desks.get(worker_index() % desks.len().max(1))?.upgrade()
+}
+
+/// Whose turn it is on a connection.
+#[derive(Debug)]
+enum Turn {
+    /// The next request is read here.
+    Fast,
+    /// The HTTP stack answers a request.
+    Http(Exchange),
+    /// The connection is the HTTP stack's for good.
+    Lost,
+}
+
+/// One connection of a client.
+pub struct FastConnection {
+    config: Arc<FastPath>,
+    desks: Vec<Arc<Desk>>,
+    /// The client's address, as `address:port`.
+    address: String,
+    is_tls: bool,
+    turn: RefCell<Turn>,
+    /// What is sent just now is our own answer.
+    is_sending: Cell<bool>,
+    /// More waits to be sent than Envoy wants to keep.
+    is_congested: Cell<bool>,
+    /// Answers since the last request that went to the HTTP stack.
+    answered: Cell<u32>,
+    /// When that was, or when the connection began.
+    http_at: Cell<Instant>,
+    /// Whether the HTTP stack has seen bytes: from the first ones on it takes the connection for HTTP/1 or for HTTP/2.
+    has_http_begun: Cell<bool>,
+}
+
+/// What becomes of the bytes that have come.
+enum Step {
+    /// There are none.
+    Nothing,
+    /// These are sent, in answer to so many bytes.
+    Answered(usize, Vec<u8>),
+    /// They go on.
+    GoOn(Turn),
+    /// They cannot go on: this is sent, and the connection ends.
+    Refused(Vec<u8>),
+}
+
+impl FastConnection {
+    /// A connection that has just begun.
+    pub fn new(config: &Arc<FastPath>, connection: &Connection<'_>) -> Self {
+        let desks = config.desks();
+        let turn = match desks.is_empty() {
+            true => Turn::Lost,
+            false => Turn::Fast,
+        };
+        Self {
+            config: Arc::clone(config),
+            desks,
+            address: connection.remote_address(),
+            is_tls: connection.is_tls(),
+            turn: RefCell::new(turn),
+            is_sending: Cell::new(false),
+            is_congested: Cell::new(false),
+            answered: Cell::new(0),
+            http_at: Cell::new(Instant::now()),
+            has_http_begun: Cell::new(false),
+        }
+    }
+
+    /// Bytes have come; `is_last`: no more will.
+    pub fn received(&self, mut connection: Connection<'_>, is_last: bool) -> ReadStatus {
+        let is_fast = matches!(*self.turn.borrow(), Turn::Fast);
+        // Bytes before a response has ended may be of the request's body, or of the next request.
+        if !is_fast || is_last {
+            self.turn.replace(Turn::Lost);
+            return ReadStatus::Continue;
+        }
+        match connection.with_received(|bytes| self.step(bytes)) {
+            Step::Nothing => ReadStatus::Stop,
+            Step::Answered(length, bytes) => {
+                connection.take(length);
+                self.is_sending.set(true);
+                connection.send(&bytes);
+                self.is_sending.set(false);
+                ReadStatus::Stop
+            }
+            Step::GoOn(turn) => {
+                self.turn.replace(turn);
+                self.has_http_begun.set(true);
+                ReadStatus::Continue
+            }
+            Step::Refused(bytes) => {
+                self.turn.replace(Turn::Lost);
+                connection.send(&bytes);
+                connection.close();
+                ReadStatus::Stop
+            }
+        }
+    }
+
+    fn step(&self, bytes: &[u8]) -> Step {
+        if bytes.is_empty() {
+            return Step::Nothing;
+        }
+        // A connection that began as HTTP/1 cannot become HTTP/2, which the HTTP stack would take it for.
+        if !self.has_http_begun.get() && self.answered.get() > 0 && bytes.starts_with(HTTP2_PREFACE)
+        {
+            let answer = answer::bad_request(&self.config.settings.server_name, now_ms());
+            return Step::Refused(answer);
+        }
+        // The HTTP stack stops reading when a client does not read.
+        if self.is_congested.get() {
+            return Step::GoOn(Turn::Lost);
+        }
+        let (length, is_head) = match head::read(bytes) {
+            Received::Unclear => return Step::GoOn(Turn::Lost),
+            Received::Whole { length, is_head } => (length, is_head),
+            Received::Plain(head) => {
+                // Behind a request there is another one: how far the HTTP stack reads then is its own.
+                let is_alone = head.length == bytes.len();
+                if is_alone && let Some(answer) = self.answer(&head) {
+                    self.answered.set(self.answered.get().saturating_add(1));
+                    let server = &self.config.settings.server_name;
+                    return Step::Answered(head.length, answer::bytes(&answer, server, now_ms()));
+                }
+                (head.length, false)
+            }
+        };
+        self.answered.set(0);
+        self.http_at.set(Instant::now());
+        if let Some(desk) = self.desks.first() {
+            desk.common()
+                .fast_path
+                .passed
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        Step::GoOn(match bytes.len() == length {
+            true => Turn::Http(Exchange::new(is_head)),
+            false => Turn::Lost,
+        })
+    }
+
+    /// Whether the next request that could be answered goes to the HTTP stack.
+    fn is_sample(&self) -> bool {
+        self.answered.get().saturating_add(1) >= self.config.settings.sample_of
+            || self.http_at.get().elapsed() >= HTTP_PERIOD
+    }
+
+    fn answer(&self, head: &Head<'_>) -> Option<Arc<Answer>> {
+        let settings = &self.config.settings;
+        let passes = |(name, _): &(String, &[u8])| settings.pass_headers.contains(name);
+        if self.is_sample() || head.headers.iter().any(passes) {
+            return None;
+        }
+        let request = self.request(head);
+        for desk in &self.desks {
+            let mut decided = EarlyDecision::Undecided;
+            guard(desk, |desk| {
+                decided = desk.decide_early(&request, settings.trusts_user_header);
+            });
+            match decided {
+                EarlyDecision::Answer(answer) => {
+                    desk.common()
+                        .fast_path
+                        .answered
+                        .fetch_add(1, Ordering::Relaxed);
+                    return Some(answer);
+                }
+                EarlyDecision::NotConcerned => {}
+                EarlyDecision::Undecided => return None,
+            }
+        }
+        None
+    }
+
+    /// The request as the HTTP filter would get it.
+    fn request(&self, head: &Head<'_>) -> FastRequest {
+        const FORWARDED: &str = "x-forwarded-for";
+        let scheme: &[u8] = if self.is_tls { b"https" } else { b"http" };
+        let ip = self.address.rsplit_once(':').map_or("", |(ip, _)| ip);
+        let ip = ip.trim_start_matches('[').trim_end_matches(']');
+        let is_forwarded =
+            |name: &str| self.config.settings.use_remote_address && name == FORWARDED;
+        let others = head.headers.iter();
+        let others = others.map(|(name, value)| (name.as_str(), *value));
+        let (forwarded, others): (Vec<_>, Vec<_>) =
+            others.partition(|(name, _)| is_forwarded(name));
+        // As the connection manager appends it.
+        let forwarded = forwarded.into_iter().map(|(_, value)| value);
+        let forwarded = forwarded.chain([ip.as_bytes()]).collect::<Vec<_>>();
+        let forwarded = forwarded.join(&b","[..]);
+        let mut headers: Vec<(&str, &[u8])> = vec![
+            (":authority", head.host),
+            (":path", head.path.as_bytes()),
+            (":method", head.method.as_bytes()),
+            (":scheme", scheme),
+        ];
+        headers.extend(others);
+        if self.config.settings.use_remote_address {
+            headers.push((FORWARDED, &forwarded));
+        }
+        FastRequest {
+            headers: Headers::new(&headers),
+            address: self.address.clone(),
+            now_ms: now_ms(),
+        }
+    }
+
+    /// Bytes are about to go to the client.
+    pub fn sent(&self, connection: &Connection<'_>) {
+        if self.is_sending.get() {
+            return;
+        }
+        let mut turn = self.turn.borrow_mut();
+        let next = match &mut *turn {
+            Turn::Http(exchange) => match connection.with_sent(|bytes| exchange.sent(bytes)) {
+                Progress::More => return,
+                Progress::Done => Turn::Fast,
+                Progress::Lost => Turn::Lost,
+            },
+            // The HTTP stack ends a connection, or something else that nobody has asked for.
+            Turn::Fast | Turn::Lost => Turn::Lost,
+        };
+        *turn = next;
+    }
+
+    /// More waits to be sent than Envoy wants to keep.
+    pub fn congested(&self) {
+        self.is_congested.set(true);
+    }
+
+    /// A hook has panicked.
+    pub fn panicked(&self) {
+        self.is_sending.set(false);
+        if let Ok(mut turn) = self.turn.try_borrow_mut() {
+            *turn = Turn::Lost;
+        }
+    }
+}
+
+/// A request that the HTTP stack has not seen.
+struct FastRequest {
+    headers: Headers,
+    address: String,
+    now_ms: u64,
+}
+
+impl Request for FastRequest {
+    fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    fn header(&self, name: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
+        self.headers.get(name)
+    }
+
+    fn peer_address(&self) -> Vec<u8> {
+        self.address.clone().into_bytes()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+}

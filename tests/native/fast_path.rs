@@ -1,0 +1,453 @@
+//! `weir.fast_path` in a real Envoy: whatever bytes come, however they are split, a listener with it answers as one without it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::native::Host;
+use weir_stack::report::Silent;
+use weir_stack::{DataDir, Stack, ports, tools};
+use weir_tests::{buy, until, verdict};
+
+/// How long nothing comes when everything has come.
+const QUIET: Duration = Duration::from_millis(1_500);
+
+/// How often two gateways may answer differently.
+const TRIES: usize = 4;
+
+/// A sale that starts in the year 2100.
+const LATER_MS: u64 = 4_102_444_800_000;
+
+const ANSWERED: &str = "wasmcustom.weir_native_fast_path_requests_total.outcome.answered";
+
+/// Two gateways of one Redis and one origin.
+struct Pair {
+    stack: Stack,
+    /// `envoy/native.yaml` as it is shipped.
+    with: Envoy,
+    /// The same without the fast path.
+    without: Envoy,
+    _dirs: [DataDir; 2],
+}
+
+impl Pair {
+    async fn start(key_prefix: &str) -> Result<Self> {
+        let stack = Stack::builder()
+            .host(Host::Native)
+            .workers(1)
+            .key_prefix(key_prefix);
+        let stack = stack.start().await?;
+        let dirs = [DataDir::open(None)?, DataDir::open(None)?];
+        let with = start(&stack, &dirs[0], Ok).await?;
+        let without = start(&stack, &dirs[1], EnvoyConfig::without_fast_path).await?;
+        let pair = Self {
+            stack,
+            with,
+            without,
+            _dirs: dirs,
+        };
+        pair.open_sales().await?;
+        Ok(pair)
+    }
+
+    /// `gone` is sold out, `later` has not started.
+    async fn open_sales(&self) -> Result<()> {
+        self.stack.open_sale("gone", 1, 1).await?;
+        let later = json!({ "starts_at_ms": LATER_MS, "ends_at_ms": LATER_MS + 1_000 });
+        self.stack.open_sale_with("later", 5, 1, later).await?;
+        ensure!(verdict(&buy(&self.stack, "gone", "first").await?) == "granted");
+        for gateway in [&self.with, &self.without] {
+            for (sale, status, is_known) in
+                [("gone", 409, "sold_out"), ("later", 403, "not_started")]
+            {
+                let request = order(sale, "u1", "");
+                until("the gateway knows the sale", async || {
+                    let answers = answers(gateway, &[request.clone().into_bytes()]).await;
+                    let is_it =
+                        |answer: &Answer| answer.status == status && answer.body.contains(is_known);
+                    answers.is_ok_and(|(answers, _)| answers.iter().all(is_it))
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Both gateways answer the same to these pieces, and end the connection or not alike. Either may just have to ask Redis
+    /// whether a unit has come back, and then answers a moment later, when all of a body has come: so what differs must differ
+    /// again and again.
+    async fn compare(&self, pieces: &[Vec<u8>]) -> Result<()> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let (with, without) =
+                tokio::try_join!(answers(&self.with, pieces), answers(&self.without, pieces))?;
+            if with == without {
+                return Ok(());
+            }
+            last = Some((with, without));
+            tokio::time::sleep(QUIET).await;
+        }
+        let shown: Vec<_> = pieces
+            .iter()
+            .map(|it| String::from_utf8_lossy(it))
+            .collect();
+        anyhow::bail!("{shown:?}: with it and without: {last:#?}");
+    }
+}
+
+/// Some at a time.
+async fn compare_all(pair: &Arc<Pair>, cases: &[Vec<Vec<u8>>]) -> Result<()> {
+    for cases in cases.chunks(40) {
+        let mut compared = JoinSet::new();
+        for pieces in cases {
+            let (pair, pieces) = (Arc::clone(pair), pieces.clone());
+            compared.spawn(async move { pair.compare(&pieces).await });
+        }
+        while let Some(same) = compared.join_next().await {
+            same??;
+        }
+    }
+    Ok(())
+}
+
+async fn start(
+    stack: &Stack,
+    dir: &DataDir,
+    edit: impl FnOnce(EnvoyConfig) -> Result<EnvoyConfig>,
+) -> Result<Envoy> {
+    let server = stack.redis.server.as_ref().context("its own Redis")?;
+    let origin = stack.origin_url();
+    let config = EnvoyConfig::native(&Host::Native.library()?, server.port())?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?
+        .origin(origin.trim_start_matches("http://").parse()?)?
+        .edit_native("weir.seckill_gate", |json| {
+            json["redis"]["key_prefix"] = stack.key_prefix.clone().into();
+            // Nobody is limited here: that is not compared.
+            json.as_object_mut().context("no object")?.remove("limits");
+            Ok(())
+        })?;
+    let options = EnvoyOptions {
+        config: edit(config)?,
+        workers: 1,
+        log_level: "info".to_owned(),
+        variables: stack.gateway_variables().to_vec(),
+        clock_ahead_ms: None,
+        drain_s: None,
+        dir: dir.path.clone(),
+    };
+    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+    Envoy::start(&tool, &options).await
+}
+
+/// One answer, without what differs from one second to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+/// Sends the pieces one after the other, and reads until nothing comes. The answers, and whether the connection was closed.
+async fn answers(gateway: &Envoy, pieces: &[Vec<u8>]) -> Result<(Vec<Answer>, bool)> {
+    let url = gateway.url();
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
+    stream.set_nodelay(true)?;
+    for (at, piece) in pieces.iter().enumerate() {
+        if at > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // A gateway may have closed the connection.
+        if stream.write_all(piece).await.is_err() {
+            break;
+        }
+    }
+    let mut bytes = Vec::new();
+    let is_closed = loop {
+        match tokio::time::timeout(QUIET, stream.read_buf(&mut bytes)).await {
+            Ok(Ok(0) | Err(_)) => break true,
+            Ok(Ok(_)) => {}
+            Err(_quiet) => break false,
+        }
+    };
+    let answers = read(&bytes)?;
+    let says_so = |(name, value): &(String, String)| name == "connection" && value == "close";
+    let mut headers = answers.iter().flat_map(|answer| &answer.headers);
+    // Envoy closes it a second after it has said so.
+    let is_closed = is_closed || headers.any(says_so);
+    Ok((answers, is_closed))
+}
+
+fn read(mut bytes: &[u8]) -> Result<Vec<Answer>> {
+    let mut answers = Vec::new();
+    while !bytes.is_empty() {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut response = httparse::Response::new(&mut headers);
+        let Ok(httparse::Status::Complete(length)) = response.parse(bytes) else {
+            // HTTP/2, or half an answer.
+            answers.push(Answer {
+                status: 0,
+                headers: Vec::new(),
+                body: String::from_utf8_lossy(bytes).into_owned(),
+            });
+            break;
+        };
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let named: Vec<_> = response.headers.iter().collect();
+        let length_of = |name: &str| {
+            let header = named.iter().find(|header| header.name == name)?;
+            text(header.value).parse::<usize>().ok()
+        };
+        // The response to HEAD has a length and no body.
+        let rest = bytes.get(length..).unwrap_or_default();
+        let body_length = match rest.is_empty() || rest.starts_with(b"HTTP/1.") {
+            true => 0,
+            false => length_of("content-length").unwrap_or(0),
+        };
+        let body = bytes.get(length..length + body_length).context("no body")?;
+        let passing = ["date", "x-envoy-upstream-service-time"];
+        let headers = named
+            .iter()
+            .filter(|header| !passing.contains(&header.name));
+        answers.push(Answer {
+            status: response.code.context("no status")?,
+            headers: headers
+                .map(|header| (header.name.to_owned(), without_times(&text(header.value))))
+                .collect(),
+            body: without_times(&text(body)),
+        });
+        bytes = bytes.get(length + body_length..).unwrap_or_default();
+    }
+    Ok(answers)
+}
+
+/// Without numbers that change with the time.
+fn without_times(text: &str) -> String {
+    let mut parts = Vec::new();
+    for part in text.split_inclusive(|char: char| !char.is_ascii_digit()) {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        match digits {
+            8.. => parts.push(part.get(digits..).unwrap_or_default()),
+            _ => parts.push(part),
+        }
+    }
+    parts.concat()
+}
+
+fn order(sale: &str, user: &str, more: &str) -> String {
+    format!(
+        "POST /sales/{sale}/orders HTTP/1.1\r\nhost: shop.example\r\nx-user-id: {user}\r\n{more}content-length: 0\r\n\r\n"
+    )
+}
+
+fn get(path: &str, more: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\n{more}\r\n")
+}
+
+/// What clients may send: plain requests, odd ones, and attacks.
+fn requests() -> Vec<String> {
+    let gone = order("gone", "u1", "");
+    let plain = [
+        gone.clone(),
+        order("later", "u1", ""),
+        order("unknown", "u1", ""),
+        order("gone", "u1", "accept: text/html\r\naccept-language: de\r\n"),
+        order("gone", "", ""),
+        order("gone", &"u".repeat(200), ""),
+        order("gone", "u1", "x-user-id: u2\r\n"),
+        order("gone", "u1", "x-weir-quantity: 0\r\n"),
+        order("gone", "u1", "idempotency-key: a\r\n"),
+        order(
+            "gone",
+            "u1",
+            "x-weir-verdict: granted\r\nx-weir-claim: x\r\n",
+        ),
+        order("gone", "u1", "x-weir-user: u9\r\n"),
+        get("/sales/gone", ""),
+        get("/sales/later?a=b", ""),
+        get("/sales/none", ""),
+        get("/nothing", ""),
+        get("/", "accept: text/html\r\n"),
+    ];
+    let odd = [
+        gone.replace("POST", "HEAD"),
+        gone.replace("POST", "PUT"),
+        gone.replace("POST", "OPTIONS"),
+        gone.replace("/sales/gone", "//sales/gone"),
+        gone.replace("/sales/gone", "/x/../sales/gone"),
+        gone.replace("/sales/gone", "/sales/g%6fne"),
+        gone.replace("/sales/gone", "/sales%2fgone"),
+        gone.replace("/orders", "/orders?a=%2f#b"),
+        gone.replace("/orders", "/orders;a"),
+        gone.replace("POST /", "POST http://shop.example/"),
+        gone.replace("shop.example", "SHOP.example:80"),
+        gone.replace("x-user-id", "X-USER-ID"),
+        gone.replace("content-length: 0\r\n", "content-length: 3\r\n") + "abc",
+        gone.replace("content-length: 0\r\n", "transfer-encoding: chunked\r\n") + "0\r\n\r\n",
+        gone.replace("content-length: 0\r\n", "connection: close\r\n"),
+        gone.replace(
+            "content-length: 0\r\n",
+            "expect: 100-continue\r\ncontent-length: 0\r\n",
+        ),
+        gone.replace(
+            "content-length: 0\r\n",
+            "connection: upgrade\r\nupgrade: websocket\r\n",
+        ),
+    ];
+    let attacks = [
+        gone.replace(
+            "content-length: 0\r\n",
+            "content-length: 0\r\ncontent-length: 5\r\n",
+        ),
+        gone.replace(
+            "content-length: 0\r\n",
+            "content-length: 4\r\ntransfer-encoding: chunked\r\n",
+        ),
+        gone.replace("content-length: 0\r\n", "content-length: -1\r\n"),
+        gone.replace("content-length: 0\r\n", "content_length: 5\r\n"),
+        gone.replace("content-length: 0\r\n", "content-length : 0\r\n"),
+        gone.replace("host: shop.example\r\n", ""),
+        gone.replace("host: shop.example\r\n", "host: a\r\nhost: b\r\n"),
+        gone.replace("HTTP/1.1", "HTTP/1.0"),
+        gone.replace("HTTP/1.1", "HTTP/9.9"),
+        gone.replace("u1\r\n", "u1\n"),
+        gone.replace("u1\r\n", "u1\r\n folded\r\n"),
+        gone.replace("u1", "u\0"),
+        gone.replace("POST", "POS\u{e9}"),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+        "\r\n\r\n".to_owned() + &gone,
+        "GET\r\n\r\n".to_owned(),
+        gone.chars().take(20).collect(),
+    ];
+    [&plain[..], &odd, &attacks].concat()
+}
+
+/// Numbers that look like chance, the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusal_before_http_is_that_of_the_http_filter() -> Result<()> {
+    let pair = Pair::start("fast-alike").await?;
+    let before = pair.with.stat(ANSWERED).await?;
+    let pair = Arc::new(pair);
+    let cases: Vec<_> = requests()
+        .into_iter()
+        .map(|request| vec![request.into_bytes()])
+        .collect();
+    compare_all(&pair, &cases).await?;
+    until("it answers some of them", async || {
+        pair.with
+            .stat(ANSWERED)
+            .await
+            .is_ok_and(|count| count >= before + 8)
+    })
+    .await
+}
+
+/// Sequences on one connection, split at random bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn sequences_and_splits_are_answered_alike() -> Result<()> {
+    let pair = Pair::start("fast-splits").await?;
+    let requests = requests();
+    let mut chance = Chance(7);
+    let mut cases = Vec::new();
+    for _ in 0..160 {
+        let count = 1 + chance.below(5);
+        let chosen = (0..count).map(|_| requests[chance.below(requests.len())].clone());
+        let bytes: Vec<u8> = chosen.collect::<String>().into_bytes();
+        let mut pieces = vec![bytes];
+        for _ in 0..chance.below(4) {
+            let last = pieces.pop().unwrap_or_default();
+            let at = chance.below(last.len().max(1));
+            let (left, right) = last.split_at(at);
+            pieces.extend([left.to_vec(), right.to_vec()]);
+        }
+        cases.push(pieces);
+    }
+    compare_all(&Arc::new(pair), &cases).await
+}
+
+/// A connection comes back to the fast path after a response of the HTTP stack, and each request is answered once.
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
+    let pair = Pair::start("fast-returns").await?;
+    let url = pair.with.url();
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
+    let rounds = 6;
+    let sold_out = "wasmcustom.weir_seckill_gate_requests_total.verdict.sold_out";
+    let counts = async || {
+        anyhow::Ok([
+            pair.with.stat(ANSWERED).await?,
+            pair.with.stat(sold_out).await?,
+        ])
+    };
+    // What was asked before is reported by then.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = counts().await?;
+    for _ in 0..rounds {
+        for (request, status) in [(order("gone", "u1", ""), 409), (get("/nothing", ""), 404)] {
+            stream.write_all(request.as_bytes()).await?;
+            let mut bytes = Vec::new();
+            let answer = loop {
+                ensure!(stream.read_buf(&mut bytes).await? > 0, "it was closed");
+                if let Ok(answers) = read(&bytes)
+                    && let [answer] = answers.as_slice()
+                    && answer.status > 0
+                {
+                    break answer.clone();
+                }
+            };
+            ensure!(answer.status == status, "{answer:?}");
+        }
+    }
+    let [answered, sold_out] = before;
+    until("each order is counted once", async || {
+        counts()
+            .await
+            .is_ok_and(|counts| counts[1] == sold_out + rounds)
+    })
+    .await?;
+    // One or another asks Redis whether a unit has come back, and that is for the HTTP filter.
+    let after = counts().await?;
+    ensure!(after[0] >= answered + rounds / 2, "{before:?}, {after:?}");
+    Ok(())
+}
+
+/// What does not read does not make the gateway keep answers without bound.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_does_not_read_is_not_answered_without_bound() -> Result<()> {
+    let pair = Pair::start("fast-deaf").await?;
+    let url = pair.with.url();
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
+    let many = order("gone", "u1", "").repeat(100).into_bytes();
+    let mut sent = 0_usize;
+    // Until neither side takes more.
+    while let Ok(Ok(())) =
+        tokio::time::timeout(Duration::from_secs(1), stream.write_all(&many)).await
+    {
+        sent += 100;
+        ensure!(sent < 1_000_000, "it takes everything");
+    }
+    // The gateway serves others meanwhile.
+    let (answers, _) = answers(&pair.with, &[order("gone", "u2", "").into_bytes()]).await?;
+    ensure!(
+        answers.len() == 1 && answers[0].status == 409,
+        "{answers:?}"
+    );
+    Ok(())
+}
