@@ -824,7 +824,7 @@ mod tests {
     fn all_routes_with_a_timeout_get_another() {
         let text = rendered(EnvoyConfig::shipped().and_then(|config| config.route_timeouts("1s")))
             .to_string();
-        assert_eq!(text.matches(r#""timeout":"1s""#).count(), 8);
+        assert_eq!(text.matches(r#""timeout":"1s""#).count(), 9);
         assert!(!text.contains(r#""timeout":"5s""#));
     }
 }
