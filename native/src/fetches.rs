@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_is_read_without_pseudo_headers_and_what_is_no_text() {
+    fn response_is_read_without_pseudo_headers_or_non_text() {
         let response = |headers: &[(&'static [u8], &'static [u8])]| FetchedResponse {
             headers: headers.to_vec(),
             body: b"x".to_vec(),

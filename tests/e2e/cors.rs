@@ -25,7 +25,7 @@ async fn ask(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_site_reads_each_answer_and_its_preflight_costs_nothing() -> Result<()> {
+async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("cors")

@@ -58,7 +58,7 @@ fn kinds(told: &Told, order: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refunded_unit_is_sold_again_and_the_shop_is_told_of_each_step() -> Result<()> {
+async fn refunded_unit_is_sold_again_and_shop_is_notified() -> Result<()> {
     let told = Told::default();
     let url = receiver(told.clone()).await?;
     let stack = Stack::builder()

@@ -74,7 +74,7 @@ async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_with_another_claim_secret_holds_no_unit_and_says_what_to_do() -> Result<()> {
+async fn gateway_with_wrong_claim_secret_holds_no_unit_and_says_why() -> Result<()> {
     let stack = Stack::builder().workers(1).start().await?;
     stack.open_sale("s1", 5, 1).await?;
     let redis = stack.redis.server.as_ref().context("its own Redis")?;

@@ -229,7 +229,7 @@ fn ask(url: &str) -> JoinSet<Result<http::Response>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_granted_to_streams_that_a_new_configuration_has_ended_goes_back() -> Result<()> {
+async fn grants_of_streams_ended_by_a_reload_are_released() -> Result<()> {
     let builder = Stack::builder().host(Host::Native).workers(1);
     let mut stack = builder.start().await?;
     stack.open_sale("reload", STOCK, 4).await?;

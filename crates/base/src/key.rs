@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_or_ill_named_key_is_refused_and_a_good_one_stays_out_of_logs() {
+    fn weak_or_misnamed_key_is_refused_and_good_key_is_never_logged() {
         assert_eq!(
             SigningKey::new("k1", &[0; 31]).unwrap_err(),
             KeyError::TooShort(31)
@@ -392,7 +392,7 @@ mod tests {
 
     /// A change of the secret, step by step: no step meets a signature that it cannot check.
     #[test]
-    fn a_secret_is_changed_without_a_moment_in_which_a_signature_is_refused() {
+    fn secret_is_rotated_without_refusing_a_signature() {
         let steps = [
             ring(&[("old", 1)]),
             ring(&[("old", 1), ("new", 2)]),

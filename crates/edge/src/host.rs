@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_does_not_say_where_it_is_nor_which_host_it_has_named_beside_its_host() {
+    fn client_cannot_set_its_address_or_forwarded_host() {
         let incoming = Incoming {
             method: "GET",
             path: "/a",

@@ -252,7 +252,7 @@ fn a_challenge_is_told_and_its_solution_goes_on() {
 
 /// It must not oversell: whoever may buy is sent on, and whoever is refused is refused by what the origin has signed.
 #[test]
-fn who_wants_to_buy_is_refused_only_while_the_list_says_that_nothing_is_left() {
+fn buyer_is_refused_only_while_the_list_says_sold_out() {
     let buy = ("POST", "/sales/s/orders");
     let mut full = knowing(edge(), Band::Low);
     let mut empty = knowing(edge(), Band::None);
@@ -288,7 +288,7 @@ fn who_wants_to_buy_is_refused_only_while_the_list_says_that_nothing_is_left() {
 }
 
 #[test]
-fn what_is_known_ends_when_the_origin_is_silent_or_the_clock_is_wrong() {
+fn knowledge_expires_when_origin_is_silent_or_clock_is_wrong() {
     let mut edge = knowing(edge(), Band::None);
     for (now_ms, sale, link) in [
         (NOW_MS + FRESH_MS, 409, 302),
@@ -340,7 +340,7 @@ fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
 }
 
 #[test]
-fn a_feed_that_begins_anew_makes_all_that_was_read_count_no_more() {
+fn restarted_feed_invalidates_everything_read_before() {
     let mut edge = knowing(edge(), Band::High);
     edge.take(Feed::Links, 410, b"", NOW_MS).unwrap();
     assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), 0);
@@ -430,7 +430,7 @@ fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
 }
 
 #[test]
-fn what_goes_on_has_the_edges_stamp_and_nothing_that_a_client_has_forged() {
+fn forwarded_request_has_edge_assertion_and_no_forged_headers() {
     let mut edge = knowing(edge(), Band::High);
     let forged = [
         (EDGE, "v1;0;fra-1;;POST;/"),

@@ -232,7 +232,7 @@ fn hear(edge: &mut Edge<MemoryStore>, prefix: Option<&str>, state: State) {
 }
 
 #[test]
-fn a_link_leads_on_as_often_as_it_may_and_its_object_has_counted() {
+fn link_redirects_up_to_its_limit_and_object_counts_clicks() {
     let mut world = World::new(3);
     let became: Vec<Became> = (0..6).map(|_| world.click(Way::Comes)).collect();
     let redirected = became

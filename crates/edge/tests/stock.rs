@@ -178,7 +178,7 @@ fn units_move_to_who_asks_for_them_and_none_is_sold_twice() {
 }
 
 #[test]
-fn who_comes_again_after_a_lost_reply_has_the_claim_that_was_granted() {
+fn retry_after_lost_reply_gets_the_granted_claim() {
     let mut world = World::new([5, 5, 5]);
     let Sold::Answer(answer) = world.buy("alice", true, None) else {
         panic!("nobody knows what has become of it");

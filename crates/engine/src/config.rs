@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_headers_are_tokens_in_lower_case_and_content_types_are_text() {
+    fn header_names_are_lowercase_tokens_and_content_types_are_text() {
         assert_eq!(header_name("h", "X-User_1").as_deref(), Ok("x-user_1"));
         for bad in ["", "a b", "a:", "ü", "a\n"] {
             assert_eq!(header_name("h", bad).unwrap_err().path, "h", "{bad}");

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_go_out_by_their_names_two_seconds_apart_one_call_at_a_time() {
+    fn counts_are_sent_by_name_every_2_s_with_one_call_at_a_time() {
         let mut tally = Tally::new("weir", Subject::Limits);
         assert_eq!(turn(&mut tally, 60_000), None, "there is nothing to tell");
         for name in [7, 13, 7] {

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn base62_is_digits_then_capitals_then_small_letters_padded_with_zeros() {
+    fn base62_orders_digits_capitals_small_letters_and_pads_zeros() {
         let code = |digits, number| {
             Code::generated(Length::new(digits).unwrap(), number).map(|c| c.to_string())
         };

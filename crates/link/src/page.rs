@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn within_another_app_the_page_asks_for_a_browser_and_does_not_try() {
+    fn embedded_page_asks_for_browser_and_does_not_open_app() {
         let body = |in_app, in_chinese| {
             let shown = Shown { in_app, in_chinese };
             app("openapp://x", "https://t.example/", shown).body

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segment_of_a_round_is_cut_and_the_next_begins_a_round() {
+    fn last_segment_of_round_is_cut_and_next_starts_new_round() {
         let plan = Plan::standard(Length::MIN);
         let last = plan.segment_at(916_132_000);
         assert_eq!((last.round, last.start, last.len), (0, 916_132_000, 832));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_link_leads_the_domain_says_so_and_when_to_come_again() {
+    fn domain_pages_cover_missing_links_and_retry_time() {
         let own = domain(r#","not_found_page":"<p>none","unavailable_page":"<p>later""#);
         let none = unknown(Some(&own));
         assert_eq!((none.status, none.body.as_ref()), (404, "<p>none"));

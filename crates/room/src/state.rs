@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_can_be_moved_until_it_is_drawn_and_none_comes_before_the_last() {
+    fn opening_can_move_until_drawn_and_never_before_the_last() {
         let mut seen = RoomState {
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn all_solutions_of_a_challenge_have_one_name_and_those_of_others_another() {
+    fn solutions_of_one_challenge_share_a_name() {
         let challenge = asked();
         let mut solutions = (0_u64..)
             .map(|counter| format!("{challenge}:{counter}"))

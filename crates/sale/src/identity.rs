@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_would_not_write_is_refused_though_it_is_signed() {
+    fn signed_value_a_gateway_would_not_write_is_refused() {
         let ring = ring(&[("k1", 7)]);
         for value in [
             "", "v1", "v1;1", "v2;1;u", "v1;+1;u", "v1;01;u", "v1;;u", "v1;1;", "v1;1;a b",

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_several_units_gets_them_from_others_or_hears_that_there_are_too_few() {
+    fn multi_unit_buyer_borrows_units_or_learns_too_few_remain() {
         let look = |wanted, shards: &[ShardProbe]| {
             let event = RebalanceEvent::Probe(shards.to_vec());
             Rebalance::start(0, wanted).0.on_event(&event)
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rebalance_that_is_always_late_asks_three_times_and_gives_up() {
+    fn late_rebalance_asks_three_times_and_gives_up() {
         let (mut rebalance, mut ask) = Rebalance::start(0, 1);
         let mut lends = 0;
         for _ in 0..20 {

@@ -185,7 +185,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn units_anywhere_or_on_the_way_and_cold_shards_are_not_sold_out() {
+    fn units_left_or_moving_and_unloaded_shards_are_not_sold_out() {
         for other in [
             ShardProbe {
                 stock: Some(1),
@@ -209,7 +209,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_shard_with_open_claims_is_not_sold_out_to_those_who_hold_them() {
+    fn shard_is_not_sold_out_for_holders_of_open_claims() {
         let held = ShardProbe {
             open_claims: 1,
             ..EMPTY

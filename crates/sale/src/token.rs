@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_whose_clock_is_a_little_behind_calls_a_token_young_and_not_forged() {
+    fn slightly_slow_gateway_calls_a_token_young_not_forged() {
         let at = |now_ms| check_as(minted().as_bytes(), "s", "alice;x", now_ms);
         assert_eq!(at(NOW_MS - 2_000), Err(TokenError::TooYoung));
         assert_eq!(at(NOW_MS - 2_001), Err(TokenError::FutureDated));

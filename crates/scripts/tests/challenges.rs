@@ -20,7 +20,7 @@ fn of(name: u8, now_ms: u64) -> Spend {
 }
 
 #[test]
-fn who_comes_first_with_a_solution_decides_when_its_token_was_minted() {
+fn first_use_of_a_solution_decides_when_its_token_was_issued() {
     let server = Server::start();
     let mut redis = server.connect();
     assert_eq!(

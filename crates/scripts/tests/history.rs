@@ -390,7 +390,7 @@ fn a_list_has_the_latest_200_and_lives_for_four_days() {
 
 /// Between the database and Redis: what was removed meanwhile, Redis has lost.
 #[test]
-fn what_was_read_for_a_list_that_is_lost_does_not_count_as_loaded() {
+fn data_read_for_a_lost_list_does_not_count_as_loaded() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, FEW);
@@ -411,7 +411,7 @@ fn what_was_read_for_a_list_that_is_lost_does_not_count_as_loaded() {
 
 /// What a Redis says that came from a file, or from a master: its lists may lack the latest removals.
 #[test]
-fn what_another_process_has_loaded_is_loaded_again_and_its_counts_are_forgotten() {
+fn list_loaded_by_another_process_is_reloaded_without_counts() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, FEW);

@@ -350,7 +350,7 @@ fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
 }
 
 #[test]
-fn one_click_uses_one_however_often_it_is_read_and_none_once_it_was_given_back() {
+fn click_is_charged_once_per_read_and_not_after_return() {
     let server = Server::start();
     let mut redis = server.connect();
     let keys = new_keys();

@@ -646,7 +646,7 @@ fn lua_and_model_answer_alike() {
 }
 
 #[test]
-fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second() {
+fn keyed_attempt_gets_same_claim_and_order_and_never_a_second() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 2);
     let (alice, [first, second]) = ([user(1)], [1, 2].map(|n| [Some(tag(n))]));
@@ -691,7 +691,7 @@ fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second()
 }
 
 #[test]
-fn a_change_of_the_stock_counts_once_and_takes_only_what_nobody_holds() {
+fn stock_change_applies_once_and_takes_only_free_units() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 3);
     let change = |number, units| StockChange { number, units };

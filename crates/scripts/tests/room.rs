@@ -325,7 +325,7 @@ fn the_pace_is_kept_whoever_ticks() {
 }
 
 #[test]
-fn a_place_that_is_not_taken_up_passes_on_and_a_doubled_exchange_is_one_session() {
+fn unused_position_passes_on_and_double_exchange_is_one_session() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
@@ -371,7 +371,7 @@ fn a_pass_is_good_for_one_session() {
 }
 
 #[test]
-fn after_a_loss_places_are_where_they_were_and_none_is_given_twice() {
+fn positions_are_restored_after_loss_and_none_is_given_twice() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(60, 0)).settled();
@@ -434,7 +434,7 @@ fn after_a_loss_those_inside_count_until_they_are_heard_of() {
 }
 
 #[test]
-fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
+fn early_visitors_are_drawn_and_late_ones_queue_behind() {
     let server = Server::start();
     let mut redis = server.connect();
     let opens_at_ms = NOW_MS + 20_000;
@@ -480,7 +480,7 @@ fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
 }
 
 #[test]
-fn an_opening_that_is_brought_forward_draws_then_and_is_not_drawn_again() {
+fn advanced_opening_draws_at_once_and_is_not_drawn_again() {
     let server = Server::start();
     let mut redis = server.connect();
     let opens_in = |version, ms| Setting {

@@ -192,7 +192,7 @@ mod tests {
     }"#;
 
     #[test]
-    fn what_is_compiled_in_is_listed_with_its_license_and_tests_are_not() {
+    fn compiled_crates_are_listed_with_license_and_tests_are_not() {
         let json = json_of(&serde_json::from_str(METADATA).unwrap()).unwrap();
         assert_eq!(
             json,

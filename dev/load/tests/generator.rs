@@ -92,7 +92,7 @@ fn an_open_loop_sees_what_was_due_while_the_server_stalled() {
 }
 
 #[test]
-fn what_is_never_answered_counts_with_the_time_it_was_waited_for() {
+fn unanswered_request_counts_with_its_waiting_time() {
     let server = server(|stream| {
         answer_all(stream, |number| {
             if number == 100 {

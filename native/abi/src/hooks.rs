@@ -391,10 +391,10 @@ macro_rules! module {
             extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_complete(raw: *mut c_void, stream: *const c_void, id: u64) {}
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(raw: *mut c_void, stream: *const c_void, id: u64, reason: u32) {}
-            #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(raw: *mut c_void, stream: *const c_void) {}
-            #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(raw: *mut c_void, stream: *const c_void) {}
+            #[unsafe(export_name = "envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark")]
+            extern "C" fn downstream_high_watermark(raw: *mut c_void, stream: *const c_void) {}
+            #[unsafe(export_name = "envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark")]
+            extern "C" fn downstream_low_watermark(raw: *mut c_void, stream: *const c_void) {}
         }
     };
 }

@@ -70,7 +70,7 @@ fn unknown(why: Unknown) -> Reply {
 }
 
 #[test]
-fn replies_come_as_they_were_written_and_the_connection_is_used_again() {
+fn replies_keep_their_order_and_the_connection_is_reused() {
     run(async {
         let client = client(server(&[Act::Say(b"$1\r\nx\r\n")]).await);
         for _ in 0..3 {

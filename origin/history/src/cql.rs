@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_with_the_way_to_write_it_and_without_a_password() {
+    fn invalid_url_is_refused_with_its_format_and_without_password() {
         for url in [
             "",
             "a:1/shop",

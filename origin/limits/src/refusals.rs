@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_minutes_add_up_and_who_was_refused_most_comes_first() {
+    fn minute_counts_add_up_and_most_refused_key_comes_first() {
         let refusals = Refusals::of(
             2,
             [

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_a_link_stays_guarded_all_the_same() {
+    fn password_cache_is_bounded_and_link_stays_protected() {
         let mut attempts = Attempts::default();
         let one = link("abc");
         let filler = |n: usize| {

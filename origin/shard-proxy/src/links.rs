@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_with_a_maximum_goes_into_the_object_and_a_word_into_redis() {
+    fn limited_record_goes_to_object_and_marker_to_redis() {
         let new = step(&[b"SET", LINK, b"0 5 {}", b"PX", b"9", b"NX"]);
         let Some(Step::Both {
             commands, count, ..

@@ -178,7 +178,7 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
 }
 
 #[tokio::test]
-async fn with_maxima_in_objects_edges_are_told_of_them_and_where_they_stand() {
+async fn edges_learn_of_click_limits_and_their_objects() {
     let mut world = world().await;
     world.origin = world.origin.with_maxima_in_objects(true);
     let world = world.and_edges(keys());

@@ -268,7 +268,7 @@ async fn cell(world: &World, id: &str, at_ms: u64, count: u32, cell: [&str; 3]) 
 }
 
 #[tokio::test]
-async fn clicks_are_filtered_by_more_than_one_thing_and_scans_are_told_apart() {
+async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
     let world = world().await;
     made(&world, "s", "abc").await;
     let at_ms = now_ms();

@@ -83,7 +83,7 @@ fn rules_and_dashboard_name_only_metrics_that_there_are() {
 }
 
 #[test]
-fn each_alert_has_its_paragraph_its_test_and_no_paragraph_is_left_over() {
+fn each_alert_has_a_paragraph_and_a_test_and_none_is_left_over() {
     let alerts: BTreeSet<&str> = values(RULES, "alert").into_iter().collect();
     assert!(alerts.len() > 30, "{alerts:?}");
     let parts = RUNBOOK.split("\n## ").skip(1);

@@ -204,7 +204,7 @@ async fn without_sql_the_worker_says_so_once_and_not_every_round() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_delays_scores_and_is_left_alone_and_nobody_is_lost() {
+async fn risk_outage_delays_scores_opens_breaker_and_loses_nobody() {
     let world = world().await;
     let service = Service {
         failing: u32::MAX,

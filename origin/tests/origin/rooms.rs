@@ -84,7 +84,7 @@ async fn get(world: &World, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_operator_sets_a_room_and_gateways_follow_also_after_redis_has_lost_it() {
+async fn gateways_follow_operator_settings_of_a_room_after_redis_loss() {
     let world = World::new().await;
     let mut gateway = Gateway::new(&world, "shop");
     assert_eq!(gateway.settle().await, Setting::default());

@@ -296,7 +296,7 @@ async fn a_lost_reply_is_asked_for_again_and_nothing_counts_twice() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_killed_among_clicks_holds_nothing_that_is_missed() {
+async fn killed_proxy_loses_no_clicks() {
     let mut world = World::new().await;
     create(&mut world.connect().await, 20).await;
     let mut admitted = BTreeSet::new();

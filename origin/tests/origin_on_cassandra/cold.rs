@@ -209,7 +209,7 @@ async fn list(history: &History, owner: &Owner) -> (Vec<u64>, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fold_waits_while_cassandra_is_away_and_reads_follow_the_switch() {
+async fn fold_waits_without_cassandra_and_reads_follow_the_switch() {
     let (_dir, mut server) = cassandra().await;
     let world = World::new().await;
     let noon = now_ms() / DAY_MS * DAY_MS + DAY_MS / 2;
@@ -269,7 +269,7 @@ async fn the_fold_waits_while_cassandra_is_away_and_reads_follow_the_switch() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_never_there_is_told_of_and_holds_up_nothing_else() {
+async fn store_that_was_never_up_is_reported_and_blocks_nothing() {
     let world = World::new().await;
     let store = CqlStore::open("cql://127.0.0.1:1/shop", Arc::new(now_ms)).unwrap();
     let history = world

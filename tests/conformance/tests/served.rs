@@ -151,7 +151,7 @@ fn they_claim_nothing_count_no_clicks_and_trust_no_client() {
 }
 
 #[test]
-fn they_refuse_by_the_list_and_hear_of_edits_and_live_without_the_origin() {
+fn edges_refuse_by_list_follow_edits_and_work_without_origin() {
     each(|name, platform| {
         let buy = |platform: &Platform| {
             let user = [("x-user-id", "alice")];

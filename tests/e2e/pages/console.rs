@@ -39,7 +39,7 @@ impl Desk {
 
 /// One session, so that the browser is started once.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> Result<()> {
+async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()> {
     let mut desk = Desk::open(|_, _| Ok(())).await?;
     let (operator, viewer) = (desk.key("operator").await?, desk.key("viewer").await?);
     let browser = &desk.browser;

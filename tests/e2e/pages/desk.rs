@@ -275,8 +275,7 @@ async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_token() -> Result<()>
-{
+async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     let shop = Shop::open("console-viewer", "viewer").await?;
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 10, 2).await?;

@@ -493,7 +493,7 @@ async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
 const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\x0dIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_picture() -> Result<()> {
+async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     let desk = Desk::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
@@ -557,7 +557,7 @@ async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_pictur
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Result<()> {
+async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
     let desk = Desk::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;

@@ -118,7 +118,7 @@ fn limit_config() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> Result<()> {
+async fn two_gateways_admit_nearly_the_limit_and_never_more() -> Result<()> {
     let mut limiters = limiters(&limit_config(), "").await?;
     let observed = overload(&limiters).await?;
     let limit = limit(observed.lasted);
@@ -136,7 +136,7 @@ async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_leases_no_more_pass_than_the_limit_and_every_workers_slice() -> Result<()> {
+async fn leases_admit_at_most_the_limit_plus_one_slice_per_worker() -> Result<()> {
     let lease = format!(r#", "lease": {{ "max": {SLICE}, "lasts": "500ms" }}"#);
     let mut limiters = limiters(&limit_config(), &lease).await?;
     let observed = overload(&limiters).await?;

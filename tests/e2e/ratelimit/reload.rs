@@ -91,7 +91,7 @@ async fn until_all_say(limiters: &Limiters, burst: usize) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_rules_count_on_all_gateways_and_what_was_used_stays_used() -> Result<()> {
+async fn new_rules_apply_on_all_gateways_and_usage_is_kept() -> Result<()> {
     let mut limiters = two_gateways().await?;
     until_all_say(&limiters, 3).await?;
     for gateway in 0..GATEWAYS {

@@ -78,7 +78,7 @@ impl Scenario {
 /// The origin's server cannot read the request of user 0, who holds the only unit and does not come back: user 1, a moment
 /// later, gets it.
 #[test]
-fn c1_a_claim_that_the_origin_refuses_unread_is_there_for_the_next() {
+fn c1_claim_refused_unread_by_origin_is_free_for_the_next() {
     let fate = OriginFate::RefuseUnread;
     let once = |at_ms, user| Client {
         retries: 0,
@@ -220,7 +220,7 @@ fn c6_a_blocked_user_holds_nothing_though_redis_forgot_the_list() {
 }
 
 #[test]
-fn c6_who_has_reserved_does_not_hear_otherwise_though_redis_forgot_the_list() {
+fn c6_reserved_user_gets_no_other_answer_after_redis_loses_list() {
     let setting = Setting {
         is_reserved: true,
         ..SETTING
@@ -304,7 +304,7 @@ fn c7_a_clock_that_is_set_back_does_not_keep_a_breaker_open() {
 
 /// The claim that took the last unit is lost, and the epoch is as it was.
 #[test]
-fn s3_a_claim_that_is_lost_brings_its_unit_back_at_another_epoch() {
+fn s3_lost_claim_returns_its_unit_at_a_new_epoch() {
     let setting = Setting {
         total: 1,
         gateways: 1,
@@ -329,7 +329,7 @@ fn s3_a_claim_that_is_lost_brings_its_unit_back_at_another_epoch() {
 
 /// Redis loses a shard, and two origins rebuild it at once.
 #[test]
-fn s2_of_two_rebuilds_at_once_neither_wipes_what_the_other_has_restored() {
+fn s2_concurrent_rebuilds_do_not_erase_each_other() {
     let setting = Setting {
         origins: 2,
         ..SETTING

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_comes_before_any_comes_again_and_kills_only_in_the_first_half() {
+    fn each_fault_kind_comes_before_repeats_and_kills_come_early() {
         let faults = Fault::schedule(60, 7);
         assert_eq!(faults.len(), 60);
         assert_eq!(faults, Fault::schedule(60, 7));

@@ -83,7 +83,7 @@ fn one_outcome_in_eight_is_wanted_while_all_is_well() {
 }
 
 #[test]
-fn outcomes_of_probes_are_wanted_and_those_of_another_round_are_not() {
+fn probe_outcomes_count_only_in_their_own_round() {
     let mut breaker = Breaker::new(SETTINGS);
     let early = passed(&mut breaker, 0);
     for _ in 0..4 {

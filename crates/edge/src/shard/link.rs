@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_a_maximum_leaves_when_its_clicks_do_and_a_disabled_one_stays() {
+    fn unlimited_link_leaves_with_its_clicks_and_disabled_one_stays() {
         let clicks = keys().clicks();
         let unlink = command(&[b"UNLINK", &clicks]);
         let mut held = link(0);

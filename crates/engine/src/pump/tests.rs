@@ -209,7 +209,7 @@ fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
 }
 
 #[test]
-fn batches_are_bounded_in_size_and_number_and_the_rest_follows_when_one_completes() {
+fn batches_are_bounded_and_the_rest_follows_on_completion() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue_all(0..200, 0);
     bench.turn(0);
@@ -222,7 +222,7 @@ fn batches_are_bounded_in_size_and_number_and_the_rest_follows_when_one_complete
 }
 
 #[test]
-fn what_arrives_while_a_batch_is_under_way_goes_when_it_completes_or_is_late() {
+fn requests_during_a_batch_are_sent_on_completion_or_when_late() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(0, 0, 0).unwrap();
     bench.turn(0);
@@ -244,7 +244,7 @@ fn what_arrives_while_a_batch_is_under_way_goes_when_it_completes_or_is_late() {
 }
 
 #[test]
-fn a_few_make_a_second_batch_some_more_a_third_and_only_a_full_one_a_fourth() {
+fn second_to_fourth_batches_start_at_growing_sizes() {
     let mut bench = Bench::new(Settings {
         batches_max: 5,
         ..SETTINGS
@@ -356,7 +356,7 @@ fn a_full_pump_turns_away_but_never_what_must_be_given_back() {
 }
 
 #[test]
-fn waiting_ends_at_the_deadline_and_a_call_at_its_oldest_requests() {
+fn waiting_ends_at_deadline_and_call_ends_with_oldest_request() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(1, 0, 0).unwrap();
     bench.enqueue(2, 0, 60).unwrap();
@@ -367,7 +367,7 @@ fn waiting_ends_at_the_deadline_and_a_call_at_its_oldest_requests() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_no_call_longer_than_a_deadline() {
+fn calls_never_exceed_a_deadline_after_clock_goes_back() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(1, 0, 1_000_000).unwrap();
     bench.turn(5);
@@ -396,7 +396,7 @@ fn an_unknown_script_is_sent_again_spelled_out_once() {
 }
 
 #[test]
-fn calls_that_cannot_be_sent_fail_their_requests_in_the_next_turn() {
+fn unsendable_calls_fail_their_requests_in_next_turn() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue_all(0..100, 0);
     bench.is_down = true;
@@ -431,7 +431,7 @@ fn one_event_never_completes_more_than_one_batchs_worth() {
 }
 
 #[test]
-fn a_stream_that_goes_is_dropped_while_it_waits_and_forgotten_once_it_is_sent() {
+fn closed_stream_is_dropped_if_waiting_and_forgotten_if_sent() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue(1, 0, 0).unwrap();
     bench.enqueue(2, 0, 0).unwrap();

@@ -15,7 +15,7 @@ fn shop() -> Host {
 }
 
 #[test]
-fn while_redis_does_not_answer_nobody_is_told_that_something_fits() {
+fn nothing_fits_while_redis_is_silent() {
     let mut host = shop();
     let stream = host.ask(&question(&[1], &["S1"]));
     host.tick();
@@ -62,7 +62,7 @@ fn refusals_of_redis_open_the_breaker() {
 }
 
 #[test]
-fn when_redis_cannot_be_reached_the_circuit_breaker_spares_the_wait() {
+fn circuit_breaker_avoids_waiting_when_redis_is_unreachable() {
     let mut host = shop();
     host.is_connected = false;
     for _ in 0..100 {

@@ -169,7 +169,7 @@ fn two_writers_of_one_move_and_of_a_change_in_it_do_no_harm() {
 
 /// One that was stopped before it wrote, and goes on long after the move.
 #[test]
-fn what_is_older_and_comes_late_does_not_bring_the_old_place_back() {
+fn late_older_entry_does_not_restore_old_placement() {
     let mut store = Store::new();
     for step in 0..3 {
         store.write((2, step));

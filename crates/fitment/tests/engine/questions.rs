@@ -69,7 +69,7 @@ fn a_product_that_has_moved_is_found_where_it_is_now() {
 }
 
 #[test]
-fn what_redis_does_not_know_goes_on_to_the_origin_and_only_so_often() {
+fn question_unknown_to_redis_goes_to_origin_at_limited_rate() {
     let mut host = shop();
     let body = question(&[1], &["S1", "S9"]);
     for _ in 0..3 {

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_responses_is_refused_by_a_host_that_does_not_tell_of_them() {
+    fn response_rules_are_refused_when_host_reports_no_responses() {
         for (json, path) in [
             (r#"{"headers":{"on_allowed":true}}"#, "headers.on_allowed"),
             (r#"{"debug":{"secret":{"env":"LONG"}}}"#, "debug"),

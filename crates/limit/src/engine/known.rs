@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_known_until_its_wait_is_over_and_not_a_moment_longer() {
+    fn refusal_is_cached_exactly_until_its_wait_is_over() {
         let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
         refusals.note(&ask, check(100), NOW_MS);
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS), Some(100));

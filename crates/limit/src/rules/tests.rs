@@ -267,7 +267,7 @@ fn named_keys_have_limits_of_their_own_or_none_or_are_refused() {
 }
 
 #[test]
-fn a_cost_comes_from_the_rule_or_from_a_header_within_its_bounds() {
+fn cost_comes_from_rule_or_from_bounded_header() {
     let cost = |rule: &Rule, request: &FakeRequest| match rule.apply(request) {
         Applied::Hit(ask) => ask.cost,
         other => panic!("{other:?}"),

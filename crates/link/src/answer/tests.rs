@@ -47,7 +47,7 @@ fn a_plain_link_is_a_redirect_and_nothing_is_copied() {
 }
 
 #[test]
-fn whoever_follows_a_link_is_counted_and_clicks_unless_it_comes_by_itself() {
+fn visits_count_as_clicks_unless_automated() {
     let bot = b"Googlebot/2.1";
     for (method, is_prefetch, user_agent, is_counted, is_click) in [
         (&b"GET"[..], false, IPHONE, true, true),
@@ -365,7 +365,7 @@ fn an_app_is_woken_where_it_can_be() {
 }
 
 #[test]
-fn within_another_app_the_page_knows_it_and_speaks_the_visitors_language() {
+fn page_detects_embedding_app_and_uses_visitor_language() {
     let app = App {
         platform: Platform::Any,
         url: "openapp://x".into(),
@@ -457,7 +457,7 @@ fn a_previewer_is_shown_the_preview_and_others_the_redirect() {
 }
 
 #[test]
-fn an_ended_link_leads_where_it_or_its_domain_says_unless_it_was_disabled() {
+fn ended_link_uses_its_or_domain_fallback_unless_disabled() {
     let mut domain = domain();
     let at = |link: &Link, domain: &Domain| {
         let visit = Visit {

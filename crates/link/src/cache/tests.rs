@@ -54,7 +54,7 @@ fn a_link_is_read_again_from_time_to_time_by_one_request() {
 }
 
 #[test]
-fn what_the_origin_told_and_what_is_used_up_is_read_again_sooner() {
+fn origin_answers_and_used_up_links_are_reread_sooner() {
     let mut memory = memory();
     let of_origin = Learnt {
         source: Source::Origin,
@@ -195,7 +195,7 @@ fn what_is_asked_for_stays() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_further_than_anything_was_set_knows_nothing() {
+fn cache_is_empty_when_clock_is_behind_all_entries() {
     let mut memory = memory();
     memory.learn_unknown(&name("abc"), 1_000);
     assert_eq!(memory.find(&name("abc"), 1_000), Found::Unknown);
@@ -227,7 +227,7 @@ fn what_a_link_takes_grows_with_its_addresses_and_languages() {
 }
 
 #[test]
-fn what_just_fits_is_remembered_and_what_does_not_drives_nothing_out() {
+fn fitting_entry_is_cached_and_oversized_entry_evicts_nothing() {
     let mut cache = Cache::<u32>::new(2, 100, 3);
     cache.insert(b"a", 1, 40);
     cache.insert(b"b", 2, 60);

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_look_ups_than_allowed_and_no_more_requests_that_wait() {
+    fn lookups_and_waiting_requests_are_bounded() {
         let mut bench = Bench::new();
         assert!(bench.wait(1, "abc", false).unwrap().is_some());
         assert!(bench.wait(2, "abd", false).unwrap().is_some());
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_looked_up_for_nobody_once_at_a_time_and_others_beside_it() {
+    fn link_is_looked_up_once_at_a_time_and_others_in_parallel() {
         let mut bench = Bench::new();
         assert!(bench.refresh("abc").is_some());
         bench.now_ms += 1_000;
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_another_answer_does_not_wait_for_an_origin_that_fails() {
+    fn request_with_stale_answer_does_not_wait_for_failing_origin() {
         let mut bench = Bench::new();
         for stream in 0..5 {
             let fetch = bench.wait(stream, &format!("abc{stream}"), false);

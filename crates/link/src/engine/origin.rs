@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_origins_word_makes_a_link_unknown_and_its_errors_tell_nothing() {
+    fn only_explicit_origin_answer_makes_a_link_unknown() {
         assert_eq!(Found::from(response(404, b"", true)), Found::Unknown);
         for status in [100, 302, 404, 410, 500, 503] {
             assert_eq!(

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn more_changes_than_a_poll_takes_make_all_stale_until_the_end_is_found() {
+    fn poll_overflow_marks_all_stale_until_the_end_is_reached() {
         let mut poller = Poller::new(250, "weir");
         read(&mut poller, &[("0-1", "s/old")]);
         let ids: Vec<String> = (1..=CHANGES_MAX).map(|n| format!("0-{n}")).collect();

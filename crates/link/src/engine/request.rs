@@ -182,7 +182,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn of_several_headers_the_first_counts_and_of_a_long_one_the_beginning() {
+    fn first_header_counts_and_long_header_is_truncated() {
         let long = vec![b'a'; HEADER_LEN_MAX + 1];
         let headers = Headers::new(&[
             (":method", b"HEAD".as_slice()),

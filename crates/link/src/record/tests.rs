@@ -37,7 +37,7 @@ fn a_record_is_written_as_the_contract_has_it() {
 }
 
 #[test]
-fn a_disabled_link_is_neither_renewed_nor_counted_and_forgets_nothing() {
+fn disabled_link_is_not_renewed_or_counted_and_keeps_its_data() {
     let disabled = Link {
         is_disabled: true,
         ..whole()
@@ -101,7 +101,7 @@ fn what_is_no_record_is_refused() {
 }
 
 #[test]
-fn a_link_may_have_as_many_parts_as_are_allowed_and_not_one_more() {
+fn link_has_at_most_the_allowed_number_of_parts() {
     let app = |_| App {
         platform: Platform::Any,
         url: "a".into(),

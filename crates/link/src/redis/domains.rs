@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_tells_documents_of_one_length_apart_wherever_they_differ() {
+    fn prefix_distinguishes_documents_of_equal_length() {
         let hosts = |last: char| -> Vec<String> {
             let mut hosts: Vec<String> = (0..9).map(|n| format!("host-{n}.example")).collect();
             hosts.push(format!("{last}.example"));

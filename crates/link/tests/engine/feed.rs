@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn a_page_of_another_feed_from_another_place_or_of_another_time_is_not_taken() {
+fn page_of_another_feed_position_or_time_is_rejected() {
     let (mut origin, mut edge) = (Origin::default(), Links::default());
     origin.change(1, state(2));
     edge.take(&origin.page(0, 3, 500), NOW_MS).unwrap();

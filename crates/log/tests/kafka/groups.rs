@@ -23,7 +23,7 @@ const CONSUMER: [&str; 3] = [
 const TOPIC: &str = "rebalanced?partitions=12";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing() {
+async fn rebalancing_consumers_lose_and_duplicate_nothing() {
     // The same test is the consumer that is killed.
     if let Ok(values) = CONSUMER
         .map(std::env::var)
@@ -96,9 +96,7 @@ async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothin
 fn start(servers: &str, file: &Path, name: &str) -> Child {
     let values = [servers, file.to_str().unwrap(), name];
     let (_executable, module) = module_path!().split_once("::").unwrap();
-    let test = format!(
-        "{module}::consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing"
-    );
+    let test = format!("{module}::rebalancing_consumers_lose_and_duplicate_nothing");
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &test, "--nocapture"])
         .envs(CONSUMER.into_iter().zip(values))

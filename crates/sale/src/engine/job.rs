@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_several_units_of_a_shard_have_a_call_of_their_own() {
+    fn multi_unit_requests_of_a_shard_get_their_own_call() {
         let mut requests = vec![claim_of("b", 0, "u1"), claim_of("b", 0, "u4")];
         if let Job::Claim(job) = &mut requests[0].job {
             job.quantity = 2;

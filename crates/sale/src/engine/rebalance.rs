@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_find_a_shard_empty_wait_for_one_rebalance_until_they_go() {
+    fn buyers_at_empty_shard_share_one_rebalance() {
         let mut rebalances = Rebalances::default();
         assert_eq!(rebalances.waiting(), 0);
         let asked = probes(&rebalances.wait(1, claim(0)));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_lent_and_deposited_and_then_settled_where_they_came_from() {
+    fn units_are_transferred_out_in_and_finished_at_source() {
         let mut rebalances = Rebalances::default();
         let asked = probes(&rebalances.wait(1, claim(0)));
         rebalances.probed(&asked[0], probe(0));

@@ -52,7 +52,7 @@ fn put(redis: &mut Redis, keys: &FitmentKeys, sku: &Sku, shape: &Shape) {
 }
 
 #[test]
-fn a_full_segment_takes_at_most_7300_bytes_however_it_is_written() {
+fn full_segment_takes_at_most_7300_bytes_in_any_encoding() {
     let server = Server::start();
     let mut redis = server.connect();
     let keys = FitmentKeys::new("weir", &Spu::new("100012043000").unwrap());
@@ -94,7 +94,7 @@ fn a_full_segment_takes_at_most_7300_bytes_however_it_is_written() {
 
 /// With the share of directory and keyspace: the difference of all that Redis uses.
 #[test]
-fn a_sku_of_100_vehicles_takes_at_most_1_kb_and_a_twentieth_of_the_seeds_plan() {
+fn sku_of_100_vehicles_takes_1_kb_and_a_twentieth_of_seed_plan() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut of = |plan, name: &str| {

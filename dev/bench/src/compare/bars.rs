@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_as_fast_as_its_slowest_answer_and_the_largest_one_counts() {
+    fn edge_latency_is_its_slowest_answer() {
         let edges = edges_of([1.0, 2.0, 0.9], 1 << 20);
         let report = Report {
             edges: Some((measured(vec![]).run, edges)),

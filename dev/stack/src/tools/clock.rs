@@ -98,7 +98,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     #[test]
-    fn a_process_has_the_clock_that_it_is_given_and_that_is_set_while_it_runs() {
+    fn process_uses_given_clock_and_follows_changes_while_running() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::new(&dir.path().join("clock"), -100_000).unwrap();
         // One process that tells its time at each line that it reads.

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_built_is_up_to_date_and_other_crates_do_not_matter() {
+    fn fresh_build_is_up_to_date_and_other_crates_are_ignored() {
         let built = Built::new();
         assert!(built.is_up_to_date());
         built.write("dev/stack/src/lib.rs", "// changed");

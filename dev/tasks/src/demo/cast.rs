@@ -200,7 +200,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn as_many_may_buy_as_there_are_units_if_there_are_as_many_people() {
+    fn buyers_match_units_if_there_are_enough_people() {
         let sales = [
             (20_000, 500),
             (520, 500),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_people_are_as_many_of_each_kind_as_the_shares_say_and_have_names_of_their_own() {
+    fn cast_has_the_shares_of_each_kind_and_unique_names() {
         let shares = Shares::of(2_000, 50);
         let people = people(&shares, 7);
         let count = |is: fn(&Person) -> bool| people.iter().filter(|who| is(who)).count() as u32;

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_retries_after_503_and_broken_connections_and_all_is_counted() {
+    async fn crowd_retries_and_counts_503s_and_broken_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let crowd = Crowd {
             doors: [Door::gateway(&listener.local_addr().unwrap().to_string())].into(),

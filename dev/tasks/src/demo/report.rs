@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sale_that_is_sold_and_paid_is_good_and_any_one_fault_is_not() {
+    fn sold_and_paid_sale_passes_and_any_single_fault_fails() {
         assert!(report().is_good(), "{}", report().table());
         let faults: [(Fault, &str); 10] = [
             (|r| r.audit.balanced = false, "audit:"),

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_place_an_early_entry_and_someone_left_outside_are_each_found() {
+    fn duplicate_position_early_entry_and_lost_visitor_are_found() {
         let queue = |joined, entered| Queue { joined, entered };
         let waited = |before, after| Waited {
             people: 10,

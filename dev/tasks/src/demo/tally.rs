@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_by_word_and_side_and_the_gates_stand_in_the_order_of_its_chain() {
+    fn answers_are_counted_by_label_and_side_in_gate_order() {
         let sold_out = || answer(409, Some("sold_out"), "");
         let late = answer(409, None, r#"{"error":"order_expired"}"#);
         let people = [

@@ -40,7 +40,7 @@ fn views_of_all_workers_reach_the_origin() {
 }
 
 #[test]
-fn a_dead_origin_loses_no_view_that_is_kept_and_the_others_are_counted() {
+fn dead_origin_loses_no_buffered_view_and_overflow_is_counted() {
     let gate = Gate::new();
     gate.origin.borrow_mut().reply = Some(Reply::unreachable());
     for n in 0..1_000 {

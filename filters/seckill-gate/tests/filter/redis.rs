@@ -184,7 +184,7 @@ fn whoever_asks_where_nothing_is_gets_what_is_elsewhere() {
 }
 
 #[test]
-fn one_buyer_alone_is_never_told_sold_out_while_a_unit_is_left_anywhere() {
+fn single_buyer_never_sees_sold_out_while_a_unit_remains() {
     let shop = Shop::open();
     set_stock(&shop, 0, 1);
     set_stock(&shop, 1, 0);

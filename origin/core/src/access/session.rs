@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_stays_with_the_browser_and_goes_over_tls_alone_if_there_is_any() {
+    fn cookie_stays_in_browser_and_requires_tls_when_available() {
         let plain = set_cookie(Some("i.s"), &headers(&[("origin", "http://a")])).unwrap();
         let expected = "weir_session=i.s; Path=/; HttpOnly; SameSite=Strict";
         assert_eq!(plain, expected);

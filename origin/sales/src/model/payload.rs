@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_held_to_its_schema_and_tells_no_log_what_it_says() {
+    fn payload_is_validated_by_schema_and_never_logged() {
         let schema = json!({
             "type": "object", "required": ["mail"], "additionalProperties": false,
             "properties": {"mail": {"type": "string", "pattern": "@"}, "size": {"enum": ["M", "L"]}},

@@ -217,7 +217,7 @@ mod tests {
     use weir_origin_core::sql::plan::plan;
 
     #[tokio::test]
-    async fn what_is_unfollowed_is_found_without_a_walk_through_all_orders() {
+    async fn pending_orders_are_found_without_a_full_scan() {
         for statement in [
             SELECT_UNFOLLOWED,
             SELECT_UNFOLLOWED_SALES,

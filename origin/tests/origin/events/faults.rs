@@ -47,7 +47,7 @@ async fn events_are_taken_while_sql_is_away() {
 
 /// A group that never acknowledges fills the log; then events are refused and none is lost, until somebody decides.
 #[tokio::test]
-async fn a_consumer_that_never_answers_fills_the_log_and_nothing_is_lost() {
+async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
     let (world, noting) = with_noting(|settings| {
         settings.limits.waiting_len_max = 200_000;
         settings.limits.file_len = 20_000;

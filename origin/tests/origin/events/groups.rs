@@ -224,7 +224,7 @@ async fn customers_keep_their_order_behind_an_event_that_fails() {
 }
 
 #[tokio::test]
-async fn an_event_that_fails_too_often_is_given_up_and_its_customer_computed_anew() {
+async fn failing_event_is_dead_lettered_and_its_customer_recomputed() {
     let (world, noting) = with_noting(|_| {}).await;
     noting.poison("alice-1");
     let all = [views("alice", 4), views("bob", 10)].concat();

@@ -196,7 +196,7 @@ async fn every_acknowledged_event_survives_kill_9_and_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn kill_9_in_the_middle_of_fetching_a_table_loses_no_row_and_doubles_none() {
+async fn table_pull_loses_and_duplicates_no_row_after_kill_9() {
     const ROWS: usize = 20_000;
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;

@@ -67,7 +67,7 @@ async fn lists_that_changed_are_in_the_cold_store_on_the_next_day() {
 }
 
 #[tokio::test]
-async fn a_fold_that_is_done_twice_does_the_same_and_merges_by_the_latest_time() {
+async fn repeated_fold_is_idempotent_and_merges_by_latest_time() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;

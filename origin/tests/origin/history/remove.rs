@@ -10,7 +10,7 @@ use super::{Clock, cold, list, lose, record, seen, user};
 use crate::support::World;
 
 #[tokio::test]
-async fn one_many_and_all_are_deleted_and_come_back_only_when_seen_again() {
+async fn deleted_views_return_only_when_viewed_again() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -88,7 +88,7 @@ async fn delete_and_die(history: &weir_origin::history::History, deleted: &[View
 }
 
 #[tokio::test]
-async fn an_origin_that_dies_between_sql_and_redis_brings_nothing_back() {
+async fn crash_between_sql_and_redis_restores_no_deleted_view() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -149,7 +149,7 @@ async fn a_removal_counts_while_redis_is_away_and_redis_follows() {
 }
 
 #[tokio::test]
-async fn cleared_bytes_leave_the_cold_store_and_deleted_ones_with_the_next_fold() {
+async fn cleared_bytes_leave_cold_store_and_deleted_ones_at_next_fold() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;

@@ -43,7 +43,7 @@ async fn cleaned(world: &World) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_link_goes_when_it_has_ended_in_redis_and_the_quarantine_is_over() {
+async fn link_is_deleted_after_it_ended_in_redis_and_cooldown_passed() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let later = |ms| clock.fetch_add(ms, Ordering::Relaxed);

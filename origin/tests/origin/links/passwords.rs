@@ -63,7 +63,7 @@ async fn record(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn who_knows_the_password_is_led_on_and_nobody_else_hears_where_to() {
+async fn only_the_right_password_reveals_the_target() {
     let world = world().await;
     let made = guarded(&world, json!({ "status": 308, "pass_query": true })).await;
     assert_eq!(

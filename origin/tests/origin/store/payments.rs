@@ -12,7 +12,7 @@ on_every_database! {
     of_payment_and_expiry_one_wins,
     many_cancellations_return_the_units_once,
     cancelled_holds_count_by_the_time_they_lasted,
-    a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired,
+    hold_cancelled_after_its_end_counts_as_expired,
     cancelling_what_has_no_deadline_costs_nothing,
 }
 
@@ -267,7 +267,7 @@ async fn cancelled_holds_count_by_the_time_they_lasted(store: &SaleStore) {
 }
 
 /// Nobody has ended it yet when its user does.
-async fn a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired(store: &SaleStore) {
+async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     let cancelled = cancel(store, &order, 9_000).await;

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_configuration_refuses_when_nobody_answers_and_tells_no_address() {
+    fn short_configuration_refuses_on_silence_and_sends_no_address() {
         let captcha = checked("").unwrap();
         assert_eq!(captcha.if_unreachable, IfUnreachable::Refuse);
         assert!(!captcha.tells_address);

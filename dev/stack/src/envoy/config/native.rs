@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_for_native_is_the_one_for_wasm_but_for_the_filter_and_the_bridge() {
+    fn native_file_differs_from_wasm_only_in_filter_and_bridge() {
         let mut wasm = EnvoyConfig::shipped().unwrap().tree;
         convert(&mut wasm, Path::new(SHIPPED_LIBRARY)).unwrap();
         let mut native = EnvoyConfig::read(super::super::NATIVE).unwrap().tree;

@@ -102,7 +102,7 @@ fn what_waits_for_too_long_goes_on_without_redis() {
 }
 
 #[test]
-fn while_the_breaker_is_open_nobody_asks_and_one_tries_it_out_later() {
+fn open_breaker_stops_calls_and_one_request_probes_later() {
     let mut host = host("local");
     for n in 0..4 {
         fail(&mut host, &format!("user-{n}"), Fate::TimedOut);
@@ -183,7 +183,7 @@ fn a_rule_in_shadow_is_asked_here_while_redis_does_not_answer() {
 }
 
 #[test]
-fn the_log_tells_of_a_redis_that_does_not_answer_once_and_of_its_return() {
+fn log_reports_silent_redis_and_its_return_once() {
     let mut host = host("open");
     let warnings = |host: &Host| {
         let mut log = host.log.iter();

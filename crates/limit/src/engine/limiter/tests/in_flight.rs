@@ -73,7 +73,7 @@ fn a_request_that_is_only_watched_counts_until_it_ends() {
 
 /// It was not charged.
 #[test]
-fn a_request_that_is_watched_beyond_the_limit_gives_nothing_back() {
+fn watched_request_beyond_limit_returns_nothing() {
     for store in ["local", "redis"] {
         let watched = format!(
             r#"{{ "name": "watched", "store": "{store}", "mode": "shadow", "algorithm": "concurrency",
@@ -91,7 +91,7 @@ fn a_request_that_is_watched_beyond_the_limit_gives_nothing_back() {
 }
 
 #[test]
-fn a_stream_that_cannot_be_told_counts_no_longer_and_its_end_changes_nothing() {
+fn unreportable_stream_stops_counting_and_its_end_has_no_effect() {
     let mut host = Host::new(&[HERE, THERE], r#""redis": {}"#);
     let stream = host.request("alice");
     host.gone.insert(stream);

@@ -27,7 +27,7 @@ fn publish(host: &mut Host, document: Option<&str>) {
 }
 
 #[test]
-fn new_rules_count_from_the_next_request_on_and_what_was_used_stays_used() {
+fn new_rules_apply_to_next_request_and_usage_is_kept() {
     let mut host = host();
     assert_eq!(host.passed("alice", 5), 3);
     publish(&mut host, Some(&rules(5)));
@@ -95,7 +95,7 @@ fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
 }
 
 #[test]
-fn a_worker_without_requests_polls_less_and_less_and_keeps_quiet() {
+fn idle_worker_polls_less_often_and_logs_nothing() {
     let mut host = host();
     host.way = Way::Down;
     for _ in 0..20 {
