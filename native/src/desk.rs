@@ -113,7 +113,7 @@ struct State {
 
 /// What is to be done with the request of an event, by the hook that has brought the event.
 #[derive(Debug, Default)]
-pub struct Own {
+pub struct RequestEffects {
     /// Its effects.
     pub effects: Vec<Effect>,
     /// Where others put what is to be done with it later, if it waits.
@@ -186,7 +186,7 @@ impl Desk {
         &self,
         request: &dyn weir_engine::Request,
         wait: impl FnOnce() -> Slot,
-    ) -> (StreamId, Own) {
+    ) -> (StreamId, RequestEffects) {
         let mut state = self.lock();
         let stream = state.next_stream;
         state.next_stream = stream.wrapping_add(1);
@@ -204,7 +204,7 @@ impl Desk {
         body: Option<&[u8]>,
         slot: Option<Arc<Slot>>,
         wait: impl FnOnce() -> Slot,
-    ) -> Own {
+    ) -> RequestEffects {
         let mut state = self.lock();
         let now_ms = now_ms();
         let event = Event::Body {
@@ -471,10 +471,10 @@ impl Desk {
         effects: Vec<Effect>,
         slot: Option<Arc<Slot>>,
         wait: impl FnOnce() -> Slot,
-    ) -> Own {
+    ) -> RequestEffects {
         if effects.iter().any(ends_waiting) {
             state.slots.remove(&stream);
-            return Own {
+            return RequestEffects {
                 effects,
                 slot: None,
             };
@@ -482,7 +482,7 @@ impl Desk {
         let slot = slot.unwrap_or_else(|| Arc::new(wait()));
         state.slots.insert(stream, Arc::clone(&slot));
         let slot = Some(slot);
-        Own { effects, slot }
+        RequestEffects { effects, slot }
     }
 }
 

@@ -17,7 +17,7 @@ use weir_envoy_abi::{
 use weir_registry::engines::{AnyEngine, make};
 use weir_registry::{self as registry, FILTERS};
 
-use crate::desk::{Common, Desk, Own};
+use crate::desk::{Common, Desk, RequestEffects};
 use crate::fetches::{Fetches, read};
 use crate::metrics::HostMetrics;
 use crate::redis::Plan;
@@ -25,7 +25,7 @@ use crate::request::{HookEnd, HookRequest};
 use crate::service::{self, Order, orders};
 use crate::settings::split;
 use crate::shared::ProcessHost;
-use crate::slot::{Left, Slot};
+use crate::slot::{ClosedSlot, Slot};
 
 /// The answer to a panic.
 const PANIC_REFUSAL: Refusal<'static> = Refusal {
@@ -364,7 +364,7 @@ impl Module for Filters {
         if effects.is_empty() {
             return;
         }
-        let own = Own {
+        let own = RequestEffects {
             effects,
             slot: Some(slot),
         };
@@ -411,7 +411,7 @@ impl Phase {
 
 impl Stream {
     /// Does what is to be done with the stream's own request. The filter, unless the request was answered.
-    fn follow<'f>(&self, mut filter: Filter<'f>, own: Own) -> Option<Filter<'f>> {
+    fn follow<'f>(&self, mut filter: Filter<'f>, own: RequestEffects) -> Option<Filter<'f>> {
         if let Some(slot) = own.slot {
             self.slot.replace(Some(slot));
         }
@@ -449,7 +449,7 @@ impl Stream {
         let left = self
             .slot
             .take()
-            .map_or_else(Left::default, |slot| slot.close());
+            .map_or_else(ClosedSlot::default, |slot| slot.close());
         let phase = self.phase.replace(Phase::Apart);
         let is_open = matches!(phase, Phase::Waits | Phase::Reads { .. } | Phase::Open);
         if is_open || left.undelivered {

@@ -291,13 +291,13 @@ impl Clock {
 /// The outcomes of the last while, in parts that are forgotten one by one.
 #[derive(Clone, Debug, Default)]
 struct Window {
-    parts: [Part; PARTS],
+    parts: [WindowBucket; PARTS],
     /// Outcomes that were not asked for since the last that was.
     passed_over: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct WindowBucket {
     /// Which stretch of time it counts: the time over the length of a part.
     number: u64,
     outcomes: u32,
@@ -309,7 +309,7 @@ impl Window {
         let number = now_ms / window_ms.div_ceil(PARTS as u64).max(1);
         for part in &mut self.parts {
             if number.saturating_sub(part.number) >= PARTS as u64 {
-                *part = Part::default();
+                *part = WindowBucket::default();
             }
         }
         // The remainder is below PARTS, so it fits, and there is such a part.
@@ -327,7 +327,8 @@ impl Window {
 
     /// Outcomes, and failures among them.
     fn sums(&self) -> (u64, u64) {
-        let sum = |of: fn(&Part) -> u32| self.parts.iter().map(|part| u64::from(of(part))).sum();
+        let sum =
+            |of: fn(&WindowBucket) -> u32| self.parts.iter().map(|part| u64::from(of(part))).sum();
         (sum(|part| part.outcomes), sum(|part| part.failures))
     }
 

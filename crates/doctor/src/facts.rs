@@ -48,7 +48,7 @@ pub struct RedisFacts {
     /// Why it could not be asked. All else is then unknown.
     pub away: Option<String>,
     /// The refusal of a test write.
-    pub refused: Option<Refused>,
+    pub refused: Option<RefusedWrite>,
     /// Commands that Weir needs and that the user may not run.
     pub forbidden: Vec<String>,
     /// Queries that Redis refused. The checks that need them were skipped.
@@ -73,7 +73,7 @@ pub struct RedisFacts {
 
 /// A write that Redis refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedWrite {
     /// The error reply.
     pub error: String,
     /// Whether the user lacks a permission.

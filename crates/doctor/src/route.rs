@@ -15,7 +15,7 @@ pub(crate) struct Request<'a> {
 
 /// The outcome of it.
 #[derive(Debug)]
-pub(crate) enum Landing<'a> {
+pub(crate) enum RouteOutcome<'a> {
     /// It goes to one of these clusters. Empty: to one that only the request names.
     Clusters {
         names: Vec<&'a str>,
@@ -29,15 +29,15 @@ pub(crate) enum Landing<'a> {
 }
 
 /// Where `request` goes on this virtual host.
-pub(crate) fn land<'a>(host: &'a Value, request: Request<'_>) -> Landing<'a> {
+pub(crate) fn land<'a>(host: &'a Value, request: Request<'_>) -> RouteOutcome<'a> {
     let mut routes = list(host, "routes").iter();
     let Some(route) = routes.find(|route| fits(route, request)) else {
-        return Landing::Nowhere;
+        return RouteOutcome::Nowhere;
     };
     let Some(action) = field(route, "route") else {
-        return Landing::Answered;
+        return RouteOutcome::Answered;
     };
-    Landing::Clusters {
+    RouteOutcome::Clusters {
         names: clusters(action),
         path: rewritten(route, action, request.path),
         route,
@@ -176,9 +176,9 @@ mod tests {
     fn landing(routes: Value, method: &str, path: &str) -> String {
         let host = json!({ "routes": routes });
         match land(&host, Request { method, path }) {
-            Landing::Clusters { names, path, .. } => format!("{} {path}", names.join(",")),
-            Landing::Answered => "answered".into(),
-            Landing::Nowhere => "nowhere".into(),
+            RouteOutcome::Clusters { names, path, .. } => format!("{} {path}", names.join(",")),
+            RouteOutcome::Answered => "answered".into(),
+            RouteOutcome::Nowhere => "nowhere".into(),
         }
     }
 

@@ -77,7 +77,7 @@ pub struct Config {
 
 /// The configuration, checked, but for those of engines.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// See [`Config::edge`].
     pub edge: String,
     /// See [`Config::keys`].
@@ -107,11 +107,11 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn read(json: &[u8], environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn read(json: &[u8], environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         parse::<Self>(json)?.checked(environment)
     }
 
-    fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         SaleId::new(&self.edge)
             .map_err(|_| FieldError::new("edge", "must be 1 to 64 of a-z, 0-9 and -"))?;
         within("links_fresh_ms", self.links_fresh_ms, 1_000, 3_600_000)?;
@@ -145,7 +145,7 @@ impl Config {
             }
             gate
         });
-        Ok(Checked {
+        Ok(CheckedConfig {
             stock,
             maxima,
             keys: ring("keys", &self.keys, environment)?,
@@ -161,7 +161,7 @@ impl Config {
     }
 }
 
-impl Checked {
+impl CheckedConfig {
     /// What stands in the place of the claim secret: nobody outside knows it, and nothing that it signs leaves the edge.
     pub(crate) fn no_claims(&self) -> Vec<u8> {
         let tag = self.keys.signer().tag(Purpose::Seed, NO_CLAIMS.as_bytes());

@@ -28,7 +28,7 @@ pub const OF_CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-enco
 
 /// Where an edge sends what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Upstreams {
     /// Where feeds are: a scheme and a host, to which a path can be added.
     pub origin: String,
     /// Where requests go on: the same.
@@ -37,7 +37,7 @@ pub struct Places {
     pub client_header: Option<String>,
 }
 
-impl Places {
+impl Upstreams {
     /// Reads `WEIR_EDGE_ORIGIN`, `WEIR_EDGE_GATEWAY` and `WEIR_EDGE_CLIENT_HEADER`.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub struct Incoming<'a> {
     pub authority: Option<&'a [u8]>,
     /// The client's address, if the platform itself tells it.
     pub client: Option<&'a [u8]>,
-    /// As [`Places::client_header`].
+    /// As [`Upstreams::client_header`].
     pub client_header: Option<&'a str>,
     /// The time.
     pub now_ms: u64,
@@ -176,13 +176,13 @@ mod tests {
 
     #[test]
     fn places_are_urls() {
-        let places = Places::read(&*variables("http://gateway.example")).unwrap();
+        let places = Upstreams::read(&*variables("http://gateway.example")).unwrap();
         assert_eq!(places.origin, "https://origin.example");
         assert_eq!(places.client_header.as_deref(), Some("x-real-ip"));
-        let refused = Places::read(&*variables("gateway.example")).unwrap_err();
+        let refused = Upstreams::read(&*variables("gateway.example")).unwrap_err();
         assert!(refused.starts_with("WEIR_EDGE_GATEWAY"), "{refused}");
         let nothing: &Variable = &|_| None;
-        assert!(Places::read(nothing).is_err());
+        assert!(Upstreams::read(nothing).is_err());
     }
 
     #[test]

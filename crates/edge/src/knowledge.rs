@@ -10,7 +10,7 @@ use core::cell::Cell;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::{Document, DocumentError, check_time, is_current, open};
 use weir_base::feed::routes;
 use weir_base::key::KeyRing;
@@ -18,11 +18,11 @@ use weir_base::resp::{Value, decode};
 use weir_link::code::LinkId;
 use weir_link::feed::{DomainList, Entry, Page, Progress, State, newer};
 use weir_link::redis::{domains, keys, link_read};
-use weir_sale::feed::{Known, SaleList};
+use weir_sale::feed::{SaleList, SaleListCache};
 use weir_sale::redis::catalogue;
 use weir_sale::redis::keys::catalogue as catalogue_key;
 
-use crate::config::{Checked, PREFIX};
+use crate::config::{CheckedConfig, PREFIX};
 use crate::store::{NotWritten, Store};
 
 /// What the origin answers of a place that its feed does not have.
@@ -50,7 +50,7 @@ pub enum TakeError {
     Document(#[from] DocumentError),
     /// It is no news.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] DocumentRejection),
     /// Its domains are none.
     #[error("the domains are refused: {0}")]
     Domains(String),
@@ -70,7 +70,7 @@ pub struct Knowledge<S> {
     /// Whether engines read links and sales at all.
     wants_links: bool,
     wants_sales: bool,
-    sales: Known,
+    sales: SaleListCache,
     domains: Option<Document<DomainList>>,
     /// The two documents as engines read them.
     catalogue: Vec<u8>,
@@ -115,7 +115,7 @@ impl Feed {
 
 impl<S: Store> Knowledge<S> {
     /// What `store` has from before. Documents that an edge has kept are checked as if they came from the origin.
-    pub fn new(config: &Checked, store: S) -> Self {
+    pub fn new(config: &CheckedConfig, store: S) -> Self {
         let mut knowledge = Self {
             keys: config.keys.clone(),
             links_fresh_ms: config.links_fresh_ms,
@@ -123,7 +123,7 @@ impl<S: Store> Knowledge<S> {
             links_every_ms: config.links_every_ms,
             wants_links: config.links.is_some(),
             wants_sales: config.gate.is_some(),
-            sales: Known::default(),
+            sales: SaleListCache::default(),
             domains: None,
             catalogue: Vec::new(),
             domains_json: Vec::new(),
@@ -300,7 +300,7 @@ impl<S: Store> Knowledge<S> {
         if let Some(known) = &self.domains
             && order(&list) <= order(known)
         {
-            return Err(Refused::Older.into());
+            return Err(DocumentRejection::Older.into());
         }
         let domains = list.body.domains.clone().checked();
         let domains = domains.map_err(|error| TakeError::Domains(error.to_string()))?;

@@ -53,6 +53,6 @@ pub mod shard;
 pub mod stock;
 pub mod store;
 
-pub use edge::{Begun, Decision, Edge, Sold};
+pub use edge::{Decision, Edge, FirstOutcome, RequestOutcome};
 pub use store::Store;
 pub use weir_base::headers::{EDGE, EDGE_SIGNATURE};

@@ -34,7 +34,7 @@ pub trait Host {
 
 /// An engine, and what it needs of its host.
 #[derive(Debug)]
-pub struct Configured<E> {
+pub struct ConfiguredEngine<E> {
     /// The engine.
     pub engine: E,
     /// For each Redis that the engine asks, its name. In Envoy with Proxy-Wasm, the cluster of its bridge's internal listener.

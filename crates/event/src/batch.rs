@@ -26,12 +26,12 @@ pub struct Batch<'a> {
     /// When it was sent, by the client's clock, in milliseconds since the Unix epoch, if it says.
     pub sent_at_ms: Option<u64>,
     /// In their order: at least one, at most [`EVENTS_MAX`].
-    pub events: Vec<Sent<'a>>,
+    pub events: Vec<RawEvent<'a>>,
 }
 
 /// One event of a body: JSON, but not yet read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent<'a> {
+pub struct RawEvent<'a> {
     /// As it was sent.
     pub json: &'a str,
 }
@@ -64,7 +64,7 @@ impl BatchError {
 }
 
 impl<'a> Batch<'a> {
-    /// Cuts a body. The events are not looked at: each is read by [`Sent::read`].
+    /// Cuts a body. The events are not looked at: each is read by [`RawEvent::read`].
     ///
     /// # Errors
     /// When the body as a whole is none.
@@ -102,7 +102,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Sent<'_> {
+impl RawEvent<'_> {
     /// Reads the event.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ struct Parts<'a> {
 
 /// A list of events: no more than [`EVENTS_MAX`] are kept, and all are counted.
 struct List<'a> {
-    events: Vec<Sent<'a>>,
+    events: Vec<RawEvent<'a>>,
     count: usize,
 }
 
@@ -142,7 +142,7 @@ impl<'a> List<'a> {
     fn of(one: &'a RawValue) -> Self {
         let json = one.get();
         Self {
-            events: [Sent { json }].into(),
+            events: [RawEvent { json }].into(),
             count: 1,
         }
     }
@@ -170,7 +170,7 @@ impl<'de> Visitor<'de> for ListVisitor {
                 let count = events.len();
                 return Ok(List { events, count });
             };
-            events.push(Sent { json: raw.get() });
+            events.push(RawEvent { json: raw.get() });
         }
         let mut count = events.len();
         while seq.next_element::<IgnoredAny>()?.is_some() {

@@ -74,7 +74,7 @@ pub struct Envelope {
 
 /// What was decided of an event, beside its [`Stamps`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decided {
+pub struct EventAttribution {
     /// Whose it is: [`Event::customer_for`].
     pub customer: Option<CustomerId>,
     /// When it was: [`occurred_ms`](crate::clock::occurred_ms).
@@ -102,7 +102,7 @@ pub enum EnvelopeError {
 
 impl Envelope {
     /// The envelope of `event`. Of an anonymous one neither customer nor visitor nor address are kept.
-    pub fn new(mut event: Event, stamps: &Stamps, decided: Decided) -> Self {
+    pub fn new(mut event: Event, stamps: &Stamps, decided: EventAttribution) -> Self {
         let is_anonymous = stamps.consent != Consent::Full;
         if is_anonymous {
             event.anonymise();
@@ -243,7 +243,7 @@ impl Envelope {
 /// An event as it is shown.
 #[derive(Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Shown<'a> {
+struct EventView<'a> {
     /// Its name.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     id: &'a EventId,
@@ -281,7 +281,7 @@ struct Shown<'a> {
 #[cfg(feature = "openapi")]
 impl utoipa::PartialSchema for Envelope {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        Shown::schema()
+        EventView::schema()
     }
 }
 
@@ -296,7 +296,7 @@ impl utoipa::ToSchema for Envelope {
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let attributes = serde_json::from_str(&self.attributes);
-        let shown = Shown {
+        let shown = EventView {
             id: &self.id,
             event_type: &self.event_type,
             customer: self.customer.as_ref(),

@@ -68,7 +68,7 @@ impl Stored {
 
 /// A SKU that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SkuQuery {
     /// The SKU.
     pub sku: Sku,
     /// What the client takes for its SPU: a hint that spares a look for its place. A wrong one costs one more look.
@@ -81,7 +81,7 @@ pub struct Check {
     /// The vehicles: 1 to [`VEHICLES_MAX`].
     pub vehicles: Vec<VehicleId>,
     /// The SKUs: 1 to [`SKUS_MAX`].
-    pub skus: Vec<Wanted>,
+    pub skus: Vec<SkuQuery>,
 }
 
 /// Why a question is refused.
@@ -210,13 +210,13 @@ impl Check {
 }
 
 impl WantedText<'_> {
-    fn check(&self, index: usize) -> Result<Wanted, CheckError> {
+    fn check(&self, index: usize) -> Result<SkuQuery, CheckError> {
         let sku = Sku::new(self.sku.as_bytes()).map_err(|error| CheckError::Sku(index, error))?;
         let spu = self.spu.as_ref().map(|spu| Spu::new(spu.as_bytes()));
         let spu = spu
             .transpose()
             .map_err(|error| CheckError::Spu(index, error))?;
-        Ok(Wanted { sku, spu })
+        Ok(SkuQuery { sku, spu })
     }
 }
 

@@ -33,7 +33,7 @@ pub mod shape;
 
 pub use check::Answer;
 pub use id::{Merchant, Offset, ProductType, Sku, Spu, VehicleId};
-pub use place::{Cluster, Place};
+pub use place::{Cluster, Placement};
 pub use shape::{Plan, Shape};
 
 /// How many offsets a segment has: 1 to 50,000 are segment 0. A bitmap of all of them takes 6.3 KB, so that no key is large.

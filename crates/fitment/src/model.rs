@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::check::Stored;
 use crate::shape::bit;
-use crate::{Offset, Place, SEGMENT_LEN, SPARSE_MAX, Shape, Sku, VehicleId};
+use crate::{Offset, Placement, SEGMENT_LEN, SPARSE_MAX, Shape, Sku, VehicleId};
 
 /// What Redis has of one product.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Changed {
 
 /// What is kept of a SKU, as `fit_verify.lua` says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum SkuAudit {
     /// Nothing.
     Nothing,
     /// A mark of this version.
@@ -57,7 +57,7 @@ pub enum Kept {
 
 /// A key that may be lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostKey {
     /// The whole directory.
     Directory,
     /// One SKU's set.
@@ -254,12 +254,12 @@ impl Product {
     }
 
     /// `fit_verify.lua`, of one SKU.
-    pub fn kept(&self, sku: &Sku) -> Kept {
+    pub fn kept(&self, sku: &Sku) -> SkuAudit {
         let Some(Entry { version, kind }) = self.directory.get(sku) else {
-            return Kept::Nothing;
+            return SkuAudit::Nothing;
         };
         let offsets = match kind {
-            Kind::Dropped => return Kept::Dropped(*version),
+            Kind::Dropped => return SkuAudit::Dropped(*version),
             Kind::None => Some(Vec::new()),
             Kind::Set => self.sets.get(sku).map(|set| set.iter().copied().collect()),
             Kind::Bitmaps(named) => {
@@ -268,15 +268,15 @@ impl Product {
                 all.map(|all| all.into_iter().flatten().copied().collect())
             }
         };
-        Kept::Relations(*version, offsets)
+        SkuAudit::Relations(*version, offsets)
     }
 
     /// A key is lost.
-    pub fn lose(&mut self, lost: &Lost) {
+    pub fn lose(&mut self, lost: &LostKey) {
         match lost {
-            Lost::Directory => self.directory.clear(),
-            Lost::Set(sku) => drop(self.sets.remove(sku)),
-            Lost::Bitmap(sku, segment) => drop(self.bitmaps.remove(&(sku.clone(), *segment))),
+            LostKey::Directory => self.directory.clear(),
+            LostKey::Set(sku) => drop(self.sets.remove(sku)),
+            LostKey::Bitmap(sku, segment) => drop(self.bitmaps.remove(&(sku.clone(), *segment))),
         }
     }
 }
@@ -289,11 +289,17 @@ fn offsets(segment: u32, bytes: &[u8]) -> BTreeSet<Offset> {
 
 /// The routes: `fit_route.lua` and `fit_route_put.lua`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routes(BTreeMap<Sku, (u64, Option<Place>)>);
+pub struct Routes(BTreeMap<Sku, (u64, Option<Placement>)>);
 
 impl Routes {
     /// Whether it was written.
-    pub fn put(&mut self, sku: &Sku, version: u64, is_forced: bool, place: Option<Place>) -> bool {
+    pub fn put(
+        &mut self,
+        sku: &Sku,
+        version: u64,
+        is_forced: bool,
+        place: Option<Placement>,
+    ) -> bool {
         let is_newer = self.0.get(sku).is_some_and(|(old, _)| *old > version);
         if is_newer && !is_forced {
             return false;
@@ -309,7 +315,7 @@ impl Routes {
     }
 
     /// Version and place; `None`: no route is known.
-    pub fn get(&self, sku: &Sku) -> Option<&(u64, Option<Place>)> {
+    pub fn get(&self, sku: &Sku) -> Option<&(u64, Option<Placement>)> {
         self.0.get(sku)
     }
 }

@@ -49,7 +49,7 @@ impl fmt::Display for Cluster {
 
 /// Where a SKU's relations are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct Placement {
     /// In which cluster.
     pub cluster: Cluster,
     /// Of which product.

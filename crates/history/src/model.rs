@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Loaded, Removals, Sku, Viewed, ViewedProduct};
+use crate::{LoadedLists, Removals, Sku, Viewed, ViewedProduct};
 
 /// The keys of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Hot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Marker {
     cleared_ms: u64,
-    loaded: Loaded,
+    loaded: LoadedLists,
     generation: Option<String>,
 }
 
@@ -34,7 +34,7 @@ struct Marker {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListReply {
     /// What is loaded.
-    pub loaded: Loaded,
+    pub loaded: LoadedLists,
     /// Of which generation the list is; `None`: of none.
     pub generation: Option<String>,
     /// The views, the newest first.
@@ -89,9 +89,9 @@ impl Hot {
         if was_full
             && gone > 0
             && let Some(marker) = &mut self.marker
-            && marker.loaded == Loaded::All
+            && marker.loaded == LoadedLists::All
         {
-            marker.loaded = Loaded::Removals;
+            marker.loaded = LoadedLists::Removals;
         }
         self.changed();
         gone
@@ -137,8 +137,8 @@ impl Hot {
         }
         self.trim(max);
         let comes = match cold {
-            Some(_) => Loaded::All,
-            None => Loaded::Removals,
+            Some(_) => LoadedLists::All,
+            None => LoadedLists::Removals,
         };
         let marker = self.marker.get_or_insert_default();
         marker.cleared_ms = cleared_ms;
@@ -148,7 +148,7 @@ impl Hot {
         self.count = None;
         let mut told = self.told();
         if generation.is_some() && told.generation.as_deref() != generation {
-            told.loaded = Loaded::Nothing;
+            told.loaded = LoadedLists::Nothing;
         }
         told
     }
@@ -176,7 +176,7 @@ impl Hot {
         };
         let generation = marker.generation.as_ref();
         if generation.is_some_and(|generation| !generation.starts_with(&run)) {
-            (marker.loaded, marker.generation) = (Loaded::Nothing, None);
+            (marker.loaded, marker.generation) = (LoadedLists::Nothing, None);
             self.count = None;
         }
     }
@@ -193,17 +193,17 @@ impl Hot {
     }
 
     /// What is loaded, as the next reader will be told.
-    pub fn loaded(&self) -> Loaded {
+    pub fn loaded(&self) -> LoadedLists {
         let mut read = self.clone();
         read.forget_other_run();
         read.noted()
     }
 
     /// What the marker says.
-    fn noted(&self) -> Loaded {
+    fn noted(&self) -> LoadedLists {
         self.marker
             .as_ref()
-            .map_or(Loaded::Nothing, |marker| marker.loaded)
+            .map_or(LoadedLists::Nothing, |marker| marker.loaded)
     }
 
     fn told(&self) -> ListReply {

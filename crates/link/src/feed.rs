@@ -16,7 +16,7 @@ use crate::domain::DomainsConfig;
 use crate::record::Link;
 use serde::{Deserialize, Serialize};
 
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::{Content, Document, check_time};
 
 /// The most links of one page.
@@ -218,7 +218,7 @@ impl Progress {
     ///
     /// # Errors
     /// When it does not, or is from the future: then nothing of it counts.
-    pub fn after(&self, page: &Document<Page>, now_ms: u64) -> Result<Self, Refused> {
+    pub fn after(&self, page: &Document<Page>, now_ms: u64) -> Result<Self, DocumentRejection> {
         check_time(page.at_ms, now_ms)?;
         let body = &page.body;
         let follows = match &self.cursor {
@@ -226,11 +226,11 @@ impl Progress {
             Some(cursor) => cursor.source == body.source && cursor.seq == body.after,
         };
         if !follows || !body.is_in_order() {
-            return Err(Refused::Elsewhere);
+            return Err(DocumentRejection::Elsewhere);
         }
         let is_old = page.at_ms < self.whole_at_ms;
         if is_old {
-            return Err(Refused::Older);
+            return Err(DocumentRejection::Older);
         }
         let whole_at_ms = match body.is_last {
             true => page.at_ms,
@@ -280,7 +280,7 @@ impl Links {
     ///
     /// # Errors
     /// As [`Progress::after`].
-    pub fn take(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), Refused> {
+    pub fn take(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), DocumentRejection> {
         let progress = self.progress.after(page, now_ms)?;
         for entry in &page.body.links {
             let known = self.entries.get(&entry.id).map(|known| known.seq);

@@ -51,7 +51,7 @@ pub(crate) const UNAVAILABLE: Notice = Notice {
 
 /// How the page is shown that opens an app.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct PageOptions {
     /// Within another app, which keeps pages from opening apps: it asks the visitor to open it in a browser, and does not
     /// try by itself.
     pub in_app: bool,
@@ -74,7 +74,7 @@ impl Notice {
 }
 
 /// The page that opens the app at `url`, or leads to `fallback`.
-pub(crate) fn app(url: &str, fallback: &str, shown: Shown) -> Reply<'static> {
+pub(crate) fn app(url: &str, fallback: &str, shown: PageOptions) -> Reply<'static> {
     let (url, fallback) = (escaped(url), escaped(fallback));
     let language = if shown.in_chinese { "zh" } else { "en" };
     let [title, hint, open, stay] = app_words(shown);
@@ -114,7 +114,7 @@ pub(crate) fn preview(preview: &Preview) -> Reply<'static> {
 }
 
 /// The title, a hint, and what stands on the links to the app and to the fallback.
-fn app_words(shown: Shown) -> [&'static str; 4] {
+fn app_words(shown: PageOptions) -> [&'static str; 4] {
     match (shown.in_chinese, shown.in_app) {
         (false, false) => [
             "Opening the app",
@@ -228,7 +228,7 @@ mod tests {
         let reply = app(
             "openapp://\"><script>alert(1)</script>",
             "https://t.example/?a=1&b='",
-            Shown::default(),
+            PageOptions::default(),
         );
         assert_eq!(reply.body.matches("<script>").count(), 1);
         assert!(
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn embedded_page_asks_for_browser_and_does_not_open_app() {
         let body = |in_app, in_chinese| {
-            let shown = Shown { in_app, in_chinese };
+            let shown = PageOptions { in_app, in_chinese };
             app("openapp://x", "https://t.example/", shown).body
         };
         assert!(body(false, false).contains("<script>"));
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn no_page_is_kept_framed_or_let_run_what_it_brings() {
         let own = "<script>alert(1)</script>";
-        let app = app("openapp://x", "https://t.example/", Shown::default());
+        let app = app("openapp://x", "https://t.example/", PageOptions::default());
         for reply in [app, NOT_FOUND.reply(Some(own)), GONE.reply(None)] {
             assert_eq!(header(&reply, "cache-control"), "no-store");
             assert_eq!(header(&reply, "x-content-type-options"), "nosniff");

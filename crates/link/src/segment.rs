@@ -71,14 +71,14 @@ pub struct SegmentUse {
 
 /// Why a segment is not handed out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skip {
+pub enum SkipReason {
     /// Whoever reserved it in an earlier round may be handing it out still.
     InUse,
     /// There are links of it.
     HasLinks,
 }
 
-impl Skip {
+impl SkipReason {
     /// Every reason.
     pub const ALL: [Self; 2] = [Self::InUse, Self::HasLinks];
 
@@ -213,17 +213,17 @@ impl SegmentUse {
     ///
     /// # Errors
     /// Says what is in the way.
-    pub fn may_be_reused(&self, times: &Times, now_ms: u64) -> Result<(), Skip> {
+    pub fn may_be_reused(&self, times: &Times, now_ms: u64) -> Result<(), SkipReason> {
         let free_from_ms = self
             .reserved_at_ms
             .saturating_add(times.hold_ms)
             .saturating_add(times.quarantine_ms);
         if now_ms < free_from_ms {
-            return Err(Skip::InUse);
+            return Err(SkipReason::InUse);
         }
         let has_links = self.is_in_store || self.is_in_redis;
         if has_links {
-            Err(Skip::HasLinks)
+            Err(SkipReason::HasLinks)
         } else {
             Ok(())
         }
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn reasons_have_words_of_their_own() {
-        let words = Skip::ALL.map(Skip::word);
+        let words = SkipReason::ALL.map(SkipReason::word);
         assert_eq!(words, ["in_use", "has_links"]);
     }
 
@@ -372,7 +372,7 @@ mod tests {
             is_in_store: false,
             is_in_redis: false,
         };
-        assert_eq!(held.may_be_reused(&times, 1_109), Err(Skip::InUse));
+        assert_eq!(held.may_be_reused(&times, 1_109), Err(SkipReason::InUse));
         assert_eq!(held.may_be_reused(&times, 1_110), Ok(()));
         for (is_in_store, is_in_redis) in [(true, false), (false, true), (true, true)] {
             let held = SegmentUse {
@@ -380,7 +380,7 @@ mod tests {
                 is_in_redis,
                 ..held
             };
-            assert_eq!(held.may_be_reused(&times, 9_999), Err(Skip::HasLinks));
+            assert_eq!(held.may_be_reused(&times, 9_999), Err(SkipReason::HasLinks));
         }
     }
 }

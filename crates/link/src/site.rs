@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::string::ToString;
 
-use super::answer::{Gone, Reply};
+use super::answer::{InactiveReason, Reply};
 use super::domain::Domain;
 use super::page;
 
@@ -98,10 +98,10 @@ pub fn unknown(domain: Option<&Domain>) -> Reply<'_> {
 }
 
 /// The answer to a link that leads nowhere any more.
-pub(crate) fn gone(domain: &Domain, why: Gone) -> Reply<'_> {
+pub(crate) fn gone(domain: &Domain, why: InactiveReason) -> Reply<'_> {
     match &domain.ended_target {
         // Who takes a link out of use wants nobody led anywhere.
-        Some(target) if why != Gone::Disabled => elsewhere(target),
+        Some(target) if why != InactiveReason::Disabled => elsewhere(target),
         _ => page::GONE.reply(domain.gone_page.as_deref()),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracing::error;
 
 use crate::frame::{self, Frame, Parts};
-use crate::shared::Shared;
+use crate::shared::LogState;
 use crate::{Log, LogError, Position, Record, at};
 
 /// How many bytes are read at once.
@@ -16,7 +16,7 @@ const READ_LEN: usize = 1 << 20;
 /// Reads a log, one batch after the other.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     at: Position,
     batch_max: usize,
     bytes: Vec<u8>,

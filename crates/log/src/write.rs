@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::error;
 
 use crate::folder::Folder;
-use crate::shared::Shared;
+use crate::shared::LogState;
 use crate::{LogError, NewRecord, Position, Sync, at, frame};
 
 /// The most bytes of one write: what is lost together if the disk refuses it.
@@ -56,7 +56,7 @@ pub enum AppendError {
 #[derive(Clone, Debug)]
 pub struct Log {
     sender: Sender<Append>,
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
 }
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Log {
             file: number,
             byte: 0,
         };
-        let shared = Arc::new(Shared::new(folder, limits, start)?);
+        let shared = Arc::new(LogState::new(folder, limits, start)?);
         let (sender, receiver) = channel();
         let writer = Writer {
             shared: shared.clone(),
@@ -170,13 +170,13 @@ impl Log {
         let _ = released.wait_for(|position| *position >= until).await;
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<LogState> {
         &self.shared
     }
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     file: File,
     at: Position,
     /// The number of the next file; one that was tried is not tried again.

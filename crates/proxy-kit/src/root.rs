@@ -10,7 +10,7 @@ use proxy_wasm::types::ContextType;
 use weir_base::FieldError;
 use weir_base::hash::stable_hash;
 use weir_engine::Engine;
-use weir_engine::setup::{Configured, started};
+use weir_engine::setup::{ConfiguredEngine, started};
 
 use crate::filter::Filter;
 use crate::host::{NO_CONFIGURATION, configuration};
@@ -78,7 +78,7 @@ impl<F: Filter> Root<F> {
 }
 
 /// Says, once in a process for each configuration, what has started.
-fn tell<F: Filter>(json: &[u8], configured: &Configured<F::Engine>) {
+fn tell<F: Filter>(json: &[u8], configured: &ConfiguredEngine<F::Engine>) {
     let name = F::Engine::NAME;
     if !said::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
         return;

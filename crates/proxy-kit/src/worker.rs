@@ -7,7 +7,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::MapType;
 use weir_base::FieldError;
 use weir_engine::redis::Reply;
-use weir_engine::setup::Configured;
+use weir_engine::setup::ConfiguredEngine;
 use weir_engine::{
     Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, StreamId,
 };
@@ -108,7 +108,7 @@ impl Callback {
 impl<E: Engine> Worker<E> {
     /// # Errors
     /// When the host gives no queue.
-    pub(crate) fn new(configured: Configured<E>, root_id: u32) -> Result<Self, FieldError> {
+    pub(crate) fn new(configured: ConfiguredEngine<E>, root_id: u32) -> Result<Self, FieldError> {
         // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
         let name = format!("weir.wake.{}.{root_id}", unique_name());
         let wake_queue = hostcalls::register_shared_queue(&name).map_err(|status| {

@@ -13,7 +13,7 @@ use std::any::Any;
 use serde::de::DeserializeOwned;
 use weir_base::FieldError;
 use weir_engine::config::{Environment, RedisConfig, parse};
-use weir_engine::setup::{Configured, Host};
+use weir_engine::setup::{ConfiguredEngine, Host};
 use weir_engine::{Effects, Engine, Event, Metrics};
 
 use crate::{EVENTS, FITMENT, Filter, GATE, LIMITER, LINKS, ROOM};
@@ -94,7 +94,7 @@ impl<E: Engine + Send> AnyEngine for E {
 }
 
 /// An engine of any filter, and what it needs of its host.
-pub type AnyConfigured = Configured<Box<dyn AnyEngine>>;
+pub type AnyConfigured = ConfiguredEngine<Box<dyn AnyEngine>>;
 
 type Read = fn(&[u8], bool, Environment<'_>) -> Result<Box<dyn Settings>, FieldError>;
 type Make<H> = fn(&[u8], &H, bool) -> Result<AnyConfigured, FieldError>;
@@ -282,8 +282,8 @@ fn read_as<C: Registered>(
     Ok(Box::new(config))
 }
 
-fn any<E: Engine + Send + 'static>(configured: Configured<E>) -> AnyConfigured {
-    Configured {
+fn any<E: Engine + Send + 'static>(configured: ConfiguredEngine<E>) -> AnyConfigured {
+    ConfiguredEngine {
         engine: Box::new(configured.engine),
         redis_clusters: configured.redis_clusters,
         rules: configured.rules,

@@ -185,7 +185,7 @@ impl From<TokenError> for SolutionError {
 
 /// A solution that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Solved {
+pub struct AcceptedSolution {
     /// The same for every solution of one challenge, and for no other.
     pub name: [u8; NAME_LEN],
     /// Until when the challenge counts.
@@ -211,7 +211,7 @@ pub fn check(
     user: &UserId,
     bits: u8,
     now_ms: u64,
-) -> Result<Solved, SolutionError> {
+) -> Result<AcceptedSolution, SolutionError> {
     let challenge = challenge_of(solution).ok_or(SolutionError::Malformed)?;
     let payload = token::open(ring, Purpose::Challenge, challenge)?;
     let (of_sale, expires_at_ms, of_bits, of_user) =
@@ -238,7 +238,7 @@ pub fn check(
     for (to, from) in name.iter_mut().zip(Sha256::digest(challenge)) {
         *to = from;
     }
-    Ok(Solved {
+    Ok(AcceptedSolution {
         name,
         expires_at_ms,
     })
@@ -309,7 +309,7 @@ mod tests {
         (sale, user): (&str, &str),
         bits: u8,
         now_ms: u64,
-    ) -> Result<Solved, SolutionError> {
+    ) -> Result<AcceptedSolution, SolutionError> {
         let (sale, user) = names(sale, user);
         check(
             &ring(&[("k2", 8), ("k1", 7)]),
@@ -321,7 +321,7 @@ mod tests {
         )
     }
 
-    fn check_at(solution: &str, now_ms: u64) -> Result<Solved, SolutionError> {
+    fn check_at(solution: &str, now_ms: u64) -> Result<AcceptedSolution, SolutionError> {
         check_as(solution.as_bytes(), ("s", "alice;x"), BITS_MIN, now_ms)
     }
 

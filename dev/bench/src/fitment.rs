@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::keys::FitmentKeys;
 use weir_fitment::redis::{fit_put, fit_query};
 use weir_fitment::{Offset, Plan, SEGMENT_LEN, Shape, Sku, Spu};
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 
 /// What was measured.
 #[derive(Debug, Clone, Serialize)]
-struct Measured {
+struct FitmentFigures {
     relations: u64,
     /// By the clock, and by the processor time that the importing process took.
     sql_per_s: f64,
@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(arguments: &Arguments, binary: &Path) -> Result<Measured> {
+async fn measure(arguments: &Arguments, binary: &Path) -> Result<FitmentFigures> {
     let data = DataDir::open(None)?;
     let spool = data.path.join("imports");
     std::fs::create_dir(&spool)?;
@@ -148,7 +148,7 @@ async fn measure(arguments: &Arguments, binary: &Path) -> Result<Measured> {
         "a SKU with {} vehicles in Redis: {bytes_a_sku:.0} bytes, its route and the map's share included",
         arguments.fits
     );
-    Ok(Measured {
+    Ok(FitmentFigures {
         relations,
         sql_per_s: relations as f64 / sql_s,
         sql_per_cpu_s: relations as f64 / sql_cpu_s,
@@ -351,7 +351,11 @@ async fn queries(redis: &mut MultiplexedConnection) -> Result<Vec<Query>> {
                     .filter_map(|at| Offset::new(1 + shift + at * step))
                     .collect();
                 let shape = Shape::of(plan, &offsets, VEHICLES / SEGMENT_LEN);
-                send(redis, &fit_put::call(&keys, sku, 1, Newer::Stays, &shape)).await?;
+                send(
+                    redis,
+                    &fit_put::call(&keys, sku, 1, NewerEntryPolicy::Stays, &shape),
+                )
+                .await?;
             }
             let bytes_a_sku = (used(redis).await? - before) as f64 / f64::from(ASKED_SKUS);
             let vehicles: Vec<Offset> = (0..ASKED_VEHICLES)

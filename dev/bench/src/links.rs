@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 
 /// What a number of links takes in Redis.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Filled {
+struct LinkMemory {
     links: u64,
     per_s: f64,
     /// Of all that Redis' allocator has given out, a link's share.
@@ -58,14 +58,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Everything that runs, with the newest first: it ends first, too.
-struct Running {
+struct LinkBench {
     origin: Origin,
     redis: RedisServer,
     token: String,
     _data: DataDir,
 }
 
-async fn start(binary: &Path) -> Result<Running> {
+async fn start(binary: &Path) -> Result<LinkBench> {
     let data = DataDir::open(None)?;
     let tool = tools::Redis::find_or_get(&mut Console)?;
     let options = RedisOptions {
@@ -97,7 +97,7 @@ async fn start(binary: &Path) -> Result<Running> {
         secrets,
     };
     let origin = Origin::start(binary, options, &data.path.join("origin.log")).await?;
-    Ok(Running {
+    Ok(LinkBench {
         origin,
         redis,
         token,
@@ -105,7 +105,7 @@ async fn start(binary: &Path) -> Result<Running> {
     })
 }
 
-async fn measure(links: u64, binary: &Path) -> Result<Filled> {
+async fn measure(links: u64, binary: &Path) -> Result<LinkMemory> {
     let mut running = start(binary).await?;
     let filled = fill(&mut running, links).await?;
     wait_until_drained(&running).await?;
@@ -113,7 +113,7 @@ async fn measure(links: u64, binary: &Path) -> Result<Filled> {
 }
 
 /// The cold store has all that was made.
-async fn wait_until_drained(running: &Running) -> Result<()> {
+async fn wait_until_drained(running: &LinkBench) -> Result<()> {
     let url = format!("{}/metrics", running.origin.admin_url());
     let start = Instant::now();
     loop {
@@ -137,7 +137,7 @@ async fn wait_until_drained(running: &Running) -> Result<()> {
 }
 
 /// Fills the empty Redis: what it then needs more, it needs for the links.
-async fn fill(running: &mut Running, links: u64) -> Result<Filled> {
+async fn fill(running: &mut LinkBench, links: u64) -> Result<LinkMemory> {
     let mut redis = running.redis.connection().await?;
     let before = used(&mut redis).await?;
     let authority = running.origin.admin_url();
@@ -159,7 +159,7 @@ async fn fill(running: &mut Running, links: u64) -> Result<Filled> {
     let per_s = links as f64 / start.elapsed().as_secs_f64();
     let after = used(&mut redis).await?;
     let keys = Keyspace::scan(&mut redis, &format!("{DEFAULT_PREFIX}:link")).await?;
-    let filled = Filled {
+    let filled = LinkMemory {
         links,
         per_s,
         bytes_by_info: (after - before) as f64 / links as f64,

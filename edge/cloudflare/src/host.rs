@@ -9,7 +9,7 @@ use weir_edge::host::{
     FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, answered, misconfigured, no_gateway,
 };
 use weir_edge::knowledge::{Feed, PROGRESS_KEY};
-use weir_edge::{Begun, Decision};
+use weir_edge::{Decision, FirstOutcome};
 use weir_engine::event::PlainRequest;
 use weir_engine::{Answer, Request as _};
 use worker::{
@@ -52,11 +52,13 @@ pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) ->
     read_feeds(&space, &request, now_ms, env, context).await;
     fetch_links(&space, &request, &asked, env).await;
     match with_site(&space, |site| site.edge.begin(&asked)) {
-        Some(Begun::Decided(Decision::Answer(answer))) => sent(&answer, request.method().as_ref()),
-        Some(Begun::Decided(Decision::Forward(headers))) => {
+        Some(FirstOutcome::Decided(Decision::Answer(answer))) => {
+            sent(&answer, request.method().as_ref())
+        }
+        Some(FirstOutcome::Decided(Decision::Forward(headers))) => {
             to_gateway(&space, request, &asked, &headers).await
         }
-        Some(Begun::Asks(asking)) => {
+        Some(FirstOutcome::Asks(asking)) => {
             sell::sell(&space, request, &asked, asking, (env, context)).await
         }
         None => sent(&misconfigured(), "GET"),

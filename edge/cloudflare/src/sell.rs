@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
 use weir_base::headers::VERDICT;
-use weir_edge::Sold;
-use weir_edge::asking::{Ask, Asking};
+use weir_edge::RequestOutcome;
+use weir_edge::asking::{ObjectCall, PendingRequest};
 use weir_edge::edge::Pairs;
 use weir_edge::stock::ORDERS;
 use weir_engine::event::PlainRequest;
@@ -37,13 +37,13 @@ pub(crate) async fn sell(
     space: &str,
     request: Request,
     asked: &PlainRequest,
-    mut asking: Asking,
+    mut asking: PendingRequest,
     (env, context): (&Env, &Context),
 ) -> Result<Response> {
     ask_all(space, &mut asking, env).await;
     let sold = with_site(space, |site| site.edge.sold(&asking, asked)).ok_or("no edge")?;
     match sold {
-        Sold::ToOrigin(headers) => {
+        RequestOutcome::ToOrigin(headers) => {
             let origin = with_site(space, |site| site.places.origin.clone());
             let url = format!("{}{ORDERS}", origin.unwrap_or_default());
             let came = host::forward(request, asked, &headers, &url).await;
@@ -58,11 +58,11 @@ pub(crate) async fn sell(
             });
             with_verdict(host::came(came)?, &headers)
         }
-        Sold::Answer(answer) => {
+        RequestOutcome::Answer(answer) => {
             settle(space, asking, env, context);
             host::sent(&answer, request.method().as_ref())
         }
-        Sold::ToGateway(headers) => {
+        RequestOutcome::ToGateway(headers) => {
             settle(space, asking, env, context);
             host::to_gateway(space, request, asked, &headers).await
         }
@@ -78,12 +78,12 @@ fn with_verdict(response: Response, headers: &Pairs) -> Result<Response> {
     Ok(response)
 }
 
-fn finish(space: &str, asking: Asking) {
+fn finish(space: &str, asking: PendingRequest) {
     with_site(space, |site| site.edge.finish(asking));
 }
 
 /// Gives back a click that led nowhere, if there is one; nobody waits for it.
-fn settle(space: &str, mut asking: Asking, env: &Env, context: &Context) {
+fn settle(space: &str, mut asking: PendingRequest, env: &Env, context: &Context) {
     if !asking.owes() {
         return finish(space, asking);
     }
@@ -103,7 +103,7 @@ fn settle(space: &str, mut asking: Asking, env: &Env, context: &Context) {
 }
 
 /// Asks until nothing is left to be asked.
-async fn ask_all(space: &str, asking: &mut Asking, env: &Env) {
+async fn ask_all(space: &str, asking: &mut PendingRequest, env: &Env) {
     for _ in 0..ROUNDS_MAX {
         let asks = asking.take_asks();
         if asks.is_empty() {
@@ -120,7 +120,7 @@ async fn ask_all(space: &str, asking: &mut Asking, env: &Env) {
     }
 }
 
-async fn in_time(space: &str, ask: &Ask, env: &Env) -> Reply {
+async fn in_time(space: &str, ask: &ObjectCall, env: &Env) -> Reply {
     let limit = Delay::from(Duration::from_millis(ask.timeout_ms));
     let reply = std::pin::pin!(reply(space, ask, env));
     match select(reply, limit).await {
@@ -142,7 +142,7 @@ async fn in_time(space: &str, ask: &Ask, env: &Env) -> Reply {
 }
 
 /// What the object answers: its status and the replies. A stub whose object has died is of no use any more.
-async fn reply(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
+async fn reply(space: &str, ask: &ObjectCall, env: &Env) -> Result<(u16, Vec<u8>)> {
     let mut tries = 1;
     loop {
         match reply_once(space, ask, env).await {
@@ -152,7 +152,7 @@ async fn reply(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
     }
 }
 
-async fn reply_once(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
+async fn reply_once(space: &str, ask: &ObjectCall, env: &Env) -> Result<(u16, Vec<u8>)> {
     let object = shard::object(space, &ask.object, env)?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post)

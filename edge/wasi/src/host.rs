@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_edge::Decision;
 use weir_edge::host::{
-    FEED_TIMEOUT_MS, FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, Places, answered,
+    FEED_TIMEOUT_MS, FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, Upstreams, answered,
     misconfigured, no_gateway,
 };
 use weir_edge::knowledge::Feed;
@@ -51,7 +51,7 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
 }
 
 /// Where requests go; with the first one, all that the environment says is read.
-fn places() -> Result<Places, String> {
+fn places() -> Result<Upstreams, String> {
     SETTINGS.with_borrow_mut(|settings| {
         if settings.is_none() {
             *settings = Some(Settings::read()?);
@@ -75,7 +75,7 @@ fn now_ms() -> u64 {
 // --- feeds
 
 /// Asks for what is due. If the origin does not answer, what is known counts for as long as it may.
-async fn read_feeds(places: &Places) {
+async fn read_feeds(places: &Upstreams) {
     for _ in 0..FEEDS_MAX {
         let Some(Some((feed, path))) = with_edge(|settings| settings.edge.due(now_ms())) else {
             return;
@@ -86,7 +86,7 @@ async fn read_feeds(places: &Places) {
     }
 }
 
-async fn read_feed(places: &Places, feed: Feed, path: &str) -> Result<(), Error> {
+async fn read_feed(places: &Upstreams, feed: Feed, path: &str) -> Result<(), Error> {
     let mut response = feed_client().send(feed_request(places, path)?).await?;
     let status = response.status().as_u16();
     let text = response.body_mut().bytes_contents().await?;
@@ -102,7 +102,7 @@ fn feed_client() -> Client {
     client
 }
 
-fn feed_request(places: &Places, path: &str) -> Result<Request<Body>, Error> {
+fn feed_request(places: &Upstreams, path: &str) -> Result<Request<Body>, Error> {
     let signed = with_edge(|settings| settings.edge.stamp("GET", path, "", now_ms()));
     let mut request = Request::get(format!("{}{path}", places.origin));
     if let Some(signed) = signed {
@@ -116,7 +116,7 @@ fn feed_request(places: &Places, path: &str) -> Result<Request<Body>, Error> {
 // --- a request
 
 /// The request as engines see it.
-fn asked(request: &Request<Body>, places: &Places) -> PlainRequest {
+fn asked(request: &Request<Body>, places: &Upstreams) -> PlainRequest {
     let uri = request.uri();
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let incoming = Incoming {

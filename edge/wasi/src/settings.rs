@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use weir_base::shared_data::LocalData;
-use weir_edge::edge::Given;
-use weir_edge::host::{CONFIG, Places, text};
+use weir_edge::edge::EdgeSetup;
+use weir_edge::host::{CONFIG, Upstreams, text};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Edge, Store};
 
@@ -16,15 +16,15 @@ pub(crate) type AnyStore = Box<dyn Store>;
 /// An edge, and where it sends what.
 pub(crate) struct Settings {
     pub(crate) edge: Edge<AnyStore>,
-    pub(crate) places: Places,
+    pub(crate) places: Upstreams,
 }
 
 impl Settings {
     /// Reads the environment.
     pub(crate) fn read() -> Result<Self, String> {
         let variable = |name: &str| std::env::var(name).ok().map(String::into_bytes);
-        let (json, places) = (text(&variable, CONFIG)?, Places::read(&variable)?);
-        let given = Given {
+        let (json, places) = (text(&variable, CONFIG)?, Upstreams::read(&variable)?);
+        let given = EdgeSetup {
             variable: Box::new(variable),
             seed: random(),
             data: Rc::new(LocalData::default()),

@@ -18,10 +18,10 @@ use std::rc::Rc;
 use weir_base::resp::{Direction, Framer};
 use weir_proxy_kit::bridge as words;
 
-use crate::chunk::{Decoder, Over};
+use crate::chunk::{BodyEnd, Decoder};
 use crate::config::Config;
 use crate::head;
-use crate::message::{BODY_LEN_MAX, Chunk, Reader, Refused};
+use crate::message::{BODY_LEN_MAX, Chunk, Reader, RejectedMessage};
 
 /// What makes the other side answer, and so lets a refusal be written.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
@@ -84,12 +84,12 @@ impl Bridge {
             _ if bytes.is_empty() => Ok(None),
             State::Head(_) => self.head(bytes),
             State::Open(stream) => stream.inbound(bytes, &self.config),
-            State::Denying(_) | State::Closed => Err(Over),
+            State::Denying(_) | State::Closed => Err(BodyEnd),
         };
         match passed {
             Ok(None) => Inbound::Wait,
             Ok(Some(bytes)) => Inbound::Pass(bytes),
-            Err(Over) => {
+            Err(BodyEnd) => {
                 self.state = State::Closed;
                 Inbound::Close
             }
@@ -97,9 +97,9 @@ impl Bridge {
     }
 
     /// Bytes of the head, and perhaps of what follows it; says what passes.
-    fn head(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, Over> {
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, BodyEnd> {
         let State::Head(received) = &mut self.state else {
-            return Err(Over);
+            return Err(BodyEnd);
         };
         received.extend_from_slice(bytes);
         match head::read(received) {
@@ -160,7 +160,7 @@ enum Call {
     /// It has gone on; its replies are coming in.
     Answering(Replies),
     /// It was refused; that goes out with the next bytes from the other side.
-    Refusing(Refused),
+    Refusing(RejectedMessage),
 }
 
 impl Default for Call {
@@ -171,13 +171,13 @@ impl Default for Call {
 
 impl Stream {
     /// Says what passes to Redis, if anything does.
-    fn inbound(&mut self, mut bytes: &[u8], config: &Config) -> Result<Option<Vec<u8>>, Over> {
+    fn inbound(&mut self, mut bytes: &[u8], config: &Config) -> Result<Option<Vec<u8>>, BodyEnd> {
         let mut passed = None;
         while let Some(mut data) = self.chunks.next(&mut bytes)? {
             passed = self.data(&mut data, config).or(passed);
             // A second call before the first is answered: replies could no longer be told apart.
             if !data.is_empty() {
-                return Err(Over);
+                return Err(BodyEnd);
             }
         }
         Ok(passed)
@@ -284,8 +284,8 @@ impl Replies {
 }
 
 /// A call's body that may pass, and how many commands it holds.
-fn counted(body: Vec<u8>, commands_max: usize) -> Result<(usize, Vec<u8>), Refused> {
-    let commands = count_commands(&body, commands_max).map_err(Refused::whole)?;
+fn counted(body: Vec<u8>, commands_max: usize) -> Result<(usize, Vec<u8>), RejectedMessage> {
+    let commands = count_commands(&body, commands_max).map_err(RejectedMessage::whole)?;
     Ok((commands, body))
 }
 

@@ -356,20 +356,20 @@ pub struct Secrets {
     pub click_keys: Option<KeyRing>,
     /// Signs webhooks, if it is set.
     #[cfg(feature = "events")]
-    pub webhook: Option<Hidden>,
+    pub webhook: Option<SecretText>,
     /// Signs changes of links, if it is set.
     #[cfg(feature = "links")]
-    pub links_webhook: Option<Hidden>,
+    pub links_webhook: Option<SecretText>,
     /// Signs changes of orders, if it is set.
     #[cfg(feature = "sales")]
-    pub orders_webhook: Option<Hidden>,
+    pub orders_webhook: Option<SecretText>,
 }
 
 /// What logs do not show.
 #[derive(Clone)]
-pub struct Hidden(pub String);
+pub struct SecretText(pub String);
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hidden(…)")
     }
@@ -399,15 +399,15 @@ impl Secrets {
             #[cfg(feature = "sales")]
             claim_keys,
             #[cfg(feature = "sales")]
-            orders_webhook: orders_webhook_secret(variables)?.map(Hidden),
+            orders_webhook: orders_webhook_secret(variables)?.map(SecretText),
             #[cfg(feature = "links")]
             link_scramble: scramble(variables)?,
             #[cfg(feature = "links")]
             click_keys: config.links.click_keys(variables)?,
             #[cfg(feature = "links")]
-            links_webhook: links_webhook_secret(variables)?.map(Hidden),
+            links_webhook: links_webhook_secret(variables)?.map(SecretText),
             #[cfg(feature = "events")]
-            webhook: webhook_secret(variables)?.map(Hidden),
+            webhook: webhook_secret(variables)?.map(SecretText),
         })
     }
 }

@@ -40,12 +40,12 @@ struct Views {
 /// What counts of a view's attributes.
 #[derive(Deserialize)]
 struct Attributes {
-    sku: Option<Named>,
+    sku: Option<NumberOrText>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Named {
+enum NumberOrText {
     Number(u64),
     Text(String),
 }
@@ -71,8 +71,8 @@ pub(crate) fn view(
         .map_err(|_| "/attributes/sku: neither a text nor a whole number".to_owned())?;
     let sku = match attributes.sku {
         None => return Ok(None),
-        Some(Named::Number(number)) => Sku::from(number),
-        Some(Named::Text(text)) => {
+        Some(NumberOrText::Number(number)) => Sku::from(number),
+        Some(NumberOrText::Text(text)) => {
             Sku::new(&text).map_err(|error| format!("/attributes/sku: {error}"))?
         }
     };

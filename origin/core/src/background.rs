@@ -62,7 +62,7 @@ impl Pulse {
 
 /// The rounds of one loop.
 #[derive(Debug)]
-pub struct Rounds {
+pub struct Interval {
     what: &'static str,
     stop: CancellationToken,
     period: Duration,
@@ -72,7 +72,7 @@ pub struct Rounds {
     pause: Duration,
 }
 
-impl Rounds {
+impl Interval {
     /// A round every `period`, the first one at once. `what` names the loop in the log.
     pub fn every(period: Duration, what: &'static str, stop: CancellationToken) -> Self {
         Self {
@@ -169,8 +169,8 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_millis(500);
 
-    fn rounds(stop: &CancellationToken) -> Rounds {
-        Rounds::every(PERIOD, "counting", stop.clone())
+    fn rounds(stop: &CancellationToken) -> Interval {
+        Interval::every(PERIOD, "counting", stop.clone())
     }
 
     #[derive(Clone, Default)]

@@ -41,7 +41,7 @@ pub enum AdminError {
 
 /// How a group stands.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct GroupStatus {
     /// What it says of itself.
     pub said: GroupReport,
     /// Where it is in each source.
@@ -55,7 +55,7 @@ pub struct Standing {
 /// What a seek does, or would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SoughtSource)]
-pub struct Sought {
+pub struct SeekResult {
     /// In which source.
     pub source: String,
     /// Where the group is.
@@ -81,7 +81,7 @@ pub struct Sought {
 
 /// The outcome of a dead letter that was sent again.
 #[derive(Clone, Debug)]
-pub enum Resent {
+pub enum ResendOutcome {
     /// It was judged again; if it was taken the letter is gone.
     Judged(Answer),
     /// Its group tries it again; the letter is gone.
@@ -92,9 +92,9 @@ pub enum Resent {
 ///
 /// # Errors
 /// When SQL or the log do not answer.
-pub async fn standing(events: &Events, group: &GroupHandle) -> Result<Standing, AdminError> {
+pub async fn standing(events: &Events, group: &GroupHandle) -> Result<GroupStatus, AdminError> {
     let store = events.store();
-    let mut standing = Standing {
+    let mut standing = GroupStatus {
         said: group.status.get(),
         positions: Vec::new(),
         lag: Lag::default(),
@@ -124,7 +124,7 @@ pub async fn seek(
     group: &GroupHandle,
     target: Target,
     is_dry: bool,
-) -> Result<Vec<Sought>, AdminError> {
+) -> Result<Vec<SeekResult>, AdminError> {
     let (log, store) = (events.log(), events.store());
     let mut sought = Vec::new();
     for source in log.sources() {
@@ -133,7 +133,7 @@ pub async fn seek(
             Some(position) => position,
             None => log.place(&source, Target::Start).await?,
         };
-        let mut one = Sought {
+        let mut one = SeekResult {
             source: source.to_string(),
             from,
             to,
@@ -232,12 +232,12 @@ pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter
 ///
 /// # Errors
 /// When there is none, it is of another kind, or it cannot be taken now.
-pub async fn resend(events: &Events, id: &str) -> Result<Resent, AdminError> {
+pub async fn resend(events: &Events, id: &str) -> Result<ResendOutcome, AdminError> {
     let letter = find(events, id).await?;
     resend_letter(events, &letter).await
 }
 
-async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, AdminError> {
+async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOutcome, AdminError> {
     match letter_of(letter)? {
         Letter::Sent(sent) => {
             let answer = events.collector().collect_again(&sent).await?;
@@ -249,7 +249,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, A
                     .delete_dead_letter(&letter.id)
                     .await?;
             }
-            Ok(Resent::Judged(answer))
+            Ok(ResendOutcome::Judged(answer))
         }
         Letter::GivenUp {
             source,
@@ -281,7 +281,7 @@ async fn revive(
     letter: &DeadLetter,
     source: &str,
     retry: &NewRetry,
-) -> Result<Resent, AdminError> {
+) -> Result<ResendOutcome, AdminError> {
     if letter.group == STORE_GROUP {
         return Err(AdminError::Kind(
             "another event has its id, and is stored: send it anew with an id of its own",
@@ -304,7 +304,7 @@ async fn revive(
     {
         true => {
             group.wake();
-            Ok(Resent::Retried)
+            Ok(ResendOutcome::Retried)
         }
         false => Err(AdminError::Unknown),
     }
@@ -329,9 +329,11 @@ pub async fn resend_many(
     let (mut taken, mut left) = (0, 0);
     for letter in events.store().letters().dead_letters(filter).await? {
         match resend_letter(events, &letter).await {
-            Ok(Resent::Retried) => taken += 1,
-            Ok(Resent::Judged(answer)) if is_taken(&answer) => taken += 1,
-            Ok(Resent::Judged(_)) | Err(AdminError::Kind(_) | AdminError::Unknown) => left += 1,
+            Ok(ResendOutcome::Retried) => taken += 1,
+            Ok(ResendOutcome::Judged(answer)) if is_taken(&answer) => taken += 1,
+            Ok(ResendOutcome::Judged(_)) | Err(AdminError::Kind(_) | AdminError::Unknown) => {
+                left += 1
+            }
             Err(error) => return Err(error),
         }
     }

@@ -165,15 +165,15 @@ impl EventConfig {
         Ok(Some(settings))
     }
 
-    fn home(&self) -> Result<Option<Home>> {
+    fn home(&self) -> Result<Option<LogLocation>> {
         match (&self.events, &self.events_log) {
             (Some(url), _) => self.kafka(url).map(Some),
-            (None, folder) => Ok(folder.clone().map(Home::Folder)),
+            (None, folder) => Ok(folder.clone().map(LogLocation::Folder)),
         }
     }
 
     #[cfg(feature = "kafka")]
-    fn kafka(&self, url: &str) -> Result<Home> {
+    fn kafka(&self, url: &str) -> Result<LogLocation> {
         let mut settings = weir_log::kafka::Settings::from_url(url).context("--events")?;
         if let Some(path) = &self.events_kafka_properties {
             let name = "--events-kafka-properties";
@@ -181,11 +181,11 @@ impl EventConfig {
             let text = text.with_context(|| format!("{name}: cannot read {}", path.display()))?;
             settings = settings.with_properties(&text).context(name)?;
         }
-        Ok(Home::Kafka(settings))
+        Ok(LogLocation::Kafka(settings))
     }
 
     #[cfg(not(feature = "kafka"))]
-    fn kafka(&self, _: &str) -> Result<Home> {
+    fn kafka(&self, _: &str) -> Result<LogLocation> {
         bail!(
             "--events: this weir-origin was built without Kafka; cargo build --features kafka has it"
         )
@@ -255,7 +255,7 @@ pub fn webhook_secret(variables: Variables<'_>) -> Result<Option<String>, Secret
 
 /// Where the log is.
 #[derive(Clone, Debug)]
-pub enum Home {
+pub enum LogLocation {
     /// In a folder, which this origin alone has.
     Folder(PathBuf),
     /// On Kafka, for all origins together.
@@ -267,7 +267,7 @@ pub enum Home {
 #[derive(Clone)]
 pub struct Settings {
     /// Where the log is.
-    pub home: Home,
+    pub home: LogLocation,
     /// When an event counts as kept.
     pub sync: weir_log::Sync,
     /// What the log may hold.
@@ -299,25 +299,25 @@ impl Settings {
     /// The folder of the log, if it is in one.
     pub fn folder(&self) -> Option<&Path> {
         match &self.home {
-            Home::Folder(folder) => Some(folder),
+            LogLocation::Folder(folder) => Some(folder),
             #[cfg(feature = "kafka")]
-            Home::Kafka(_) => None,
+            LogLocation::Kafka(_) => None,
         }
     }
 
     /// The usual ones, with the log in a folder.
     pub fn new(folder: PathBuf) -> Self {
-        Self::at(Home::Folder(folder))
+        Self::at(LogLocation::Folder(folder))
     }
 
     /// The usual ones.
-    pub fn at(home: Home) -> Self {
+    pub fn at(home: LogLocation) -> Self {
         const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
         Self {
             partitions: match &home {
-                Home::Folder(_) => PARTITIONS,
+                LogLocation::Folder(_) => PARTITIONS,
                 #[cfg(feature = "kafka")]
-                Home::Kafka(kafka) => kafka.partitions(),
+                LogLocation::Kafka(kafka) => kafka.partitions(),
             },
             home,
             sync: weir_log::Sync::Disk,

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Events;
 use super::admin::standing;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 
 /// How often something is deleted.
 const CLEAN_PERIOD: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Deletes events and dead letters at their end, and the log's old files, until `stop`.
 pub(super) async fn clean(events: Events, stop: CancellationToken) {
-    let mut rounds = Rounds::every(CLEAN_PERIOD, "deleting old events", stop);
+    let mut rounds = Interval::every(CLEAN_PERIOD, "deleting old events", stop);
     while rounds.next().await {
         let cleaned = clean_once(&events).await;
         rounds.ended(&cleaned);
@@ -48,7 +48,7 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
 
 /// Measures how far groups are behind, until `stop`.
 pub(super) async fn measure(events: Events, stop: CancellationToken) {
-    let mut rounds = Rounds::every(MEASURE_PERIOD, "measuring groups of events", stop);
+    let mut rounds = Interval::every(MEASURE_PERIOD, "measuring groups of events", stop);
     while rounds.next().await {
         let measured = measure_once(&events).await;
         rounds.ended(&measured);

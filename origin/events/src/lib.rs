@@ -55,7 +55,7 @@ use registry::Registry;
 use store::{EventStore, STORE_GROUP};
 use weir_origin_core::sql::{Database, SqlError};
 
-pub use config::{Home, Settings};
+pub use config::{LogLocation, Settings};
 
 /// The tables of events.
 pub const MIGRATIONS: weir_origin_core::sql::Migrations =
@@ -152,7 +152,7 @@ impl Events {
         check_names(&settings.groups)?;
         let (store, clock) = (EventStore::new(database), settings.clock.clone());
         let registry = Arc::new(Registry::open(store.clone(), clock.clone()).await?);
-        let maker = Maker {
+        let maker = RunnerFactory {
             log: log.clone(),
             store: store.clone(),
             metrics: metrics.clone(),
@@ -303,9 +303,11 @@ fn open_log(settings: &Settings) -> Result<Arc<dyn EventLog>, LogError> {
         ..
     } = *settings;
     Ok(match &settings.home {
-        Home::Folder(folder) => Arc::new(EmbeddedLog::open(folder, sync, limits, retention)?),
+        LogLocation::Folder(folder) => {
+            Arc::new(EmbeddedLog::open(folder, sync, limits, retention)?)
+        }
         #[cfg(feature = "kafka")]
-        Home::Kafka(kafka) => Arc::new(log::KafkaHome::open(kafka.clone())?),
+        LogLocation::Kafka(kafka) => Arc::new(log::KafkaHome::open(kafka.clone())?),
     })
 }
 
@@ -324,7 +326,7 @@ fn check_names(groups: &[NewGroup]) -> Result<(), OpenError> {
 }
 
 /// Makes runners.
-struct Maker {
+struct RunnerFactory {
     log: Arc<dyn EventLog>,
     store: EventStore,
     metrics: EventMetrics,
@@ -332,7 +334,7 @@ struct Maker {
     clock: Clock,
 }
 
-impl Maker {
+impl RunnerFactory {
     fn handle(&self, name: &str, topics: Option<BTreeSet<String>>) -> (GroupHandle, RunnerDeps) {
         let handle = GroupHandle {
             name: name.to_owned(),

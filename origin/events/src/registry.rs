@@ -11,7 +11,7 @@ use weir_event::name::EventType;
 use super::Clock;
 use super::store::{EventStore, StoredType};
 use crate::model::types::{RegisteredType, TYPES_MAX, TypeSpec, Types};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
 /// How soon an origin follows what another has changed.
@@ -74,7 +74,7 @@ impl Registry {
 
     /// Follows what other origins change until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "following the types of events", stop).delayed();
+        let mut rounds = Interval::every(PERIOD, "following the types of events", stop).delayed();
         while rounds.next().await {
             let refreshed = self.refresh().await;
             rounds.ended(&refreshed);

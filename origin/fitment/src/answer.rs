@@ -7,7 +7,7 @@ use tracing::debug;
 use weir_fitment::check::{Browse, Check};
 use weir_fitment::redis::fit_browse::Page;
 use weir_fitment::redis::fit_browse_fill;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::{Answer, Cluster, Offset, Sku};
 
 use super::Fitment;
@@ -48,8 +48,8 @@ impl Fitment {
         let rows: HashMap<Sku, SkuRow> =
             rows.into_iter().map(|row| (row.sku.clone(), row)).collect();
         let found: Vec<&SkuRow> = rows.values().collect();
-        self.put(&found, Newer::Stays).await?;
-        self.route(&found, Newer::Stays).await?;
+        self.put(&found, NewerEntryPolicy::Stays).await?;
+        self.route(&found, NewerEntryPolicy::Stays).await?;
         let mut json = Vec::with_capacity(64 + 64 * skus.len());
         let of = |sku: usize, vehicle: usize| {
             let row = skus.get(sku).and_then(|sku| rows.get(*sku));

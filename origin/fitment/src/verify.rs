@@ -7,16 +7,16 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use utoipa::ToSchema;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route;
-use weir_fitment::redis::fit_verify::{self, Kept};
+use weir_fitment::redis::fit_verify::{self, StoredSku};
 use weir_fitment::redis::keys::FitmentKeys;
-use weir_fitment::{Cluster, Place};
+use weir_fitment::{Cluster, Placement};
 use weir_scripts::Call;
 
 use super::Fitment;
 use super::store::{SkuRow, offsets};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -57,7 +57,7 @@ impl Fitment {
         if limit == 0 {
             return;
         }
-        let mut rounds = Rounds::every(PERIOD, "comparing fitment with Redis", stop);
+        let mut rounds = Interval::every(PERIOD, "comparing fitment with Redis", stop);
         let mut after = 0;
         while rounds.next().await {
             let outcome = self.verify(None, after, limit).await;
@@ -99,7 +99,7 @@ impl Fitment {
     }
 
     async fn compare(&self, rows: &[SkuRow]) -> Result<Vec<Finding>, Unavailable> {
-        let mut by_place = HashMap::<Place, Vec<usize>>::new();
+        let mut by_place = HashMap::<Placement, Vec<usize>>::new();
         for (index, row) in rows.iter().enumerate() {
             by_place
                 .entry(self.place(&row.product))
@@ -167,8 +167,8 @@ impl Fitment {
         for (row, finding) in rows.iter().zip(findings) {
             let newer = match finding {
                 Finding::Same => continue,
-                Finding::Differs => Newer::Stays,
-                Finding::IsAhead => Newer::IsReplaced,
+                Finding::Differs => NewerEntryPolicy::Stays,
+                Finding::IsAhead => NewerEntryPolicy::IsReplaced,
             };
             let Some(now) = self.store().sku(&row.sku).await? else {
                 continue;
@@ -186,15 +186,17 @@ impl Fitment {
     }
 }
 
-fn compared(row: &SkuRow, kept: &Kept) -> Finding {
+fn compared(row: &SkuRow, kept: &StoredSku) -> Finding {
     match kept {
-        Kept::Nothing | Kept::Dropped { .. } if row.is_deleted || row.fits.is_none() => {
+        StoredSku::Nothing | StoredSku::Dropped { .. } if row.is_deleted || row.fits.is_none() => {
             Finding::Same
         }
-        Kept::Dropped { version } | Kept::Relations { version, .. } if *version > row.version => {
+        StoredSku::Dropped { version } | StoredSku::Relations { version, .. }
+            if *version > row.version =>
+        {
             Finding::IsAhead
         }
-        Kept::Relations { version, parts } if *version == row.version && !row.is_deleted => {
+        StoredSku::Relations { version, parts } if *version == row.version && !row.is_deleted => {
             match row
                 .fits
                 .as_ref()

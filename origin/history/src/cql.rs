@@ -56,7 +56,7 @@ pub struct CqlUrlError(&'static str);
 
 /// Where the store is.
 #[derive(Clone, PartialEq, Eq)]
-struct Place {
+struct CqlEndpoint {
     nodes: Vec<String>,
     login: Option<(String, String)>,
     keyspace: String,
@@ -67,7 +67,7 @@ struct Place {
 /// Lists in a store that speaks CQL. Cloning it is cheap.
 #[derive(Clone)]
 pub struct CqlStore {
-    ready: watch::Receiver<Option<Arc<Ready>>>,
+    ready: watch::Receiver<Option<Arc<PreparedSession>>>,
     clock: Clock,
 }
 
@@ -78,7 +78,7 @@ impl std::fmt::Debug for CqlStore {
 }
 
 /// A session, and what is asked over it.
-struct Ready {
+struct PreparedSession {
     session: Session,
     select: PreparedStatement,
     insert: PreparedStatement,
@@ -93,14 +93,14 @@ impl CqlStore {
     /// # Errors
     /// When it is no such URL.
     pub fn open(url: &str, clock: Clock) -> Result<Self, CqlUrlError> {
-        let place = Place::read(url)?;
+        let place = CqlEndpoint::read(url)?;
         let (tell, ready) = watch::channel(None);
         tokio::spawn(connect_until_ready(place, tell));
         Ok(Self { ready, clock })
     }
 
     /// The session, as soon as there is one.
-    async fn ready(&self) -> Result<Arc<Ready>, ColdStoreError> {
+    async fn ready(&self) -> Result<Arc<PreparedSession>, ColdStoreError> {
         let mut ready = self.ready.clone();
         let waited = tokio::time::timeout(CALL_LIMIT, ready.wait_for(Option::is_some)).await;
         let ready = waited.ok().and_then(Result::ok);
@@ -210,8 +210,8 @@ fn is_applied(result: QueryResult) -> Result<bool, ColdStoreError> {
     }
 }
 
-impl Ready {
-    async fn connect(place: &Place) -> Result<Self, String> {
+impl PreparedSession {
+    async fn connect(place: &CqlEndpoint) -> Result<Self, String> {
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::LocalQuorum)
             .serial_consistency(Some(SerialConsistency::LocalSerial))
@@ -264,7 +264,7 @@ impl Ready {
 }
 
 /// Makes what is not there yet.
-async fn make(session: &Session, place: &Place) -> Result<(), String> {
+async fn make(session: &Session, place: &CqlEndpoint) -> Result<(), String> {
     let keyspace = &place.keyspace;
     let mut texts = Vec::new();
     if let Some(replicas) = place.replicas {
@@ -288,12 +288,15 @@ async fn make(session: &Session, place: &Place) -> Result<(), String> {
 }
 
 /// Ends when there is a session, or when nobody wants one.
-async fn connect_until_ready(place: Place, tell: watch::Sender<Option<Arc<Ready>>>) {
+async fn connect_until_ready(
+    place: CqlEndpoint,
+    tell: watch::Sender<Option<Arc<PreparedSession>>>,
+) {
     let mut is_said = false;
     loop {
         let connected = tokio::select! {
             () = tell.closed() => return,
-            connected = Ready::connect(&place) => connected,
+            connected = PreparedSession::connect(&place) => connected,
         };
         match connected {
             Ok(ready) => {
@@ -317,7 +320,7 @@ async fn connect_until_ready(place: Place, tell: watch::Sender<Option<Arc<Ready>
     }
 }
 
-impl Place {
+impl CqlEndpoint {
     fn read(url: &str) -> Result<Self, CqlUrlError> {
         let rest = url.strip_prefix("cql://");
         let rest = rest.ok_or(CqlUrlError("it does not begin with cql://"))?;
@@ -377,10 +380,10 @@ mod tests {
 
     #[test]
     fn a_url_names_nodes_keyspace_and_login() {
-        let place = Place::read("cql://a:9042,b.c:1/shop?replicas=3").unwrap();
+        let place = CqlEndpoint::read("cql://a:9042,b.c:1/shop?replicas=3").unwrap();
         assert_eq!(place.nodes, ["a:9042", "b.c:1"]);
         assert_eq!((place.keyspace.as_str(), place.replicas), ("shop", Some(3)));
-        let place = Place::read("cql://me:h@s:h@a:9042/shop").unwrap();
+        let place = CqlEndpoint::read("cql://me:h@s:h@a:9042/shop").unwrap();
         assert_eq!(place.login, Some(("me".into(), "h@s:h".into())));
         assert_eq!(
             (place.nodes, place.replicas),
@@ -405,7 +408,7 @@ mod tests {
             "cql://a:1/shop?x=1",
             "cql://me:hush@a/shop",
         ] {
-            let error = Place::read(url)
+            let error = CqlEndpoint::read(url)
                 .err()
                 .map(|error| error.to_string())
                 .unwrap();

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use weir_history::redis::history::{Active, Change, List};
 use weir_history::redis::history_fill::NO_GENERATION;
-use weir_history::redis::history_read::{Counted, NewGeneration, Promise};
+use weir_history::redis::history_read::{CountReply, NewGeneration, Promise};
 use weir_history::redis::keys::{HistoryKeys, history_active, history_active_of, history_mark};
 use weir_history::redis::{
     history_clear, history_count, history_delete, history_fill, history_read, history_view,
@@ -18,7 +18,7 @@ use weir_history::{DAY_MS, Owner, Removals, Viewed, ViewedProduct};
 use weir_scripts::Call;
 
 use super::config::Bounds;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::{CallError, Redis};
 
 /// Commands of one pipeline: each side holds that many replies.
@@ -175,7 +175,7 @@ impl HotLists {
     }
 
     /// The count, if one is known; else the list, and `promise` is noted if there is no other.
-    pub async fn read_count(&self, owner: &Owner, promise: &str) -> Result<Counted, CallError> {
+    pub async fn read_count(&self, owner: &Owner, promise: &str) -> Result<CountReply, CallError> {
         let promise = Promise {
             name: promise,
             life_ms: PROMISE_MS,
@@ -318,7 +318,7 @@ fn named(name: &str) -> NewGeneration<'_> {
 /// Says in the log, as long as it is so, that lists take five times the memory that they need: once when it is seen, and
 /// again when it has changed. Ends with `stop`.
 pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
-    let mut rounds = Rounds::every(WATCH_PERIOD, "looking at how Redis keeps lists", stop);
+    let mut rounds = Interval::every(WATCH_PERIOD, "looking at how Redis keeps lists", stop);
     let mut said = None;
     while rounds.next().await {
         // A Redis that does not let us ask is left alone.

@@ -6,10 +6,10 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tracing::warn;
-use weir_history::list::{self, Place, merge};
+use weir_history::list::{self, ListCursor, merge};
 use weir_history::redis::history::List;
-use weir_history::redis::history_read::Counted;
-use weir_history::{Loaded, Owner, Removals, VIEWS_MAX, ViewedProduct, oldest_ms};
+use weir_history::redis::history_read::CountReply;
+use weir_history::{LoadedLists, Owner, Removals, VIEWS_MAX, ViewedProduct, oldest_ms};
 
 use super::History;
 use super::model::products::Product;
@@ -75,9 +75,9 @@ impl History {
     fn is_loaded(&self, list: &List) -> bool {
         let is_full = list.views.len() >= self.0.settings.bounds.views_max;
         match list.loaded {
-            Loaded::Nothing => false,
-            Loaded::Removals => is_full || !self.0.switches.has_cold_reads(),
-            Loaded::All => true,
+            LoadedLists::Nothing => false,
+            LoadedLists::Removals => is_full || !self.0.switches.has_cold_reads(),
+            LoadedLists::All => true,
         }
     }
 
@@ -114,8 +114,8 @@ impl History {
                 warn!(%error, "a list cannot be loaded");
                 // Without removals nothing may be shown; with them, what is there.
                 let views = match list.loaded {
-                    Loaded::Nothing => Vec::new(),
-                    Loaded::Removals | Loaded::All => list.views,
+                    LoadedLists::Nothing => Vec::new(),
+                    LoadedLists::Removals | LoadedLists::All => list.views,
                 };
                 return Ok(Ok(self.kept(views, false)));
             }
@@ -126,7 +126,7 @@ impl History {
         let filled = hot.fill(owner, generation, &removals, cold_views).await;
         self.0.metrics.loaded.inc();
         match filled {
-            Ok(list) if list.loaded == Loaded::Nothing => Ok(Err(hot.read(owner).await?)),
+            Ok(list) if list.loaded == LoadedLists::Nothing => Ok(Err(hot.read(owner).await?)),
             Ok(list) => Ok(Ok(self.kept(list.views, is_complete))),
             Err(error) => {
                 warn!(%error, "Redis has not taken a list that was loaded");
@@ -182,7 +182,7 @@ impl History {
         &self,
         owner: &Owner,
         limit: usize,
-        place: Option<&Place>,
+        place: Option<&ListCursor>,
     ) -> Result<Page, Unavailable> {
         let views = self.views(owner).await?;
         let (items, is_complete) = self.items(views).await;
@@ -227,12 +227,12 @@ impl History {
             return Ok(self.counted(views).await);
         };
         let views = match self.0.hot.read_count(owner, &promise).await {
-            Ok(Counted::Known(count)) => {
+            Ok(CountReply::Known(count)) => {
                 self.0.metrics.counted(true);
                 let is_complete = true;
                 return Ok(Count { count, is_complete });
             }
-            Ok(Counted::Unknown(list)) => self.count_views(owner, list, &promise).await?,
+            Ok(CountReply::Unknown(list)) => self.count_views(owner, list, &promise).await?,
             Err(_) => self.views_without_redis(owner).await?,
         };
         let counted = self.counted(views).await;
@@ -253,9 +253,9 @@ impl History {
         let views = self.loaded(owner, list).await?;
         if views.is_complete && !was_loaded {
             return match self.0.hot.read_count(owner, promise).await {
-                Ok(Counted::Unknown(list)) => Ok(self.kept(list.views, true)),
+                Ok(CountReply::Unknown(list)) => Ok(self.kept(list.views, true)),
                 // Another has counted meanwhile, or Redis has gone.
-                Ok(Counted::Known(_)) | Err(_) => Ok(views),
+                Ok(CountReply::Known(_)) | Err(_) => Ok(views),
             };
         }
         Ok(views)

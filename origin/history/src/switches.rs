@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::History;
 use super::config::Settings;
 use super::model::switches::SwitchSettings;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
 /// How often an origin reads the switches.
@@ -96,7 +96,7 @@ impl History {
     }
 
     pub(crate) async fn run_following_switches(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "following the switches of history", stop);
+        let mut rounds = Interval::every(PERIOD, "following the switches of history", stop);
         while rounds.next().await {
             let followed = self.follow_switches().await;
             rounds.ended(&followed);

@@ -22,15 +22,15 @@ pub(super) struct Refusals {
     #[schema(minimum = 1)]
     minutes: u64,
     /// Rules by name.
-    rules: Vec<OfRule>,
+    rules: Vec<RuleRefusals>,
     /// The keys that were refused most, at most 100, most often first.
-    keys: Vec<OfKey>,
+    keys: Vec<KeyRefusals>,
 }
 
 /// What a rule has refused.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalsOfRule)]
-struct OfRule {
+struct RuleRefusals {
     /// Its name.
     rule: String,
     #[serde(flatten)]
@@ -40,7 +40,7 @@ struct OfRule {
 /// What a rule has refused to one key.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalsOfKey)]
-struct OfKey {
+struct KeyRefusals {
     /// The rule's name.
     rule: String,
     /// Values of the rule's key: addresses and users as they are, headers, cookies and parameters as a hash.
@@ -115,7 +115,7 @@ impl Refusals {
         }
         let mut keys: Vec<_> = keys
             .into_iter()
-            .map(|((rule, key), requests)| OfKey {
+            .map(|((rule, key), requests)| KeyRefusals {
                 rule,
                 key,
                 requests,
@@ -127,7 +127,7 @@ impl Refusals {
             minutes,
             rules: rules
                 .into_iter()
-                .map(|(rule, requests)| OfRule { rule, requests })
+                .map(|(rule, requests)| RuleRefusals { rule, requests })
                 .collect(),
             keys,
         }

@@ -29,7 +29,7 @@ pub struct Filter {
 
 /// What clicks can be filtered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum CrossDimension {
     Country,
     Device,
     Referrer,
@@ -73,7 +73,7 @@ pub struct Cross {
     pub off_by_max: u64,
 }
 
-impl By {
+impl CrossDimension {
     const ALL: [Self; 3] = [Self::Country, Self::Device, Self::Referrer];
 
     fn value(self, cell: &Cell) -> &str {
@@ -86,11 +86,11 @@ impl By {
 }
 
 impl Filter {
-    fn passes(&self, cell: &Cell, by: By) -> bool {
+    fn passes(&self, cell: &Cell, by: CrossDimension) -> bool {
         let wanted = match by {
-            By::Country => &self.country,
-            By::Device => &self.device,
-            By::Referrer => &self.referrer,
+            CrossDimension::Country => &self.country,
+            CrossDimension::Device => &self.device,
+            CrossDimension::Referrer => &self.referrer,
         };
         let is = |wanted: &String| wanted.eq_ignore_ascii_case(by.value(cell));
         wanted.as_ref().is_none_or(is)
@@ -131,10 +131,10 @@ impl Cross {
             clicks: 0,
         };
         let mut series: Vec<CrossPoint> = range.starts().iter().map(none).collect();
-        let mut sums = By::ALL.map(|_| BTreeMap::new());
+        let mut sums = CrossDimension::ALL.map(|_| BTreeMap::new());
         let (mut clicks, mut off_by_max) = (0, 0);
         for count in cells {
-            let passes = By::ALL.map(|by| filter.passes(&count.cell, by));
+            let passes = CrossDimension::ALL.map(|by| filter.passes(&count.cell, by));
             off_by_max += count.over_max;
             if passes.iter().all(|passes| *passes) {
                 clicks += count.clicks;
@@ -143,7 +143,7 @@ impl Cross {
                     point.clicks += count.clicks;
                 }
             }
-            for ((n, by), sum) in By::ALL.into_iter().enumerate().zip(&mut sums) {
+            for ((n, by), sum) in CrossDimension::ALL.into_iter().enumerate().zip(&mut sums) {
                 let mut others = passes.iter().enumerate().filter(|(m, _)| *m != n);
                 if others.all(|(_, passes)| *passes) {
                     let value = by.value(&count.cell).to_owned();

@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 8;
 
 /// What an origin knows of the domains.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct DomainSnapshot {
     /// They, of this version.
     pub stored: Arc<StoredDomains>,
     /// Every domain that ever was: it may have links.
@@ -30,7 +30,7 @@ pub struct Known {
 #[derive(Clone)]
 pub struct SharedDomains {
     store: LinkStore,
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<DomainSnapshot>>,
     clock: Clock,
 }
 
@@ -88,7 +88,7 @@ impl SharedDomains {
         }
         let ever = ever(&store, &stored.domains).await?;
         let stored = Arc::new(stored);
-        let known = Arc::new(RwLock::new(Known { stored, ever }));
+        let known = Arc::new(RwLock::new(DomainSnapshot { stored, ever }));
         Ok(Self {
             store,
             known,
@@ -97,7 +97,7 @@ impl SharedDomains {
     }
 
     /// What is known now.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> DomainSnapshot {
         // Nothing in there can be half done.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.clone()
@@ -124,7 +124,7 @@ impl SharedDomains {
         // Another task may have been faster.
         if stored.version > known.stored.version {
             let stored = Arc::new(stored);
-            *known = Known { stored, ever };
+            *known = DomainSnapshot { stored, ever };
         }
         Ok(true)
     }

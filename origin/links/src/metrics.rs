@@ -5,12 +5,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use weir_link::code::Length;
-use weir_link::segment::{DAYS_LEFT_MAX, Skip};
+use weir_link::segment::{DAYS_LEFT_MAX, SkipReason};
 
 use weir_origin_core::metrics::{Group, Metrics};
 use weir_origin_core::outbox::{Backlog, Meter, SinkName};
 
-/// The outcomes of requests for segments, beside the reasons of [`Skip`].
+/// The outcomes of requests for segments, beside the reasons of [`SkipReason`].
 const RESERVED: &str = "reserved";
 const TAKEN: &str = "taken";
 
@@ -153,7 +153,7 @@ impl LinkMetrics {
         for length in Length::ALL {
             self.numbers_left(length, length.capacity(), DAYS_LEFT_MAX);
         }
-        let skips = Skip::ALL.into_iter().map(Skip::word);
+        let skips = SkipReason::ALL.into_iter().map(SkipReason::word);
         for outcome in skips.chain([RESERVED, TAKEN]) {
             let _ = self.segments.get_or_create(&OutcomeLabel { outcome });
         }
@@ -209,7 +209,7 @@ impl LinkMetrics {
     }
 
     /// Counts a segment that is not handed out again.
-    pub fn segment_skipped(&self, skip: Skip) {
+    pub fn segment_skipped(&self, skip: SkipReason) {
         let outcome = skip.word();
         self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }

@@ -23,7 +23,7 @@ use weir_link::record::Guard;
 
 use super::metrics::LinkMetrics;
 use super::numbers::Clock;
-use super::turns::{Full, Turns};
+use super::turns::{QueueFull, Turns};
 
 /// Rounds of PBKDF2 with SHA-256: what OWASP's Password Storage Cheat Sheet asks for.
 const ROUNDS: u32 = 600_000;
@@ -90,7 +90,7 @@ pub struct Busy;
 
 /// The outcome of a password attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tried {
+pub enum PasswordOutcome {
     /// It is the link's.
     Right,
     /// It is not.
@@ -139,13 +139,13 @@ impl Passwords {
         address: Option<IpAddr>,
         guard: &Guard,
         password: Password,
-    ) -> Tried {
+    ) -> PasswordOutcome {
         let tried = self.tried(link, address, guard, password).await;
         self.metrics.password(match tried {
-            Tried::Right => "right",
-            Tried::Wrong => "wrong",
-            Tried::TooMany { .. } => "too_many",
-            Tried::Busy => "busy",
+            PasswordOutcome::Right => "right",
+            PasswordOutcome::Wrong => "wrong",
+            PasswordOutcome::TooMany { .. } => "too_many",
+            PasswordOutcome::Busy => "busy",
         });
         tried
     }
@@ -156,25 +156,25 @@ impl Passwords {
         address: Option<IpAddr>,
         guard: &Guard,
         password: Password,
-    ) -> Tried {
+    ) -> PasswordOutcome {
         let network = address.map(network_of);
         let now_ms = (self.clock)();
         // Counted before it is known to be wrong: many at once are no way around it.
         if let Err(wait_ms) = self.with(|attempts| attempts.take(link, network, now_ms)) {
-            return Tried::TooMany { wait_ms };
+            return PasswordOutcome::TooMany { wait_ms };
         }
         let stored = guard.hash().unwrap_or_default().to_owned();
         let is_right = move || is_right(&stored, &password);
         match self.slowly(Some(link), is_right).await {
             Ok(true) => {
                 self.with(|attempts| attempts.give_back(link, network));
-                Tried::Right
+                PasswordOutcome::Right
             }
-            Ok(false) => Tried::Wrong,
+            Ok(false) => PasswordOutcome::Wrong,
             Err(Busy) => {
                 // It was not a guess, so it does not count for the link. It counts for the address, which asked while others wait.
                 self.with(|attempts| attempts.give_back(link, None));
-                Tried::Busy
+                PasswordOutcome::Busy
             }
         }
     }
@@ -189,7 +189,7 @@ impl Passwords {
         link: Option<&LinkId>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
-        let turn = self.turns.next(link).await.map_err(|Full| Busy)?;
+        let turn = self.turns.next(link).await.map_err(|QueueFull| Busy)?;
         let done = tokio::task::spawn_blocking(move || {
             // The work holds the turn: the client may have disconnected.
             let _turn = turn;

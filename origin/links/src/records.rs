@@ -41,7 +41,7 @@ pub struct Record<'a> {
 
 /// Something that is asked about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Asked<'a> {
+pub enum RecordLookup<'a> {
     /// 1 if Redis has it, else 0.
     IsThere(&'a LinkId),
     /// How many of its clicks are used.
@@ -218,12 +218,12 @@ impl LinkRecords {
     }
 
     /// The answer to each of these; `None`: Redis does not know.
-    pub async fn ask(&self, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>, CallError> {
+    pub async fn ask(&self, asked: &[RecordLookup<'_>]) -> Result<Vec<Option<u64>>, CallError> {
         let mut told = Vec::with_capacity(asked.len());
         for chunk in asked.chunks(PIPELINE) {
             let commands = chunk.iter().map(|asked| match asked {
-                Asked::IsThere(id) => cmd("EXISTS").arg(self.keys(id).record()).to_owned(),
-                Asked::ClicksUsed(id) => cmd("GET").arg(self.keys(id).clicks()).to_owned(),
+                RecordLookup::IsThere(id) => cmd("EXISTS").arg(self.keys(id).record()).to_owned(),
+                RecordLookup::ClicksUsed(id) => cmd("GET").arg(self.keys(id).clicks()).to_owned(),
             });
             let replies = self.redis.send_all(commands.collect()).await?;
             told.extend(replies.iter().map(number));

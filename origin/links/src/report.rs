@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use weir_link::click::SCANNED;
 use weir_link::code::LinkId;
 
-use crate::model::stats::{DAY_MS, HOURS_KEPT_MS, Part, PartCount, Point, Span, Uniques};
+use crate::model::stats::{Breakdown, DAY_MS, HOURS_KEPT_MS, PartCount, Point, Span, Uniques};
 use crate::model::zone::Zone;
 use crate::store::LinkStore;
 use weir_origin_core::sql::SqlError;
@@ -177,7 +177,7 @@ pub struct Report {
     pub series: Vec<Point>,
     /// How the clicks divide, the largest first. It is kept by day, so it is that of all days that the
     /// range touches.
-    pub parts: BTreeMap<Part, Vec<PartCount>>,
+    pub parts: BTreeMap<Breakdown, Vec<PartCount>>,
 }
 
 impl Report {
@@ -208,7 +208,7 @@ impl Report {
             .clicks()
             .click_points(link, Span::Day, first_day_ms, end_ms);
         let uniques = uniques(kept, &points, &days.await?);
-        let mut parts: BTreeMap<Part, Vec<PartCount>> = BTreeMap::new();
+        let mut parts: BTreeMap<Breakdown, Vec<PartCount>> = BTreeMap::new();
         for count in store
             .clicks()
             .click_parts(link, first_day_ms, end_ms)
@@ -228,7 +228,7 @@ impl Report {
 
     /// Clicks of people who have scanned a QR code. It is one of the referrers.
     pub fn scans(&self) -> u64 {
-        let referrers = self.parts.get(&Part::Referrer).into_iter().flatten();
+        let referrers = self.parts.get(&Breakdown::Referrer).into_iter().flatten();
         let scans = referrers.filter(|count| count.value == SCANNED);
         scans.map(|count| count.clicks).sum()
     }
@@ -347,13 +347,13 @@ impl Report {
             series: &self.series,
             parts_from_ms,
             parts_to_ms,
-            devices: values(Part::Device),
-            systems: values(Part::System),
-            browsers: values(Part::Browser),
-            referrers: values(Part::Referrer),
-            regions: values(Part::Region),
-            operators: values(Part::Operator),
-            languages: values(Part::Language),
+            devices: values(Breakdown::Device),
+            systems: values(Breakdown::System),
+            browsers: values(Breakdown::Browser),
+            referrers: values(Breakdown::Referrer),
+            regions: values(Breakdown::Region),
+            operators: values(Breakdown::Operator),
+            languages: values(Breakdown::Language),
             too_many_by: self.errors(),
         }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tracing::warn;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
-use weir_room::redis::room_look::Look;
+use weir_room::redis::room_look::RoomReading;
 use weir_room::setting::{ACTIVE_MAX, PER_MINUTE_MAX};
 use weir_room::state::wait_percentile;
 use weir_room::{NUMBER_MAX, RoomName, Setting};
@@ -15,7 +15,7 @@ use super::Rooms;
 use super::model::RoomFields;
 use super::store::SetError;
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::access::tenancy::{Thing, UNKNOWN_ROOM};
+use weir_origin_core::access::tenancy::{ResourceKind, UNKNOWN_ROOM};
 use weir_origin_core::access::{Caller, TENANT_LIMIT, over_limit};
 use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::clock::now_ms;
@@ -136,7 +136,7 @@ struct RoomParam(
 
 /// The routes for operators.
 pub fn admin() -> Api<Rooms> {
-    let own = RouteRules::own(Thing::Room);
+    let own = RouteRules::own(ResourceKind::Room);
     Api::admin(Area::Rooms)
         .route(
             routes!(list),
@@ -242,7 +242,12 @@ fn check(fields: &RoomFields) -> Result<(), Problem> {
 }
 
 impl Rooms {
-    fn view(&self, room: &RoomName, setting: Option<Setting>, look: Option<Look>) -> RoomView {
+    fn view(
+        &self,
+        room: &RoomName,
+        setting: Option<Setting>,
+        look: Option<RoomReading>,
+    ) -> RoomView {
         let setting = setting.map(|setting| SettingView {
             version: setting.version,
             fields: setting.into(),
@@ -270,7 +275,7 @@ impl Rooms {
     }
 }
 
-fn draw(look: &Look) -> Option<DrawView> {
+fn draw(look: &RoomReading) -> Option<DrawView> {
     let seed = look.seed?;
     let is_made = look.drew == look.seed_of;
     Some(DrawView {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Rooms;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::tenants::NameRange;
 
 /// Between two rounds.
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 impl Rooms {
     pub(super) async fn run_publishing(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "publishing waiting rooms", stop);
+        let mut rounds = Interval::every(PERIOD, "publishing waiting rooms", stop);
         while rounds.next().await {
             let outcome = self.publish_all().await;
             rounds.ended(&outcome);

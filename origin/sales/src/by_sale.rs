@@ -45,16 +45,16 @@ pub struct SaleNumbers {
 
 /// The numbers of all sales. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct BySale(Arc<Mutex<BTreeMap<SaleId, Known>>>);
+pub struct BySale(Arc<Mutex<BTreeMap<SaleId, SaleFigures>>>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct SaleFigures {
     numbers: SaleNumbers,
     /// Surplus units in the sum; `None` until the books were read.
     drift: Option<i64>,
 }
 
-impl Known {
+impl SaleFigures {
     /// Whether somebody should look at it.
     fn is_amiss(&self) -> bool {
         self.numbers.cold_shards > 0 || self.drift.is_some_and(|units| units != 0)
@@ -107,22 +107,22 @@ impl BySale {
         self.lock().retain(|sale, _| is_kept(sale));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SaleId, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SaleId, SaleFigures>> {
         // Nothing in it can be half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The labels of a scrape, with their numbers.
-    fn labelled(&self) -> Vec<(String, Known)> {
+    fn labelled(&self) -> Vec<(String, SaleFigures)> {
         let all = self.lock();
-        let mut sales: Vec<(&SaleId, &Known)> = all.iter().collect();
+        let mut sales: Vec<(&SaleId, &SaleFigures)> = all.iter().collect();
         // Stable: among equals the order of their ids, so that labels do not come and go.
         sales.sort_by_key(|(_, known)| std::cmp::Reverse(known.rank()));
         let rest = sales.split_off(sales.len().min(LABELLED_MAX));
-        let named = |(sale, known): (&SaleId, &Known)| (sale.as_str().to_owned(), *known);
-        let mut labelled: Vec<(String, Known)> = sales.into_iter().map(named).collect();
+        let named = |(sale, known): (&SaleId, &SaleFigures)| (sale.as_str().to_owned(), *known);
+        let mut labelled: Vec<(String, SaleFigures)> = sales.into_iter().map(named).collect();
         if !rest.is_empty() {
-            let mut others = Known::default();
+            let mut others = SaleFigures::default();
             rest.iter().for_each(|(_, known)| others.add(known));
             labelled.push((OTHERS.to_owned(), others));
         }
@@ -162,7 +162,7 @@ fn by_age(numbers: &SaleNumbers) -> Vec<Reading> {
 impl Collector for BySale {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let sales = self.labelled();
-        let mut family = |name, help, read: fn(&Known) -> Vec<Reading>| {
+        let mut family = |name, help, read: fn(&SaleFigures) -> Vec<Reading>| {
             write_family(&mut encoder, name, help, &sales, read)
         };
         let help = "Units of each sale in Redis: not sold, in open claims, in orders";
@@ -187,8 +187,8 @@ fn write_family(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    sales: &[(String, Known)],
-    read: fn(&Known) -> Vec<Reading>,
+    sales: &[(String, SaleFigures)],
+    read: fn(&SaleFigures) -> Vec<Reading>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (sale, known) in sales {
@@ -284,14 +284,14 @@ mod tests {
 
     #[test]
     fn drifts_of_the_others_do_not_cancel_each_other_out() {
-        let mut others = Known::default();
+        let mut others = SaleFigures::default();
         for drift in [Some(2), None, Some(-2)] {
             let numbers = SaleNumbers::default();
-            others.add(&Known { numbers, drift });
+            others.add(&SaleFigures { numbers, drift });
         }
         assert_eq!(others.drift, Some(4));
-        let mut unread = Known::default();
-        unread.add(&Known::default());
+        let mut unread = SaleFigures::default();
+        unread.add(&SaleFigures::default());
         assert_eq!(unread.drift, None);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::task::{JoinError, JoinSet};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::ledger::{
-    Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
+    Audit, Deduction, DepositReply, FollowUpReply, LendReply, OrderEntry, Overdue, ReleaseKind,
     ReleaseReply, SettleReply, StockChange, StockChanged, Transfer, WipeReply,
 };
 use weir_sale::redis::keys::{self, ShardKeys};
@@ -75,7 +75,7 @@ impl Ledger {
     }
 
     /// A deferred order was paid: its units leave the stock.
-    pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<Followed, CallError> {
+    pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<FollowUpReply, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
         let call = charge::call(&keys, &claim.user, claim.generation);
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// The order ended: its units return to the stock.
-    pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<Followed, CallError> {
+    pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<FollowUpReply, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
         let call = cancel::call(&keys, &claim.user, claim.generation);

@@ -12,15 +12,15 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span, info, warn};
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
+use weir_sale::ledger::{Deduction, FollowUpReply, ReleaseKind};
 use weir_sale::sale::Sale;
 use weir_sale::shard::home_shard;
 
 use super::ledger::{Ledger, UserList};
 use super::metrics::SaleMetrics;
 use super::store::{
-    Cancelled, Cooldown, HoldRules, OrderRequest, OrderStatus, PaymentEvent, PaymentNoted, Placed,
-    Refund, SaleStore, Shortage, StoredOrder,
+    Cancelled, Cooldown, HoldRules, OrderOutcome, OrderRequest, OrderStatus, PaymentEvent,
+    PaymentNoted, Refund, SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
 use crate::jobs::catalogue::ChangedSales;
@@ -258,17 +258,17 @@ impl Orders {
         let placed = placed.await?;
         if matches!(
             placed,
-            Placed::Elsewhere(_) | Placed::KeyReused { is_spare: true }
+            OrderOutcome::Elsewhere(_) | OrderOutcome::KeyReused { is_spare: true }
         ) {
             self.give_back(ticket).await?;
         }
-        let Placed::Short(shortage) = placed else {
+        let OrderOutcome::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
         if shortage.is_the_users() {
             // The unit is there, only not for this user: another may have it.
             let known = self.store.claims().release(ticket, now_ms()).await?;
-            let placed = known.unwrap_or(Placed::Released { void: false });
+            let placed = known.unwrap_or(OrderOutcome::Released { void: false });
             let outcome = self.follow_claim(ticket, placed).await;
             self.remind(ticket, shortage).await;
             return Ok(match outcome {
@@ -293,7 +293,7 @@ impl Orders {
     /// Ends a claim that is not needed, unless its outcome was decided before: its unit is there for others.
     async fn give_back(&self, ticket: &Ticket) -> Result<(), SqlError> {
         let known = self.store.claims().release(ticket, now_ms()).await?;
-        let placed = known.unwrap_or(Placed::Released { void: false });
+        let placed = known.unwrap_or(OrderOutcome::Released { void: false });
         self.follow_claim(ticket, placed).await;
         Ok(())
     }
@@ -305,7 +305,7 @@ impl Orders {
     /// When SQL does not answer; then nothing was released.
     pub async fn end_overdue(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
         let known = self.store.claims().release(ticket, now_ms()).await?;
-        let placed = known.unwrap_or(Placed::Released { void: false });
+        let placed = known.unwrap_or(OrderOutcome::Released { void: false });
         let outcome = self.follow_claim(ticket, placed).await;
         self.metrics.claim_reconciled(outcome.word());
         Ok(outcome)
@@ -344,28 +344,28 @@ impl Orders {
     }
 
     /// Has Redis follow what SQL has decided of a claim.
-    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
+    async fn follow_claim(&self, ticket: &Ticket, placed: OrderOutcome) -> ClaimOutcome {
         match placed {
-            Placed::New(order) => {
+            OrderOutcome::New(order) => {
                 info!(claim = %order.id, units = order.units, "ordered");
                 self.follow(&order).await;
                 ClaimOutcome::Ordered(order)
             }
-            Placed::Again(order) | Placed::Elsewhere(order) => {
+            OrderOutcome::Again(order) | OrderOutcome::Elsewhere(order) => {
                 self.follow(&order).await;
                 ClaimOutcome::OrderedBefore(order)
             }
-            Placed::Released { void: true } => {
+            OrderOutcome::Released { void: true } => {
                 self.release(ticket, ReleaseKind::Void).await;
                 ClaimOutcome::Released
             }
             // A taken name: SQL can never hold an order of this claim, which is a release, too.
-            Placed::Released { void: false } | Placed::NameTaken => {
+            OrderOutcome::Released { void: false } | OrderOutcome::NameTaken => {
                 self.release(ticket, ReleaseKind::Decided).await;
                 ClaimOutcome::Released
             }
-            Placed::Short(shortage) => ClaimOutcome::Short(shortage),
-            Placed::KeyReused { .. } => ClaimOutcome::KeyReused,
+            OrderOutcome::Short(shortage) => ClaimOutcome::Short(shortage),
+            OrderOutcome::KeyReused { .. } => ClaimOutcome::KeyReused,
         }
     }
 
@@ -492,7 +492,7 @@ pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), No
             };
             // A cold shard has no claim to settle, and gets the order when it is rebuilt.
             ledger.settle(order, deduction).await?;
-            Followed::Done
+            FollowUpReply::Done
         }
         OrderStatus::Paid => {
             // An open claim is settled with its units; a deferred order is charged for them.
@@ -502,7 +502,7 @@ pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), No
         OrderStatus::Cancelled | OrderStatus::Expired => ledger.cancel(order).await?,
     };
     match followed {
-        Followed::Cold => Err(NotFollowed::Cold),
-        Followed::Done | Followed::Nothing => Ok(()),
+        FollowUpReply::Cold => Err(NotFollowed::Cold),
+        FollowUpReply::Done | FollowUpReply::Nothing => Ok(()),
     }
 }

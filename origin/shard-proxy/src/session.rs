@@ -36,7 +36,7 @@ const NOT_HERE_REPLY: &[u8] =
 
 /// Where a command goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+enum CommandRoute {
     Redis,
     Shard(String),
     /// An object has a part in it, of this name.
@@ -47,7 +47,7 @@ enum Way {
 
 /// Commands that go one way, in their order.
 struct Group {
-    way: Way,
+    way: CommandRoute,
     /// Which they are of those that came at once.
     places: Vec<usize>,
     bytes: Vec<u8>,
@@ -99,7 +99,8 @@ impl Session {
         {
             let way = self.way(&command)?;
             let bytes = rest.get(..length).unwrap_or_default();
-            let is_of = |group: &&mut Group| group.way == way && !matches!(way, Way::Link(..));
+            let is_of =
+                |group: &&mut Group| group.way == way && !matches!(way, CommandRoute::Link(..));
             match groups.iter_mut().find(is_of) {
                 Some(group) => {
                     group.places.push(place);
@@ -117,7 +118,7 @@ impl Session {
         Ok((groups, used))
     }
 
-    fn way(&self, command: &Value) -> Result<Way> {
+    fn way(&self, command: &Value) -> Result<CommandRoute> {
         let Value::Array(values) = command else {
             anyhow::bail!("no command");
         };
@@ -125,12 +126,12 @@ impl Session {
         let words = words.context("no command")?;
         let name = words.first().context("no command")?.to_ascii_uppercase();
         if let Some((link, step)) = self.shards.of_link(&words) {
-            return Ok(Way::Link(link.to_owned(), step));
+            return Ok(CommandRoute::Link(link.to_owned(), step));
         }
         Ok(match self.shards.of(&words) {
-            Some(shard) => Way::Shard(shard.to_owned()),
-            None if NOT_HERE.contains(&&*name) => Way::Here,
-            None => Way::Redis,
+            Some(shard) => CommandRoute::Shard(shard.to_owned()),
+            None if NOT_HERE.contains(&&*name) => CommandRoute::Here,
+            None => CommandRoute::Redis,
         })
     }
 
@@ -141,14 +142,14 @@ impl Session {
         let (mut of_objects, mut of_redis, mut on_links) = (Vec::new(), Vec::new(), Vec::new());
         for group in groups {
             match &group.way {
-                Way::Here => place(
+                CommandRoute::Here => place(
                     &NOT_HERE_REPLY.repeat(group.places.len()),
                     &group.places,
                     &mut replies,
                 )?,
-                Way::Redis => of_redis.push(group),
-                Way::Shard(object) => of_objects.push((object.clone(), group)),
-                Way::Link(..) => on_links.push(OnLink::of(group)?),
+                CommandRoute::Redis => of_redis.push(group),
+                CommandRoute::Shard(object) => of_objects.push((object.clone(), group)),
+                CommandRoute::Link(..) => on_links.push(RoutedLinkCommand::of(group)?),
             }
         }
         for on_link in &on_links {
@@ -188,7 +189,7 @@ impl Session {
     async fn ask_redis(
         &mut self,
         groups: &[Group],
-        on_links: &[OnLink],
+        on_links: &[RoutedLinkCommand],
         replies: &mut [Vec<u8>],
     ) -> Result<()> {
         let (mut commands, mut count) = (Vec::new(), 0);
@@ -229,12 +230,16 @@ impl Session {
     }
 
     /// Asks the objects to which Redis has led, and has Redis say so for as long as the links live.
-    async fn follow(&mut self, on_links: &[OnLink], replies: &mut [Vec<u8>]) -> Result<()> {
-        let leads = |on_link: &&OnLink| {
+    async fn follow(
+        &mut self,
+        on_links: &[RoutedLinkCommand],
+        replies: &mut [Vec<u8>],
+    ) -> Result<()> {
+        let leads = |on_link: &&RoutedLinkCommand| {
             let reply = replies.get(on_link.place);
             on_link.step == Step::Look && reply.is_some_and(|reply| leads_to_object(reply))
         };
-        let led: Vec<&OnLink> = on_links.iter().filter(leads).collect();
+        let led: Vec<&RoutedLinkCommand> = on_links.iter().filter(leads).collect();
         let mut asked = Vec::new();
         for on_link in &led {
             merge(&mut asked, &on_link.link, &on_link.group());
@@ -256,16 +261,16 @@ impl Session {
 }
 
 /// A command in which an object has a part.
-struct OnLink {
+struct RoutedLinkCommand {
     place: usize,
     link: String,
     bytes: Vec<u8>,
     step: Step,
 }
 
-impl OnLink {
+impl RoutedLinkCommand {
     fn of(group: Group) -> Result<Self> {
-        let Way::Link(link, step) = group.way else {
+        let CommandRoute::Link(link, step) = group.way else {
             anyhow::bail!("it is on no link");
         };
         Ok(Self {
@@ -279,7 +284,7 @@ impl OnLink {
     /// The command as it came, for the object.
     fn group(&self) -> Group {
         Group {
-            way: Way::Shard(self.link.clone()),
+            way: CommandRoute::Shard(self.link.clone()),
             places: vec![self.place],
             bytes: self.bytes.clone(),
         }

@@ -14,7 +14,7 @@ use weir_link::feed::{Cursor, DomainList, Links, Page, State};
 use weir_link::record::{Guard, Link};
 use weir_origin::clock::now_ms;
 use weir_origin::links::store::NewLink;
-use weir_sale::feed::{Known, SaleList};
+use weir_sale::feed::{SaleList, SaleListCache};
 
 use crate::support::World;
 
@@ -371,7 +371,7 @@ async fn the_sold_out_feed_is_the_catalogue_and_grows_with_it() {
     let first: Document<SaleList> = read(&world, SOLD_OUT).await;
     assert_eq!(first.body.sold_out().count(), 0);
     assert_eq!(first.body.catalogue.sales.len(), 1);
-    let mut known = Known::default();
+    let mut known = SaleListCache::default();
     known.take(first.clone(), now_ms()).unwrap();
 
     let ticket = world.claim("s", "alice").await;

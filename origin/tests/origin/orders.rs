@@ -222,7 +222,10 @@ async fn order_with_lost_settlement_is_settled_by_the_next_try() {
         .place(&ticket, 1)
         .await
         .unwrap();
-    assert!(matches!(placed, weir_origin::sales::store::Placed::New(_)));
+    assert!(matches!(
+        placed,
+        weir_origin::sales::store::OrderOutcome::New(_)
+    ));
     assert_eq!(world.audit(&ticket).await.held, 1);
     assert_eq!(world.order(&ticket).await.status, 200);
     let audit = world.audit(&ticket).await;

@@ -20,7 +20,7 @@ use weir_origin::clock::now_ms;
 use weir_origin::http::server::serve;
 use weir_origin::http::webhook::WebhookSender;
 use weir_origin::metrics::Metrics;
-use weir_origin::outbox::{ChangeWebhook, Outbox, OutboxTimes, Sent, SinkName};
+use weir_origin::outbox::{ChangeWebhook, Outbox, OutboxTimes, SendOutcome, SinkName};
 use weir_origin::sales::metrics::SaleMetrics;
 use weir_origin::tenants::NameRange;
 
@@ -304,7 +304,7 @@ async fn lease_of_a_dead_origin_is_taken_over_after_it_expires() {
     until_nothing_waits(&world).await;
     // The dead one was only slow: what it says now changes nothing.
     world.pay("alice", &format!("/orders/{order}")).await;
-    let late = Sent {
+    let late = SendOutcome {
         leased: dead[0].clone(),
         next_seq: 3,
         error: None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::{Cancelled, HoldRules, OrderStatus, Placed};
+use weir_origin::sales::store::{Cancelled, HoldRules, OrderOutcome, OrderStatus};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, LendReply, WipeReply};
 use weir_sale::redis::keys::ShardKeys;
@@ -117,7 +117,7 @@ async fn order_with_lost_settlement_is_settled_and_not_released() {
         .await
         .unwrap();
     assert!(
-        matches!(placed, Placed::New(_)),
+        matches!(placed, OrderOutcome::New(_)),
         "SQL has it, Redis was not told"
     );
     assert_eq!(world.audit(&ticket).await.held, 1);

@@ -26,7 +26,7 @@ pub mod routes;
 
 /// Why a document that is sound is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum DocumentRejection {
     /// The edge has this one, or a later one.
     #[error("the document is not later than what is known")]
     Older,

@@ -20,7 +20,7 @@ const EXTENSION: &str = "internal_listener.v3.InternalListener";
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// A whole way.
-pub(super) struct Way<'a> {
+pub(super) struct BridgeRoute<'a> {
     pub(super) listener: Listener<'a>,
     /// The bridge.
     pub(super) bridge: &'a Value,
@@ -61,7 +61,7 @@ pub(super) fn way<'a>(
     envoy: &'a Envoy,
     cluster: &str,
     asking: &str,
-) -> Result<Way<'a>, Option<Box<Finding>>> {
+) -> Result<BridgeRoute<'a>, Option<Box<Finding>>> {
     let broken = |check, place: String, problem: String, fix: String| {
         Some(Box::new(Finding::error(check, place, problem, fix)))
     };
@@ -140,7 +140,7 @@ pub(super) fn way<'a>(
     let upstream = text(proxy, path).unwrap_or_default();
     let bridge = filters.get(at).copied();
     match (envoy.cluster(upstream), bridge) {
-        (Some(upstream), Some(bridge)) => Ok(Way {
+        (Some(upstream), Some(bridge)) => Ok(BridgeRoute {
             listener,
             bridge,
             proxy,
@@ -177,7 +177,7 @@ fn is_bridge(filter: &Value) -> bool {
 }
 
 /// A whole call must fit into the listener's buffer.
-fn buffer(way: &Way<'_>) -> Option<Finding> {
+fn buffer(way: &BridgeRoute<'_>) -> Option<Finding> {
     let limit = number(way.listener.value, "per_connection_buffer_limit_bytes")?;
     let largest = bridge_settings(way.bridge)
         .and_then(|settings| settings.get("request_bytes_max")?.as_u64())
@@ -194,9 +194,9 @@ fn buffer(way: &Way<'_>) -> Option<Finding> {
 
 /// The bridge's own configuration.
 pub(super) fn bridge_settings(bridge: &Value) -> Option<Value> {
-    use crate::filters::{Written, written};
+    use crate::filters::{ConfigSource, written};
     match written(bridge, "typed_config.config.configuration") {
-        Written::Text(json) => serde_json::from_str(&json).ok(),
+        ConfigSource::Text(json) => serde_json::from_str(&json).ok(),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use crate::envoy::Manager;
 use crate::facts::OriginFacts;
 use crate::filters::Filter;
 use crate::finding::{Finding, Severity};
-use crate::route::{Landing, Request, land};
+use crate::route::{Request, RouteOutcome, land};
 use crate::tree::{at, field, is_set, list, name, text};
 
 /// A sale and an order that no shop has.
@@ -172,7 +172,7 @@ fn leads_to<'a>(
     expected: &str,
 ) -> Option<(&'a str, &'a Value)> {
     match land(host, Request { method, path }) {
-        Landing::Clusters { names, path, route } if path == expected => {
+        RouteOutcome::Clusters { names, path, route } if path == expected => {
             Some((names.first().copied().unwrap_or_default(), route))
         }
         _ => None,
@@ -232,11 +232,11 @@ impl<'a> Sale<'a> {
     /// A claim is taken, and then the request is somebody else's.
     fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Finding {
         let astray = match land(self.host, Request { method, path }) {
-            Landing::Clusters { names, path, .. } => {
+            RouteOutcome::Clusters { names, path, .. } => {
                 format!("goes to the cluster {} as {path}", names.join(", "))
             }
-            Landing::Answered => "is answered by a route of Envoy's own".to_owned(),
-            Landing::Nowhere => "has no route".to_owned(),
+            RouteOutcome::Answered => "is answered by a route of Envoy's own".to_owned(),
+            RouteOutcome::Nowhere => "has no route".to_owned(),
         };
         Finding::error(
             "orders-route",

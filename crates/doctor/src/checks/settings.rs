@@ -4,7 +4,7 @@ use weir_limit::engine::config::Config as LimiterConfig;
 use weir_registry::{GATE, LIMITER};
 
 use super::Gateway;
-use crate::filters::{Filter, Host, Written};
+use crate::filters::{ConfigSource, Filter, Host};
 use crate::finding::Finding;
 use crate::tree::{at, is_set, text};
 
@@ -76,14 +76,14 @@ fn is_struct(filter: &Filter<'_>) -> Option<Finding> {
 fn configuration(filter: &Filter<'_>) -> Option<Finding> {
     let place = filter.place();
     match (&filter.json, &filter.settings) {
-        (Written::Unreadable, _) => Some(Finding::warning(
+        (ConfigSource::Unreadable, _) => Some(Finding::warning(
             "configuration",
             place,
             "the configuration is neither a StringValue nor a Struct, so it was not read",
             "write it as google.protobuf.StringValue",
         )),
         // The limiter takes it, and limits nothing.
-        (Written::Missing, _) => Some(Finding::error(
+        (ConfigSource::Missing, _) => Some(Finding::error(
             "configuration",
             place,
             "there is no `configuration`, so the filter does nothing",

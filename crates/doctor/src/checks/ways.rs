@@ -6,7 +6,7 @@ use weir_engine::config::{RedisConfig, Topology};
 use weir_registry::RedisUse;
 
 use super::Gateway;
-use super::bridge::{Way, bridge_settings, way};
+use super::bridge::{BridgeRoute, bridge_settings, way};
 use crate::facts::OriginFacts;
 use crate::filters::{Filter, Host};
 use crate::finding::Finding;
@@ -62,7 +62,7 @@ fn needs_origin(filter: &Filter<'_>) -> bool {
     filter.kind.redis == RedisUse::Shared
 }
 
-fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &Way<'_>) -> Option<Finding> {
+fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &BridgeRoute<'_>) -> Option<Finding> {
     if !filter.kind.spans_slots {
         return None;
     }
@@ -82,7 +82,11 @@ fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &Way<'_>) -> Option<F
 }
 
 /// Whether the origin has the same Redis, once for each.
-fn shared(way: &Way<'_>, origin: &OriginFacts, compared: &mut BTreeSet<String>) -> Vec<Finding> {
+fn shared(
+    way: &BridgeRoute<'_>,
+    origin: &OriginFacts,
+    compared: &mut BTreeSet<String>,
+) -> Vec<Finding> {
     if !compared.insert(way.upstream.name().to_owned()) {
         return Vec::new();
     }
@@ -91,7 +95,7 @@ fn shared(way: &Way<'_>, origin: &OriginFacts, compared: &mut BTreeSet<String>) 
     other.into_iter().chain(password(way, origin)).collect()
 }
 
-fn of_way(way: &Way<'_>) -> Vec<Finding> {
+fn of_way(way: &BridgeRoute<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let place = way.upstream.place();
     if !way.is_redis_proxy && way.upstream.is_redis_cluster() {
@@ -109,7 +113,7 @@ fn of_way(way: &Way<'_>) -> Vec<Finding> {
     findings
 }
 
-fn several(way: &Way<'_>) -> Option<Finding> {
+fn several(way: &BridgeRoute<'_>) -> Option<Finding> {
     let addresses = way.upstream.addresses();
     let is_bad = !way.is_redis_proxy && addresses.len() > 1;
     is_bad.then(|| {
@@ -122,7 +126,7 @@ fn several(way: &Way<'_>) -> Option<Finding> {
     })
 }
 
-fn redis_proxy(way: &Way<'_>) -> Option<Finding> {
+fn redis_proxy(way: &BridgeRoute<'_>) -> Option<Finding> {
     let is_bad = way.is_redis_proxy
         && way.upstream.is_redis_cluster()
         && !(is_set(way.proxy, "settings.enable_hashtagging")
@@ -137,7 +141,7 @@ fn redis_proxy(way: &Way<'_>) -> Option<Finding> {
     })
 }
 
-fn idle(way: &Way<'_>) -> Option<Finding> {
+fn idle(way: &BridgeRoute<'_>) -> Option<Finding> {
     let is_bad = !way.is_redis_proxy && duration_ms(way.proxy, "idle_timeout") != Some(0);
     is_bad.then(|| {
         Finding::warning(
@@ -171,7 +175,7 @@ fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<
     })
 }
 
-fn password(way: &Way<'_>, origin: &OriginFacts) -> Option<Finding> {
+fn password(way: &BridgeRoute<'_>, origin: &OriginFacts) -> Option<Finding> {
     let settings = bridge_settings(way.bridge).unwrap_or_default();
     let has_own = text(&settings, "auth.password.env").is_some();
     (origin.has_redis_password && !has_own).then(|| {

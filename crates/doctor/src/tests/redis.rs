@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::{SECRET, edit_settings, environment, found, named, origin, redis, shipped, words};
-use crate::facts::{GatewayEnvironment, Login, OriginFacts, RedisFacts, Refused, TlsFacts, Untold};
+use crate::facts::{
+    GatewayEnvironment, Login, OriginFacts, RedisFacts, RefusedWrite, TlsFacts, Untold,
+};
 use crate::{Envoy, Severity, Subject, examine, redis_logins, redis_tls};
 
 fn with(edit: impl FnOnce(&mut RedisFacts)) -> Vec<&'static str> {
@@ -52,8 +54,8 @@ fn redis_itself() {
     assert_eq!(with(|redis| *redis = RedisFacts::default()), [""; 0]);
 }
 
-fn refused(error: &str, is_permission: bool) -> Option<Refused> {
-    Some(Refused {
+fn refused(error: &str, is_permission: bool) -> Option<RefusedWrite> {
+    Some(RefusedWrite {
         error: error.into(),
         is_permission,
         remedy: "do something",

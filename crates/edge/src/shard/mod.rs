@@ -19,7 +19,7 @@ pub mod link;
 pub mod reply;
 pub mod sale;
 
-pub use command::{ObjectCommands, Refused, ShardCommand};
-pub use held::Held;
+pub use command::{ObjectCommands, ShardCommand, UnexpectedCommand};
+pub use held::EdgeObject;
 pub use link::{Link, LinkCommand};
 pub use sale::Shard;

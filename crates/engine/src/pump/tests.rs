@@ -28,12 +28,12 @@ struct ByParity;
 impl Plan for ByParity {
     type Job = u32;
 
-    fn plan(&self, requests: Vec<Pending<u32>>, _now_ms: u64) -> Vec<Planned<u32>> {
+    fn plan(&self, requests: Vec<Pending<u32>>, _now_ms: u64) -> Vec<PlannedBatch<u32>> {
         let (even, odd): (Vec<_>, Vec<_>) = requests.into_iter().partition(|r| r.job % 2 == 0);
         [even, odd]
             .into_iter()
             .filter(|requests| !requests.is_empty())
-            .map(|requests| Planned {
+            .map(|requests| PlannedBatch {
                 call: Call {
                     script: &SCRIPT,
                     keys: [b"k"].into(),
@@ -130,7 +130,7 @@ impl Bench {
         }
     }
 
-    fn enqueue(&mut self, stream: u32, job: u32, now_ms: u64) -> Result<(), Full> {
+    fn enqueue(&mut self, stream: u32, job: u32, now_ms: u64) -> Result<(), PumpFull> {
         let taken = self.pump.enqueue(stream, job, now_ms, &mut self.effects);
         self.apply();
         taken
@@ -145,7 +145,7 @@ impl Bench {
         self.apply();
     }
 
-    fn turn(&mut self, now_ms: u64) -> Vec<Completed<u32>> {
+    fn turn(&mut self, now_ms: u64) -> Vec<CompletedBatch<u32>> {
         let completed = self.pump.turn(now_ms, &mut self.effects);
         self.apply();
         completed
@@ -156,7 +156,7 @@ impl Bench {
         batch: BatchId,
         reply: impl FnOnce(usize) -> Reply,
         now_ms: u64,
-    ) -> Option<Vec<Completed<u32>>> {
+    ) -> Option<Vec<CompletedBatch<u32>>> {
         let commands = self.pump.batches.get(&batch).map_or(0, |b| b.calls.len());
         let reply = reply(commands);
         let completed = self.pump.on_reply(batch, reply, now_ms, &mut self.effects);
@@ -165,7 +165,7 @@ impl Bench {
     }
 
     /// Redis answers the call that was sent as number `index`.
-    fn reply(&mut self, index: usize, now_ms: u64) -> Vec<Completed<u32>> {
+    fn reply(&mut self, index: usize, now_ms: u64) -> Vec<CompletedBatch<u32>> {
         let batch = self.sent[index].0;
         self.reply_with(batch, ok, now_ms).unwrap()
     }
@@ -183,7 +183,7 @@ fn noscript(count: usize) -> Reply {
     Ok(b"-NOSCRIPT No matching script.\r\n".repeat(count))
 }
 
-fn streams(completed: &[Completed<u32>]) -> Vec<Option<u32>> {
+fn streams(completed: &[CompletedBatch<u32>]) -> Vec<Option<u32>> {
     completed
         .iter()
         .flat_map(|c| &c.requests)
@@ -350,7 +350,7 @@ fn a_full_pump_turns_away_but_never_what_must_be_given_back() {
         ..SETTINGS
     });
     assert_eq!(bench.enqueue(1, 1, 0), Ok(()));
-    assert_eq!(bench.enqueue(2, 2, 0), Err(Full));
+    assert_eq!(bench.enqueue(2, 2, 0), Err(PumpFull));
     bench.enqueue_unowned(3, 0);
     assert_eq!(bench.pump.waiting(), 2);
 }
@@ -472,7 +472,7 @@ fn the_jobs_of_one_stream_are_taken_together_or_not_at_all() {
     };
     assert_eq!(enqueue_all(&mut bench, 0..3), Ok(()));
     assert_eq!((bench.pump.waiting(), bench.wakes), (3, 1));
-    assert_eq!(enqueue_all(&mut bench, 3..5), Err(Full));
+    assert_eq!(enqueue_all(&mut bench, 3..5), Err(PumpFull));
     assert_eq!(bench.pump.waiting(), 3);
     bench.turn(0);
     assert_eq!(streams(&bench.reply(0, 1)), [Some(1); 3]);
@@ -553,7 +553,7 @@ struct Total {
 }
 
 impl Total {
-    fn take(&mut self, completed: Vec<Completed<u32>>) {
+    fn take(&mut self, completed: Vec<CompletedBatch<u32>>) {
         let jobs = completed.iter().flat_map(|c| &c.requests).map(|r| r.job);
         self.completed.extend(jobs);
     }

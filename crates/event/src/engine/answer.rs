@@ -12,7 +12,7 @@ use crate::engine::metrics::Outcome;
 
 /// Why a request with events is answered here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RefusalReason {
     Unauthorized,
     OriginNotAllowed,
     ServersKeyInPage,
@@ -25,7 +25,7 @@ pub(crate) enum Refused {
     Query,
 }
 
-impl Refused {
+impl RefusalReason {
     const fn status(self) -> u16 {
         match self {
             Self::Consent | Self::Query => 400,

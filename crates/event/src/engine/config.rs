@@ -25,7 +25,7 @@ use crate::stamps::Kind;
 use serde::Deserialize;
 use weir_base::FieldError;
 use weir_engine::config::{Environment, SecretSource, header_name, within};
-use weir_limit::engine::config::Checked as CheckedLimits;
+use weir_limit::engine::config::CheckedConfig as CheckedLimits;
 
 pub use self::limits::LimitsConfig;
 pub use self::observe::{CheckedObserve, ObserveConfig, OutboxConfig, RouteConfig};
@@ -120,7 +120,7 @@ pub struct SignalsConfig {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// Who may send events.
     pub keys: Vec<WriteKey>,
     /// Where events are sent, if anywhere.
@@ -159,7 +159,7 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         if self.collect.is_none() && self.observe.is_none() {
             let problem = "there is neither `collect` nor `observe`: the filter would do nothing";
             return Err(FieldError::new("", problem));
@@ -173,7 +173,7 @@ impl Config {
             collect.check()?;
         }
         let observe = self.observe.map(|observe| observe.checked(&keys));
-        Ok(Checked {
+        Ok(CheckedConfig {
             limits: self.limits.checked(&user_header, self.trusted_hops)?,
             observe: observe.transpose()?,
             collect: self.collect,

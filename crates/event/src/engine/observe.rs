@@ -13,7 +13,7 @@ use weir_base::agent::UserAgent;
 use weir_base::hash::seeded_hash;
 use weir_engine::{Effects, Event, Request, StreamEnd, StreamId};
 
-use crate::engine::config::{Checked, CheckedObserve, SignalsConfig};
+use crate::engine::config::{CheckedConfig, CheckedObserve, SignalsConfig};
 use crate::engine::metrics::{EventCounters, Observed};
 use crate::engine::outbox::Outbox;
 use crate::engine::request::Fields;
@@ -84,7 +84,7 @@ struct Open {
 
 /// An event as it is sent to the origin.
 #[derive(Serialize)]
-struct Sent<'a> {
+struct ObservedEvent<'a> {
     id: String,
     #[serde(rename = "type")]
     event_type: &'a EventType,
@@ -111,7 +111,7 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) fn new(
         observe: CheckedObserve,
-        config: &Checked,
+        config: &CheckedConfig,
         unique_name: &str,
         seed: u64,
         counters: Arc<EventCounters>,
@@ -243,7 +243,7 @@ impl Observer {
             return self.counters.observed.increment(Observed::Failed);
         };
         self.counters.observed.increment(Observed::View);
-        let sent = Sent {
+        let sent = ObservedEvent {
             id: self.outbox.next_id(),
             event_type,
             customer: open.customer,
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_view_has_the_members_of_an_event() {
-        let sent = Sent {
+        let sent = ObservedEvent {
             id: "o.1-2".into(),
             event_type: &EventType::new("view").unwrap(),
             customer: None,

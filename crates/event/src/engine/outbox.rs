@@ -57,7 +57,7 @@ pub(crate) struct Outbox {
 
 /// What the origin made of a batch.
 #[derive(Debug, PartialEq, Eq)]
-enum Taken {
+enum BatchOutcome {
     /// It has judged each view. `why`: the first rejection.
     Judged { rejected: usize, why: String },
     /// It will never take it.
@@ -189,8 +189,8 @@ impl Outbox {
         if self.under_way.take_if(|sent| *sent == fetch).is_none() {
             return;
         }
-        match Taken::read(response) {
-            Taken::Failed { wait_ms } => self.failed(wait_ms, now_ms, effects),
+        match BatchOutcome::read(response) {
+            BatchOutcome::Failed { wait_ms } => self.failed(wait_ms, now_ms, effects),
             taken => {
                 self.taken(&taken, effects);
                 self.send(now_ms, effects);
@@ -198,13 +198,13 @@ impl Outbox {
         }
     }
 
-    fn taken(&mut self, taken: &Taken, effects: &mut Effects) {
+    fn taken(&mut self, taken: &BatchOutcome, effects: &mut Effects) {
         let Some(batch) = self.closed.pop_front() else {
             return;
         };
         let views = &self.counters.views;
         match taken {
-            Taken::Judged { rejected, why } => {
+            BatchOutcome::Judged { rejected, why } => {
                 let rejected = batch.views.min(*rejected);
                 views.add(Views::Rejected, rejected);
                 views.add(Views::Accepted, batch.views - rejected);
@@ -214,7 +214,7 @@ impl Outbox {
                     effects.log(Level::Warn, text);
                 }
             }
-            Taken::Refused(status) => {
+            BatchOutcome::Refused(status) => {
                 views.add(Views::Refused, batch.views);
                 let text = format!(
                     "the origin refused {} views with status {status}",
@@ -222,7 +222,7 @@ impl Outbox {
                 );
                 effects.log(Level::Warn, text);
             }
-            Taken::Failed { .. } => {}
+            BatchOutcome::Failed { .. } => {}
         }
         self.retry_ms = RETRY_MS_MIN;
         self.retry_at_ms = 0;
@@ -250,7 +250,7 @@ impl Outbox {
     }
 }
 
-impl Taken {
+impl BatchOutcome {
     fn read(response: Option<&FetchResponse>) -> Self {
         let Some(response) = response else {
             return Self::Failed { wait_ms: 0 };
@@ -269,7 +269,7 @@ impl Taken {
     }
 }
 
-impl Taken {
+impl BatchOutcome {
     fn judged(answer: Answer) -> Self {
         let mut verdicts = answer.verdicts.into_iter();
         Self::Judged {

@@ -23,8 +23,8 @@ fn view() -> Event {
     Event::read(json).unwrap()
 }
 
-fn decided() -> Decided {
-    Decided {
+fn decided() -> EventAttribution {
+    EventAttribution {
         customer: Some(CustomerId::new("u1").unwrap()),
         at_ms: 1_699_999_995_000,
         topics: Routes::default().topics(&view()),
@@ -54,7 +54,7 @@ pub(crate) fn envelopes() -> impl Strategy<Value = Envelope> {
                 ..stamps(Consent::Full)
             };
             let topics = topics.into_iter().map(|topic| Topic::new(topic).unwrap());
-            let decided = Decided {
+            let decided = EventAttribution {
                 customer: customer.map(|name| CustomerId::new(name).unwrap()),
                 at_ms,
                 topics: topics.collect(),

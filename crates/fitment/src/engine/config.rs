@@ -71,7 +71,7 @@ pub struct OriginConfig {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// How the home Redis is reached.
     pub redis: RedisConfig,
     /// The others: the name, and the cluster of the bridge.
@@ -95,13 +95,13 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self) -> Result<Checked, FieldError> {
+    pub fn checked(self) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
         within("places_max", self.places_max as u64, 0, 10_000_000)?;
         within("vehicles_max", self.vehicles_max.into(), 1, 50_000_000)?;
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
-        Ok(Checked {
+        Ok(CheckedConfig {
             clusters: clusters(&self.clusters)?,
             origin_quota: self.origin.limit.quota(Algorithm::Gcra, "origin.limit")?,
             plan: match self.plan {
@@ -117,7 +117,7 @@ impl Config {
     }
 }
 
-impl Checked {
+impl CheckedConfig {
     /// The clusters of all bridges, the home Redis' first.
     pub fn bridges(&self) -> Vec<String> {
         let further = self.clusters.iter().map(|(_, bridge)| bridge.clone());
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use weir_engine::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)
     }
 

@@ -10,27 +10,27 @@ use crate::check::{BODY_LEN_MAX, Browse, Check, CheckError};
 use crate::redis::{fit_browse, fit_vehicles};
 use crate::routes::{FITMENT_CHECK, FITMENT_SKUS};
 use weir_base::resp::Value;
-use weir_engine::pump::{Completed, Pending};
+use weir_engine::pump::{CompletedBatch, Pending};
 use weir_engine::redis::{Failure, Unknown};
 use weir_engine::{Answer, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 use weir_limit::{Quota, State as LimitState};
 
 use crate::engine::NAME;
 use crate::engine::answer;
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::metrics::{FitmentCounters, Outcome, Pair};
-use crate::engine::places::Places;
-use crate::engine::query::{Asking, Query};
+use crate::engine::places::PlacementCache;
+use crate::engine::query::{Query, QueryOptions};
 use crate::engine::stores::{Job, Kind, NotTaken, Stores};
 use crate::engine::vehicles::Vehicles;
 
 /// The engine of vehicle fitment.
 #[derive(Debug)]
 pub struct Fitment {
-    asking: Asking,
+    asking: QueryOptions,
     stores: Stores,
     vehicles: Vehicles,
-    places: Places,
+    places: PlacementCache,
     origin_quota: Quota,
     origin_state: Option<LimitState>,
     waiting: BTreeMap<StreamId, Waiting>,
@@ -97,19 +97,19 @@ impl Engine for Fitment {
 
 impl Fitment {
     /// An engine that knows nothing yet.
-    pub fn new(config: Checked) -> Self {
+    pub fn new(config: CheckedConfig) -> Self {
         let mut metrics = Metrics::new();
         let stores = Stores::new(&config, &mut metrics);
         let prefix = config.redis.key_prefix;
         Self {
             vehicles: Vehicles::new(config.poll_interval_ms, &prefix, config.vehicles_max),
-            asking: Asking {
+            asking: QueryOptions {
                 key_prefix: prefix,
                 plan: config.plan,
                 is_one: stores.is_one(),
             },
             stores,
-            places: Places::new(config.places_max),
+            places: PlacementCache::new(config.places_max),
             origin_quota: config.origin_quota,
             origin_state: None,
             waiting: BTreeMap::new(),
@@ -305,7 +305,7 @@ impl Fitment {
         }
     }
 
-    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+    fn apply(&mut self, completed: Vec<CompletedBatch<Job>>, now_ms: u64, effects: &mut Effects) {
         for completed in completed {
             // Each call is of one job.
             let Some(pending) = completed.requests.into_iter().next() else {

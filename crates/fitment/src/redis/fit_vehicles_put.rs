@@ -26,7 +26,7 @@ pub struct Piece<'a> {
 
 /// Its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum VehiclesPutOutcome {
     /// It is written.
     Done,
     /// A newer generation is there.
@@ -65,11 +65,11 @@ pub fn call(keys: &VehicleMapKeys, generation: u64, piece: Piece<'_>, head: Opti
 ///
 /// # Errors
 /// When it is not one of the script.
-pub fn parse(value: &Value) -> Result<Written, ReplyError> {
+pub fn parse(value: &Value) -> Result<VehiclesPutOutcome, ReplyError> {
     match value {
-        Value::Integer(0) => Ok(Written::Superseded),
-        Value::Integer(1) => Ok(Written::Done),
-        Value::Integer(2) => Ok(Written::Hole),
+        Value::Integer(0) => Ok(VehiclesPutOutcome::Superseded),
+        Value::Integer(1) => Ok(VehiclesPutOutcome::Done),
+        Value::Integer(2) => Ok(VehiclesPutOutcome::Hole),
         _ => Err(ReplyError {
             script: SCRIPT.name,
         }),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use weir_fitment::Spu;
-use weir_fitment::model::Lost;
+use weir_fitment::model::LostKey;
 
 use crate::host::{Host, home, question, sku};
 
@@ -97,7 +97,7 @@ fn one_call_of_several_fails_the_question_once() {
 
 #[test]
 fn a_lost_key_is_not_an_answer() {
-    for lost in [Lost::Set(sku("S1")), Lost::Directory] {
+    for lost in [LostKey::Set(sku("S1")), LostKey::Directory] {
         let mut host = shop();
         let product = ("home".to_owned(), Spu::new("P1").unwrap());
         host.redis.products.get_mut(&product).unwrap().lose(&lost);

@@ -6,7 +6,7 @@
 
 use weir_fitment::check::Stored;
 use weir_fitment::model::{Product, Routes};
-use weir_fitment::{Answer, Cluster, Offset, Place, Plan, Shape, Sku, Spu};
+use weir_fitment::{Answer, Cluster, Offset, Placement, Plan, Shape, Sku, Spu};
 
 /// Whom the parts fit: this one before the change and after it, that one only after it.
 const ALWAYS: u32 = 3;
@@ -21,8 +21,8 @@ fn shape(numbers: &[u32]) -> Shape {
     Shape::of(Plan::Directory, &offsets, 2)
 }
 
-fn place(index: usize) -> Place {
-    Place {
+fn place(index: usize) -> Placement {
+    Placement {
         cluster: Cluster::home(),
         spu: Spu::new(format!("P{index}")).unwrap(),
     }

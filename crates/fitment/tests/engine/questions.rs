@@ -1,7 +1,7 @@
 //! What questions and requests for pages are answered.
 
 use serde_json::json;
-use weir_fitment::{Cluster, Place, Spu};
+use weir_fitment::{Cluster, Placement, Spu};
 
 use crate::host::{Host, home, question, sku};
 
@@ -114,7 +114,7 @@ fn a_sku_that_is_gone_is_unknown_without_asking_anybody() {
 fn products_of_other_clusters_are_asked_there() {
     let config = r#"{"redis":{},"clusters":{"own":"redis_own"}}"#;
     let mut host = Host::with(config);
-    let own = Place {
+    let own = Placement {
         cluster: Cluster::new("own").unwrap(),
         spu: Spu::new("P1").unwrap(),
     };

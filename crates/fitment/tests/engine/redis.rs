@@ -6,7 +6,7 @@ use weir_base::resp::{Value, decode};
 use weir_fitment::check::Stored;
 use weir_fitment::model::{Map, Product, Routes};
 use weir_fitment::redis::{fit_browse, fit_query, fit_route, fit_vehicles};
-use weir_fitment::{Cluster, Offset, Place, Plan, Shape, Sku, Spu, VehicleId};
+use weir_fitment::{Cluster, Offset, Placement, Plan, Shape, Sku, Spu, VehicleId};
 
 /// What all of them hold.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub struct Redis {
 
 impl Redis {
     /// Puts a SKU there, and its route.
-    pub fn put(&mut self, version: u64, sku: &Sku, place: &Place, offsets: &[Offset]) {
+    pub fn put(&mut self, version: u64, sku: &Sku, place: &Placement, offsets: &[Offset]) {
         let key = (place.cluster.to_string(), place.spu.clone());
         let shape = Shape::of(Plan::Directory, offsets, 0);
         let product = self.products.entry(key).or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weir_history::list::merge;
-use weir_history::{Loaded, Removals, Sku, ViewedProduct};
+use weir_history::{LoadedLists, Removals, Sku, ViewedProduct};
 
 use super::world::{Fold, Load, Owner, Process, Then, ThenFolded, View, World};
 
@@ -47,8 +47,8 @@ impl World {
             let told = self.hot(owner).read(&name);
             load.generation = told.generation;
             let is_full = told.views.len() >= max;
-            let is_ready =
-                told.loaded == Loaded::All || (told.loaded == Loaded::Removals && is_full);
+            let is_ready = told.loaded == LoadedLists::All
+                || (told.loaded == LoadedLists::Removals && is_full);
             return match is_ready {
                 true => self.then(load, told.views, then),
                 false => Some(Process::Load(load, then)),
@@ -70,7 +70,7 @@ impl World {
             .fill(generation.as_deref(), &removals, Some(&cold), max);
         match filled.loaded {
             // The list was lost meanwhile.
-            Loaded::Nothing => Some(Process::Load(Load::new(owner), then)),
+            LoadedLists::Nothing => Some(Process::Load(Load::new(owner), then)),
             _ => self.then(load, filled.views, then),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_history::list::merge;
 use weir_history::model::Hot;
-use weir_history::{Loaded, Removals, Sku, Viewed, ViewedProduct};
+use weir_history::{LoadedLists, Removals, Sku, Viewed, ViewedProduct};
 
 const USERS: u64 = 2;
 /// Rounds of a join, as the origin makes them: enough for all products that there are.
@@ -169,7 +169,7 @@ impl World {
         if was_told && outcome == [Viewed::Latest] {
             assert_eq!(
                 self.hot(view.owner).loaded(),
-                Loaded::Nothing,
+                LoadedLists::Nothing,
                 "came back: {view:?}"
             );
         }
@@ -381,7 +381,7 @@ impl World {
         let name = self.new_name();
         let told = self.hot(owner).read(&name);
         match told.loaded {
-            Loaded::All => told.views,
+            LoadedLists::All => told.views,
             _ => {
                 let cold = cold.unwrap_or_default();
                 let generation = told.generation.as_deref();

@@ -25,7 +25,7 @@ pub enum Reason {
 
 /// A request that is refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedRequest {
     pub reason: Reason,
     /// Headers that tell of its quota.
     pub fields: Vec<(&'static str, String)>,
@@ -125,7 +125,7 @@ impl Reason {
     }
 }
 
-impl Refused {
+impl RefusedRequest {
     /// A refusal that has nothing to tell of a quota.
     pub fn without_fields(reason: Reason) -> Self {
         Self {
@@ -228,8 +228,8 @@ mod tests {
 
     const LIMITED: Reason = Reason::Limited { wait_ms: 1_500 };
 
-    fn refused(reason: Reason) -> Refused {
-        Refused {
+    fn refused(reason: Reason) -> RefusedRequest {
+        RefusedRequest {
             reason,
             fields: vec![("ratelimit", "\"r\";r=0;t=2".into())],
             violated: vec!["r".into()],

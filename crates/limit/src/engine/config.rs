@@ -104,7 +104,7 @@ pub struct DebugConfig {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// The rules.
     pub rules: Rules,
     /// How rules in Redis are checked: see [`RulesConfig::checked`].
@@ -139,7 +139,7 @@ impl Config {
         self,
         sees_responses: bool,
         environment: Environment<'_>,
-    ) -> Result<Checked, FieldError> {
+    ) -> Result<CheckedConfig, FieldError> {
         self.check(sees_responses)?;
         let topology = self.redis.as_ref().map(|redis| redis.topology);
         let one_slot_a_call = topology == Some(Topology::Cluster);
@@ -148,7 +148,7 @@ impl Config {
         check_needs(&rules, self.redis.is_some(), self.user_header.is_some())?;
         let user_header = self.user_header.as_deref();
         let debug = self.debug.as_ref();
-        Ok(Checked {
+        Ok(CheckedConfig {
             rules,
             one_slot_a_call,
             poll_interval_ms: self.reload.then_some(self.poll_interval_ms),
@@ -191,7 +191,7 @@ impl Config {
     }
 }
 
-impl Checked {
+impl CheckedConfig {
     /// Before which keys operators are told, if they are.
     pub fn report_to(&self) -> Option<&str> {
         let redis = self.redis.as_ref().filter(|_| self.report);
@@ -271,12 +271,12 @@ mod tests {
         }
     }
 
-    fn read(json: &str, sees_responses: bool) -> Result<Checked, FieldError> {
+    fn read(json: &str, sees_responses: bool) -> Result<CheckedConfig, FieldError> {
         let config = parse::<Config>(json.as_bytes())?;
         config.checked(sees_responses, &variable)
     }
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         read(json, false)
     }
 

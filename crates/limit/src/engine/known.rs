@@ -20,12 +20,12 @@ const SWEEP_MS: u64 = 100;
 /// All refusals that a worker remembers.
 #[derive(Debug, Default)]
 pub struct KnownRefusals {
-    by_key: BTreeMap<LimitKey, Known>,
+    by_key: BTreeMap<LimitKey, CachedRefusal>,
     swept_at_ms: u64,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedRefusal {
     quota: Quota,
     cost: u32,
     check: Check,
@@ -44,7 +44,7 @@ impl KnownRefusals {
                 .retain(|_, known| known.check_at(since_ms).is_some());
         }
         if self.by_key.len() < KEYS_MAX || self.by_key.contains_key(&limit.key) {
-            let known = Known {
+            let known = CachedRefusal {
                 quota: limit.quota,
                 cost: limit.cost,
                 check,
@@ -77,7 +77,7 @@ impl KnownRefusals {
     }
 }
 
-impl Known {
+impl CachedRefusal {
     /// `None` when the wait is over, or when the clock was set back, so that nobody knows.
     fn check_at(&self, now_ms: u64) -> Option<Check> {
         let passed_ms = now_ms.checked_sub(self.since_ms)?;

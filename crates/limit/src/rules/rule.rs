@@ -74,7 +74,7 @@ enum Cost {
 
 /// What a rule says of a request before anything is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum RuleMatch {
     /// It does not concern it.
     Not,
     /// Its key is refused always.
@@ -226,18 +226,18 @@ impl Rule {
     }
 
     /// Looks at a request.
-    pub fn apply(&self, request: &impl Request) -> Applied {
+    pub fn apply(&self, request: &impl Request) -> RuleMatch {
         if !self.matching.is_met(request) {
-            return Applied::Not;
+            return RuleMatch::Not;
         }
         let key = self.parts.of(request);
         if self.allow.contains(&key) {
-            return Applied::Not;
+            return RuleMatch::Not;
         }
         if self.deny.contains(&key) {
-            return Applied::Denied;
+            return RuleMatch::Denied;
         }
-        Applied::Hit(Hit {
+        RuleMatch::Hit(Hit {
             quota: self.overrides.get(&key).copied().unwrap_or(self.quota),
             cost: self.cost.of(request),
             key,

@@ -84,14 +84,14 @@ fn a_link_without_any_life_left_has_ended() {
     assert!(answer(&idle, &with(Some(1))).leads_on());
     assert!(answer(&idle, &with(None)).leads_on());
     let target = "https://over.example/";
-    let why = Gone::Expired;
+    let why = InactiveReason::Expired;
     assert_eq!(answer(&idle, &with(Some(0))), Answer::Ended { why, target });
     let disabled = Link {
         is_disabled: true,
         ..idle
     };
     let answered = answer(&disabled, &with(Some(0)));
-    assert_eq!(answered, Answer::Gone(Gone::Disabled));
+    assert_eq!(answered, Answer::Gone(InactiveReason::Disabled));
 }
 
 #[test]
@@ -152,19 +152,30 @@ fn an_ended_link_is_gone() {
         ..link()
     };
     assert!(answer(&ending, &at(9)).leads_on());
-    assert_eq!(answer(&ending, &at(10)), Answer::Gone(Gone::Expired));
+    assert_eq!(
+        answer(&ending, &at(10)),
+        Answer::Gone(InactiveReason::Expired)
+    );
     let disabled = Link {
         is_disabled: true,
         ..link()
     };
-    assert_eq!(answer(&disabled, &at(9)), Answer::Gone(Gone::Disabled));
+    assert_eq!(
+        answer(&disabled, &at(9)),
+        Answer::Gone(InactiveReason::Disabled)
+    );
     assert_eq!(answer(&disabled, &at(9)).reply(&domain()).status, 410);
 }
 
 /// Dashboards ask for these words.
 #[test]
 fn metrics_say_why_a_link_is_gone() {
-    let words = [Gone::Disabled, Gone::Expired, Gone::UsedUp].map(Gone::word);
+    let words = [
+        InactiveReason::Disabled,
+        InactiveReason::Expired,
+        InactiveReason::UsedUp,
+    ]
+    .map(InactiveReason::word);
     assert_eq!(words, ["disabled", "expired", "used_up"]);
 }
 
@@ -339,7 +350,7 @@ fn an_app_is_woken_where_it_can_be() {
     let expected = Answer::App {
         url: "openapp://x",
         fallback: "https://t.example/".into(),
-        shown: Shown::default(),
+        shown: PageOptions::default(),
     };
     assert_eq!(answer(&custom, &visit), expected);
     let bot = Visit {
@@ -359,7 +370,7 @@ fn an_app_is_woken_where_it_can_be() {
     let expected = Answer::App {
         url: "https://app.example/x",
         fallback: "https://web.example/".into(),
-        shown: Shown::default(),
+        shown: PageOptions::default(),
     };
     assert_eq!(answer(&both, &visit), expected);
 }
@@ -395,7 +406,7 @@ fn page_detects_embedding_app_and_uses_visitor_language() {
 #[test]
 fn an_ended_link_is_answered_in_its_domains_words() {
     let mut domain = domain();
-    let gone = || Answer::Gone(Gone::UsedUp);
+    let gone = || Answer::Gone(InactiveReason::UsedUp);
     assert!(gone().reply(&domain).body.contains("has ended"));
     domain.gone_page = Some("<p>over".into());
     let reply = gone().reply(&domain);

@@ -113,7 +113,7 @@ pub struct ClicksConfig {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// How Redis is reached.
     pub redis: RedisConfig,
     /// When its circuit breaker opens.
@@ -134,7 +134,7 @@ pub struct Checked {
     pub poll_interval_ms: u64,
 }
 
-impl Checked {
+impl CheckedConfig {
     /// What clicks are named and signed with, if anything.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self) -> Result<Checked, FieldError> {
+    pub fn checked(self) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
         let lookups = self.origin.checked()?;
@@ -168,7 +168,7 @@ impl Config {
             let problem = "is the name of a header in lower case, such as x-geo-country";
             return Err(FieldError::new("country_header", problem));
         }
-        Ok(Checked {
+        Ok(CheckedConfig {
             country_header: self.country_header,
             conversion: self.conversion,
             limits: self.cache.checked(self.renew_permille)?,
@@ -280,7 +280,7 @@ mod tests {
     use alloc::format;
     use weir_engine::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)
     }
 

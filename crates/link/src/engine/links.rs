@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::answer::Answer;
-use crate::cache::{Found, LinkName, Memory};
+use crate::cache::{CacheLookup, LinkName, Memory};
 use crate::click::ClickId;
 use crate::domain::Domain;
 use crate::record::Link;
@@ -21,7 +21,7 @@ use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 use crate::engine::NAME;
 use crate::engine::answer::{answer_of, answer_to, kind_of, respond};
 use crate::engine::clicks::Clicks;
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::crawlers::Crawlers;
 use crate::engine::domains::Sites;
 use crate::engine::held::HeldRequest;
@@ -157,7 +157,7 @@ impl Engine for Links {
 impl Links {
     /// An engine that knows nothing yet. No other engine may have `unique_name`, by which batches of clicks
     /// and clicks are told apart; nobody outside may know the seed, by which names are hashed.
-    pub fn new(config: Checked, unique_name: &str, seed: u64) -> Self {
+    pub fn new(config: CheckedConfig, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let clicks = config.clicks.as_ref();
         let first = ClickId {
@@ -269,7 +269,7 @@ impl Links {
     fn find(&mut self, head: LinkHead<'_>, effects: &mut Effects) {
         let (stream, now_ms) = (head.stream, head.now_ms);
         match self.memory.find(&head.name, now_ms) {
-            Found::Link { known, is_due } => {
+            CacheLookup::Link { known, is_due } => {
                 self.counters.found.increment(Place::Memory);
                 let mut fields = head.fields_for(&known.link, self.trusted_hops);
                 let tag = self.tagger.tag(&known.link, &head.name, &fields, now_ms);
@@ -293,11 +293,11 @@ impl Links {
                     self.refresh(head.name, purpose, now_ms, effects);
                 }
             }
-            Found::Unknown => {
+            CacheLookup::Unknown => {
                 self.counters.found.increment(Place::MemoryUnknown);
                 self.answer_unknown(stream, &head.domain, effects);
             }
-            Found::MustRevalidate | Found::Nothing => {
+            CacheLookup::MustRevalidate | CacheLookup::Nothing => {
                 let purpose = self.purpose_of(&head.fields);
                 let request = head.keep(self.trusted_hops, purpose);
                 self.ask_redis(request, now_ms, effects);
@@ -424,7 +424,7 @@ impl Links {
     /// Lets the request wait for the origin, if not too many do.
     pub(crate) fn ask_origin(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
         // The look-up of another request may have told meanwhile.
-        if self.memory.find(&request.name, now_ms) == Found::Unknown {
+        if self.memory.find(&request.name, now_ms) == CacheLookup::Unknown {
             return self.tell_unknown(&request, effects);
         }
         let lookup = LookupRequest {

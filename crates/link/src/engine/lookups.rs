@@ -36,7 +36,7 @@ pub(crate) struct Lookups {
     breaker: CountedBreaker,
     under_way: BTreeMap<FetchId, Lookup>,
     /// Requests whose look-up has ended, and which are still to be told.
-    ended: VecDeque<(StreamId, Ended)>,
+    ended: VecDeque<(StreamId, LookupOutcome)>,
 }
 
 /// A link that is looked up.
@@ -68,7 +68,7 @@ impl Lookup {
 
 /// How a look-up has ended, for a request that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum LookupOutcome {
     /// The origin has the link: memory has it now, or Redis.
     Found,
     /// There is no such link.
@@ -251,7 +251,7 @@ impl Lookups {
     pub(crate) fn tell_later(
         &mut self,
         streams: Vec<StreamId>,
-        ended: Ended,
+        ended: LookupOutcome,
         effects: &mut Effects,
     ) {
         let is_woken = !self.ended.is_empty();
@@ -267,7 +267,7 @@ impl Lookups {
         &mut self,
         room: usize,
         effects: &mut Effects,
-    ) -> Vec<(StreamId, Ended)> {
+    ) -> Vec<(StreamId, LookupOutcome)> {
         let count = self.ended.len().min(room);
         let told = self.ended.drain(..count).collect();
         if !self.ended.is_empty() {
@@ -473,9 +473,12 @@ mod tests {
         let Bench {
             lookups, effects, ..
         } = &mut bench;
-        lookups.tell_later(vec![4, 5], Ended::Failed, effects);
+        lookups.tell_later(vec![4, 5], LookupOutcome::Failed, effects);
         lookups.forget(4);
-        assert_eq!(lookups.take_ended(BATCH_MAX, effects), [(5, Ended::Failed)]);
+        assert_eq!(
+            lookups.take_ended(BATCH_MAX, effects),
+            [(5, LookupOutcome::Failed)]
+        );
         assert_eq!(lookups.waiting(), 0);
     }
 
@@ -485,8 +488,8 @@ mod tests {
         let Bench {
             lookups, effects, ..
         } = &mut bench;
-        lookups.tell_later((0..60).collect(), Ended::Unknown, effects);
-        lookups.tell_later((60..100).collect(), Ended::Unknown, effects);
+        lookups.tell_later((0..60).collect(), LookupOutcome::Unknown, effects);
+        lookups.tell_later((60..100).collect(), LookupOutcome::Unknown, effects);
         assert_eq!(bench.wakes(), 1);
         let take = |bench: &mut Bench| {
             let Bench {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weir_base::feed::Refused;
+use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::Document;
 use weir_link::code::LinkId;
 use weir_link::feed::{Cursor, Entry, Links, Page, Source, State, is_for_edges};
@@ -107,7 +107,7 @@ proptest! {
                     let page = which.get(&pages);
                     // At most it is the page that comes next, for the first time.
                     if page.body.after != Origin::after(&edge) {
-                        prop_assert_eq!(edge.take(page, NOW_MS), Err(Refused::Elsewhere));
+                        prop_assert_eq!(edge.take(page, NOW_MS), Err(DocumentRejection::Elsewhere));
                         prop_assert_eq!(&edge, &before);
                     }
                 }
@@ -153,11 +153,11 @@ fn page_of_another_feed_position_or_time_is_rejected() {
     let mut unordered = good.clone();
     unordered.body.links[0].seq = 1;
     for (page, error) in [
-        (&other, Refused::Elsewhere),
-        (&origin.page(0, 3, 600), Refused::Elsewhere),
-        (&older, Refused::Older),
-        (&future, Refused::Future),
-        (&unordered, Refused::Elsewhere),
+        (&other, DocumentRejection::Elsewhere),
+        (&origin.page(0, 3, 600), DocumentRejection::Elsewhere),
+        (&older, DocumentRejection::Older),
+        (&future, DocumentRejection::Future),
+        (&unordered, DocumentRejection::Elsewhere),
     ] {
         assert_eq!(edge.take(page, NOW_MS), Err(error), "{page:?}");
         assert_eq!(edge.find(&id(1)), Some(&state(2)));

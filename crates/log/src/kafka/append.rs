@@ -37,11 +37,11 @@ pub(crate) struct Appender {
     settings: Settings,
     /// Replaced when librdkafka gives it up.
     producer: Mutex<Arc<ThreadedProducer<Deliveries>>>,
-    shared: Arc<Shared>,
+    shared: Arc<AppenderState>,
 }
 
 /// What an appender and its records on their way know of each other.
-struct Shared {
+struct AppenderState {
     waiting_len: AtomicUsize,
     /// The last record was not acknowledged: said once.
     is_failing: AtomicBool,
@@ -54,7 +54,7 @@ pub(crate) struct Append {
     is_lost: AtomicBool,
     waiting_len: usize,
     done: Mutex<Option<oneshot::Sender<bool>>>,
-    shared: Arc<Shared>,
+    shared: Arc<AppenderState>,
 }
 
 impl Append {
@@ -107,7 +107,7 @@ impl Appender {
         Ok(Self {
             producer: Mutex::new(Arc::new(producer(settings)?)),
             settings: settings.clone(),
-            shared: Arc::new(Shared {
+            shared: Arc::new(AppenderState {
                 waiting_len: AtomicUsize::new(0),
                 is_failing: AtomicBool::new(false),
             }),

@@ -24,7 +24,7 @@ use crate::kafka::{Settings, client};
 pub(crate) type GroupConsumer = BaseConsumer<Rebalances>;
 
 /// What a reader, its thread and librdkafka know of each other.
-pub(crate) struct Shared {
+pub(crate) struct ReaderShared {
     pub(crate) settings: Settings,
     /// The group's name, as brokers know it.
     pub(crate) group: String,
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     /// While there is one.
     pub(crate) consumer: Option<Arc<GroupConsumer>>,
-    pub(crate) partitions: BTreeMap<u16, Place>,
+    pub(crate) partitions: BTreeMap<u16, PartitionProgress>,
     /// The caller has not heard yet which partitions there are.
     pub(crate) is_changed: bool,
     /// What the caller has committed of each.
@@ -55,7 +55,7 @@ pub(crate) struct State {
 }
 
 /// How far a reader is in a partition.
-pub(crate) enum Place {
+pub(crate) enum PartitionProgress {
     /// The caller has not said where to go on.
     Unknown,
     /// Records come from this queue.
@@ -66,7 +66,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Shared {
+impl ReaderShared {
     pub(crate) fn new(settings: &Settings, group: &str) -> Self {
         Self {
             group: format!("{}.{group}", settings.topic),
@@ -90,7 +90,9 @@ impl Shared {
     fn given(&self, partitions: &[u16]) {
         let mut state = self.lock();
         for partition in partitions {
-            state.partitions.insert(*partition, Place::Unknown);
+            state
+                .partitions
+                .insert(*partition, PartitionProgress::Unknown);
         }
         state.is_changed = true;
         drop(state);
@@ -123,7 +125,7 @@ impl Shared {
 }
 
 /// Hears from librdkafka which partitions come and go.
-pub(crate) struct Rebalances(pub(crate) Arc<Shared>);
+pub(crate) struct Rebalances(pub(crate) Arc<ReaderShared>);
 
 impl ClientContext for Rebalances {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
@@ -182,7 +184,7 @@ fn assign(consumer: &GroupConsumer, list: &mut TopicPartitionList) -> KafkaResul
 
 /// Says once more how far the caller is, and waits until the brokers know: what was said while a rebalance was under way they
 /// have refused, and the next reader begins where they say.
-fn commit(shared: &Shared, consumer: &GroupConsumer, handled: &[(u16, u64)]) {
+fn commit(shared: &ReaderShared, consumer: &GroupConsumer, handled: &[(u16, u64)]) {
     let mut list = TopicPartitionList::new();
     for (partition, position) in handled {
         let (topic, number) = (&shared.settings.topic, i32::from(*partition));

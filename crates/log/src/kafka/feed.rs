@@ -47,7 +47,7 @@ pub struct FeedRecord {
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fed {
+pub struct FeedBatch {
     /// Where the reading began, of partitions for which the caller had no place, or one that is gone.
     pub began: Places,
     /// Of one partition in its order.
@@ -100,7 +100,7 @@ impl Feed {
     ///
     /// # Errors
     /// When no broker answers, or there is no such topic. Nothing is lost: read again.
-    pub async fn read(&self, from: &Places, bounds: FeedBounds) -> Result<Fed, LogError> {
+    pub async fn read(&self, from: &Places, bounds: FeedBounds) -> Result<FeedBatch, LogError> {
         let (state, from) = (self.0.clone(), from.clone());
         blocking(move || {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,8 +115,8 @@ impl Feed {
 }
 
 impl State {
-    fn read(&mut self, from: &Places, bounds: FeedBounds) -> Result<Fed, LogError> {
-        let mut fed = Fed::default();
+    fn read(&mut self, from: &Places, bounds: FeedBounds) -> Result<FeedBatch, LogError> {
+        let mut fed = FeedBatch::default();
         if self.at.is_empty() || self.at != *from {
             fed.began = self.place(from)?;
         }

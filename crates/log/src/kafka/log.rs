@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
 use crate::kafka::append::Appender;
-use crate::kafka::look::Looker;
+use crate::kafka::look::OffsetClient;
 use crate::kafka::{AppendError, Lag, LogError, NewRecord, Reader, Settings, Target, topic};
 
 /// A log on Kafka. Cloning it is cheap.
@@ -17,7 +17,7 @@ pub struct KafkaLog(Arc<Inner>);
 struct Inner {
     settings: Settings,
     appender: Appender,
-    looker: Looker,
+    looker: OffsetClient,
     /// Whether the topic is known to be there.
     topic: OnceCell<()>,
     /// It was said that it is not.
@@ -38,7 +38,7 @@ impl KafkaLog {
     pub fn open(settings: Settings) -> Result<Self, LogError> {
         Ok(Self(Arc::new(Inner {
             appender: Appender::new(&settings)?,
-            looker: Looker::new(&settings)?,
+            looker: OffsetClient::new(&settings)?,
             settings,
             topic: OnceCell::new(),
             is_said: AtomicBool::new(false),

@@ -22,10 +22,10 @@ mod settings;
 mod topic;
 
 pub use append::AppendError;
-pub use feed::{Fed, Feed, FeedBounds, FeedRecord, Places};
+pub use feed::{Feed, FeedBatch, FeedBounds, FeedRecord, Places};
 pub use log::KafkaLog;
 pub use look::{Lag, Target};
-pub use read::{Batch, Next, Reader, Record};
+pub use read::{Batch, ReadOutcome, Reader, Record};
 pub use settings::{Settings, SettingsError, Times};
 
 use rdkafka::error::KafkaError;

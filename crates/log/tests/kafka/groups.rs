@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weir_log::kafka::{KafkaLog, Next};
+use weir_log::kafka::{KafkaLog, ReadOutcome};
 
 use super::killed::Writers;
 use super::store::Store;
@@ -132,8 +132,8 @@ async fn a_batch_that_is_being_handled_is_handed_over_when_it_is_done() {
             let mut reader = log.reader("handed-over").unwrap();
             loop {
                 match reader.next().await.unwrap() {
-                    Next::Assigned(partitions) => place_all(&mut reader, &partitions).await,
-                    Next::Batch(batch) => {
+                    ReadOutcome::Assigned(partitions) => place_all(&mut reader, &partitions).await,
+                    ReadOutcome::Batch(batch) => {
                         // The work.
                         tokio::time::sleep(Duration::from_millis(500)).await;
                         for record in &batch.records {

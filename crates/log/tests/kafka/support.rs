@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Mutex, MutexGuard};
-use weir_log::kafka::{KafkaLog, NewRecord, Next, Reader, Record, Settings, Times};
+use weir_log::kafka::{KafkaLog, NewRecord, ReadOutcome, Reader, Record, Settings, Times};
 use weir_stack::kafka::KafkaCluster;
 use weir_stack::report::Silent;
 use weir_stack::{DataDir, tools, workspace};
@@ -120,8 +120,8 @@ pub async fn read(reader: &mut Reader, count: usize) -> Vec<(u16, Record)> {
     let wait = async {
         while all.len() < count {
             match reader.next().await {
-                Ok(Next::Assigned(partitions)) => place_all(reader, &partitions).await,
-                Ok(Next::Batch(batch)) => {
+                Ok(ReadOutcome::Assigned(partitions)) => place_all(reader, &partitions).await,
+                Ok(ReadOutcome::Batch(batch)) => {
                     let partition = batch.partition;
                     all.extend(batch.records.into_iter().map(|record| (partition, record)));
                     reader.commit(partition, batch.next);

@@ -147,7 +147,7 @@ pub struct WithoutRedisConfig {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// How Redis is reached.
     pub redis: RedisConfig,
     /// The keys.
@@ -184,7 +184,7 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         self.redis.check("redis")?;
         within("poll_interval_ms", self.poll_interval_ms, 100, 10_000)?;
         within("rooms", self.rooms.len() as u64, 1, ROOMS_MAX as u64)?;
@@ -204,7 +204,7 @@ impl Config {
             }
             rooms.push(room);
         }
-        Ok(Checked {
+        Ok(CheckedConfig {
             keys: ring("keys", &self.keys, environment)?,
             redis: self.redis,
             rooms,
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
     use weir_engine::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, FieldError> {
+    fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
         let environment = |name: &str| (name == "KEY").then(|| [7; 32].to_vec());
         parse::<Config>(json.as_bytes())?.checked(&environment)
     }

@@ -65,12 +65,12 @@ impl Default for PageConfig {
 /// A template with what the configuration says in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    parts: Arc<[Part]>,
+    parts: Arc<[TemplatePart]>,
     pub(crate) policy: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Value(Value),
 }
@@ -171,8 +171,8 @@ impl Page {
         let mut html = String::with_capacity(4_096);
         for part in self.parts.iter() {
             match part {
-                Part::Text(text) => html.push_str(text),
-                Part::Value(value) => escape(value.of(told), &mut html),
+                TemplatePart::Text(text) => html.push_str(text),
+                TemplatePart::Value(value) => escape(value.of(told), &mut html),
             }
         }
         html
@@ -232,7 +232,7 @@ fn is_colour(text: &str) -> bool {
 }
 
 /// A template's parts; what is `fixed` is text already.
-fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<Part>, String> {
+fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<TemplatePart>, String> {
     let (mut parts, mut text) = (Vec::new(), String::new());
     let mut rest = template;
     while let Some((before, behind)) = rest.split_once("{{") {
@@ -244,23 +244,25 @@ fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<Part>, String> {
         if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {
             escape(value, &mut text);
         } else if let Some(value) = Value::named(name) {
-            parts.push(Part::Text(core::mem::take(&mut text)));
-            parts.push(Part::Value(value));
+            parts.push(TemplatePart::Text(core::mem::take(&mut text)));
+            parts.push(TemplatePart::Value(value));
         } else {
             return Err(format!("has {{{{{name}}}}}, which is not known"));
         }
         rest = behind;
     }
     text.push_str(rest);
-    parts.push(Part::Text(text));
+    parts.push(TemplatePart::Text(text));
     Ok(parts)
 }
 
 /// The policy that allows the template's own styles, by their digests.
-fn policy(parts: &[Part], path: &str) -> Result<String, FieldError> {
+fn policy(parts: &[TemplatePart], path: &str) -> Result<String, FieldError> {
     let mut styles = String::new();
     for part in parts {
-        let Part::Text(text) = part else { continue };
+        let TemplatePart::Text(text) = part else {
+            continue;
+        };
         let mut rest = text.as_str();
         while let Some((_, behind)) = rest.split_once("<style>") {
             let Some((style, behind)) = behind.split_once("</style>") else {

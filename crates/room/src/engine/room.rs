@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::draw::{Draw, Seed};
 use crate::pace::Pace;
 use crate::redis::keys::RoomKeys;
-use crate::redis::room::Brought;
+use crate::redis::room::CallContext;
 use crate::redis::room_tick::RENEWED_MAX;
 use crate::{Pass, Renewal, RoomState, Setting, Snapshot, Visitor};
 use weir_base::key::KeyRing;
@@ -97,7 +97,7 @@ impl<D: SharedData> Room<D> {
     }
 
     /// What a call brings.
-    pub(crate) fn brought(&self, ring: &KeyRing, now_ms: u64) -> Brought {
+    pub(crate) fn brought(&self, ring: &KeyRing, now_ms: u64) -> CallContext {
         let setting = self.setting();
         let mut seen = self.seen;
         let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
@@ -106,7 +106,7 @@ impl<D: SharedData> Room<D> {
             seen.seed_of = opening;
             seen.seed = Some(Seed::offer(ring, &self.config.name, opening));
         }
-        Brought {
+        CallContext {
             terms: self.config.terms,
             setting,
             seen,

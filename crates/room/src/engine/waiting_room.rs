@@ -6,14 +6,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::redis::room_ask::{self, Ask, VisitorStatus};
+use crate::redis::room_ask::{self, VisitorRequest, VisitorStatus};
 use crate::redis::room_tick;
 use crate::state::Status;
 use crate::{Pass, Visitor};
 use weir_base::key::KeyRing;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
-use weir_engine::pump::{Completed, Counts, Pending, Pump};
+use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
 use weir_engine::redis::{Failure, Unknown};
 use weir_engine::refusals::Refusals;
 use weir_engine::{Answer, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
@@ -21,7 +21,7 @@ use weir_limit::rules::Request as _;
 
 use crate::engine::NAME;
 use crate::engine::answer::{self, Form, PASS_HEADER};
-use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, DEADLINE_MS};
 use crate::engine::job::{ByRoom, Job, Kind};
 use crate::engine::metrics::{Outcome, PREFIX};
 use crate::engine::room::{Decision, Room};
@@ -105,7 +105,7 @@ impl<D: SharedData + Clone> Engine for WaitingRoom<D> {
 
 impl<D: SharedData + Clone> WaitingRoom<D> {
     /// An engine that knows nothing yet. `unique_name`: one that no other engine has.
-    pub fn new(config: Checked, data: D, unique_name: String) -> Self {
+    pub fn new(config: CheckedConfig, data: D, unique_name: String) -> Self {
         let mut metrics = Metrics::new();
         let counts = Counts::new(&mut metrics, PREFIX);
         let refusals = Refusals::new(&mut metrics, PREFIX, &config.redis.cluster);
@@ -278,7 +278,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let Some(room) = self.rooms.get(visit.room) else {
             return;
         };
-        let ask = Ask {
+        let ask = VisitorRequest {
             visitor: visit.pass.visitor,
             place: visit.pass.place,
             order,
@@ -422,7 +422,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         self.apply(completed, now_ms, effects);
     }
 
-    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64, effects: &mut Effects) {
+    fn apply(&mut self, completed: Vec<CompletedBatch<Job>>, now_ms: u64, effects: &mut Effects) {
         for call in completed {
             let is_tick = |pending: &Pending<Job>| matches!(pending.job.kind, Kind::Tick(_));
             match call.requests.iter().any(is_tick) {
@@ -432,7 +432,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    fn ticked(&mut self, call: &Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn ticked(&mut self, call: &CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let outcome = call.outcome.as_ref().map_err(Clone::clone);
         let read = |value: &Value| room_tick::parse(value).map_err(|_| Unknown::Garbled.into());
         let outcome: Result<_, Failure> = outcome.and_then(read);
@@ -459,7 +459,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    fn asked(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn asked(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let count = call.requests.len();
         let read = |value: Value| {
             room_ask::parse(&value, count).map_err(|_| Failure::from(Unknown::Garbled))

@@ -13,7 +13,7 @@ use weir_engine::metrics::Counters;
 use weir_engine::{Effects, Fetch, FetchId, Request, StreamId};
 
 use crate::engine::checkout::{ChallengeOffer, CheckoutStep};
-use crate::engine::config::{Captcha, IfUnreachable};
+use crate::engine::config::{Captcha, UnreachablePolicy};
 use crate::engine::job::Shopper;
 use crate::engine::metrics::ChallengeOutcome;
 
@@ -105,8 +105,8 @@ impl Captchas {
             Some(false) => (ChallengeOutcome::CaptchaRefused, offer(captcha)),
             None => {
                 let step = match captcha.if_unreachable {
-                    IfUnreachable::Pass => mint,
-                    IfUnreachable::Refuse => CheckoutStep::Refuse(Verdict::Unavailable.into()),
+                    UnreachablePolicy::Pass => mint,
+                    UnreachablePolicy::Refuse => CheckoutStep::Refuse(Verdict::Unavailable.into()),
                 };
                 (ChallengeOutcome::CaptchaUnreachable, step)
             }

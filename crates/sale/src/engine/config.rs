@@ -24,7 +24,7 @@ pub use weir_engine::config::{RedisConfig, Topology};
 use weir_engine::edges::{Edges, EdgesConfig};
 use weir_engine::keys::{KeyConfig, ring};
 
-pub use self::captcha::{Captcha, CaptchaConfig, IfUnreachable};
+pub use self::captcha::{Captcha, CaptchaConfig, UnreachablePolicy};
 pub use self::limits::{CheckedLimits, IdentifiedLimits, LimitsConfig, OverloadConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::engine::route::{Route, RouteKind};
@@ -178,7 +178,7 @@ pub struct ClaimConfig {
 
 /// The configuration, checked.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedConfig {
     /// The requests that buy.
     pub routes: Vec<Route>,
     /// The requests that ask for an order token.
@@ -217,7 +217,7 @@ pub struct Checked {
     pub edges: Edges,
 }
 
-impl Checked {
+impl CheckedConfig {
     /// The name of the host's route that such a request to buy must go by, if that matters.
     pub fn must_go_via(&self, method: &[u8], path: &[u8]) -> Option<&str> {
         let mut routes = self.routes.iter();
@@ -275,7 +275,7 @@ impl Config {
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+    pub fn checked(self, environment: Environment<'_>) -> Result<CheckedConfig, FieldError> {
         if self.routes.is_empty() {
             return Err(FieldError::new("routes", "needs at least one route"));
         }
@@ -300,7 +300,7 @@ impl Config {
         }
         let captcha = self.captcha.as_ref();
         let captcha = captcha.map(|captcha| captcha.checked(environment));
-        Ok(Checked {
+        Ok(CheckedConfig {
             routes,
             checkout_routes,
             token,

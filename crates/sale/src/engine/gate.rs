@@ -25,7 +25,7 @@ use crate::engine::NAME;
 use crate::engine::answers::reader_of;
 use crate::engine::buy::{Purchase, without_query};
 use crate::engine::checkout::{Checkout, CheckoutStep};
-use crate::engine::config::{Checked, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, DEADLINE_MS};
 use crate::engine::identify::Identification;
 use crate::engine::job::{Buyer, ClaimJob, ClaimPlan, HandBackJob, Job, Shopper, SpendJob};
 use crate::engine::limits::Limits;
@@ -46,7 +46,7 @@ const REQUEST_TIMEOUT: u16 = 408;
 /// streams, in `replies` what follows from replies.
 #[derive(Debug)]
 pub struct Gate<D> {
-    pub(crate) config: Arc<Checked>,
+    pub(crate) config: Arc<CheckedConfig>,
     pub(crate) pump: Pump<ClaimPlan>,
     pub(crate) sales: Sales,
     pub(crate) pending: PendingRequests,
@@ -82,7 +82,7 @@ pub(crate) enum StreamState {
 
 impl<D: SharedData + Clone> Gate<D> {
     /// A gate that knows of no sale yet. `data` is the memory that the workers of one gateway share.
-    pub fn new(config: Checked, data: &D) -> Self {
+    pub fn new(config: CheckedConfig, data: &D) -> Self {
         let plan = ClaimPlan {
             key_prefix: config.redis.key_prefix.clone(),
             topology: config.redis.topology,

@@ -9,7 +9,7 @@ use weir_engine::Request;
 use weir_limit::Quota;
 use weir_limit::table::{Table, TableRequest, decide_both, decide_one};
 
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 
 /// A limit on users and one on addresses, of one gateway: its workers share them.
 #[derive(Debug)]
@@ -26,14 +26,14 @@ struct Limit<D> {
 
 impl<D: SharedData + Clone> Limits<D> {
     /// Of requests that buy or ask for an order token.
-    pub(crate) fn buying(config: &Checked, data: &D) -> Self {
+    pub(crate) fn buying(config: &CheckedConfig, data: &D) -> Self {
         let limits = &config.limits;
         let quotas = [("users", limits.user), ("addresses", limits.address)];
         Self::new(config, data, quotas)
     }
 
     /// Of requests that go on with the signed user.
-    pub(crate) fn identified(config: &Checked, data: &D) -> Self {
+    pub(crate) fn identified(config: &CheckedConfig, data: &D) -> Self {
         let limits = &config.limits;
         let quotas = [
             ("identified-users", limits.identified_user),
@@ -43,7 +43,7 @@ impl<D: SharedData + Clone> Limits<D> {
     }
 
     /// The claim keys seed the tables' hashes: all workers have the same, and no client knows it.
-    fn new(config: &Checked, data: &D, quotas: [(&str, Option<Quota>); 2]) -> Self {
+    fn new(config: &CheckedConfig, data: &D, quotas: [(&str, Option<Quota>); 2]) -> Self {
         let (slots, keys) = (config.limits.slots, &config.claim_keys);
         let [users, addresses] = quotas.map(|(name, quota)| {
             quota.map(|quota| Limit {

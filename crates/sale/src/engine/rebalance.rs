@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::ledger::{DepositReply, LendReply, ShardProbe};
-use crate::rebalance::{End, Next, Rebalance, RebalanceCall, RebalanceEvent};
+use crate::rebalance::{End, Rebalance, RebalanceCall, RebalanceEvent, RebalanceStep};
 use weir_base::id::SaleId;
 use weir_engine::StreamId;
 
@@ -14,11 +14,11 @@ use crate::engine::job::{ClaimJob, Job, MoveJob, ProbeJob, Step};
 /// All rebalances of one worker: one a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Rebalances {
-    running: BTreeMap<(SaleId, u32), Running>,
+    running: BTreeMap<(SaleId, u32), RunningRebalance>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningRebalance {
     rebalance: Rebalance,
     /// What is known of each shard, while probes are under way.
     seen: Vec<Option<ShardProbe>>,
@@ -54,7 +54,7 @@ impl Rebalances {
             return vec![];
         }
         let (rebalance, ask) = Rebalance::start(job.shard, job.quantity);
-        let mut running = Running {
+        let mut running = RunningRebalance {
             rebalance,
             seen: vec![None; job.shards as usize],
             probes: 0,
@@ -124,11 +124,11 @@ impl Rebalances {
             return Progress::default();
         };
         match running.rebalance.on_event(event) {
-            Next::Call(ask) => Progress {
+            RebalanceStep::Call(ask) => Progress {
                 jobs: running.ask(&key.0, ask),
                 ..Progress::default()
             },
-            Next::Done(end, last) => {
+            RebalanceStep::Done(end, last) => {
                 let jobs = last.map_or(vec![], |ask| running.ask(&key.0, ask));
                 let wanted = running.rebalance.wanted();
                 let mut waiting: Vec<_> =
@@ -148,7 +148,7 @@ impl Rebalances {
     }
 }
 
-impl Running {
+impl RunningRebalance {
     /// The jobs that ask this.
     fn ask(&mut self, sale: &SaleId, ask: RebalanceCall) -> Vec<Job> {
         let to_shard = self.rebalance.to_shard();

@@ -13,7 +13,7 @@ use weir_base::id::SaleId;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::event::FetchResponse;
-use weir_engine::pump::{BATCH_MAX, Completed, Pending};
+use weir_engine::pump::{BATCH_MAX, CompletedBatch, Pending};
 use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
 use weir_scripts::ReplyError;
@@ -76,7 +76,7 @@ impl<D: SharedData + Clone> Gate<D> {
     /// Gives streams what has completed.
     pub(crate) fn complete(
         &mut self,
-        completed: Vec<Completed<Job>>,
+        completed: Vec<CompletedBatch<Job>>,
         now_ms: u64,
         effects: &mut Effects,
     ) {
@@ -120,7 +120,7 @@ impl<D: SharedData + Clone> Gate<D> {
     /// Each request of a call gets its own reply, as `parse` finds them, or all get the failure.
     fn each_completed<T>(
         &mut self,
-        call: Completed<Job>,
+        call: CompletedBatch<Job>,
         parse: impl FnOnce(&Value, usize) -> Result<Vec<T>, ReplyError>,
         replied: impl Fn(&mut Self, Pending<Job>, T, u64, &mut Effects),
         now_ms: u64,
@@ -145,7 +145,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    fn probes_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn probes_completed(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let count = call.requests.len();
         let shards = self
             .reply_of(call.outcome, count, effects)
@@ -160,7 +160,7 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    fn moves_completed(&mut self, call: Completed<Job>, now_ms: u64, effects: &mut Effects) {
+    fn moves_completed(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let value = self.reply_of(call.outcome, call.requests.len(), effects);
         for pending in call.requests {
             let Job::Move(job) = pending.job else {

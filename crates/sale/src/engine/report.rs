@@ -14,7 +14,7 @@ pub(crate) type SaleMark = Option<u64>;
 
 /// What is counted: a verdict on requests for a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Decided {
+struct VerdictKey {
     sale: u64,
     is_shadow: bool,
     verdict: Verdict,
@@ -23,7 +23,7 @@ struct Decided {
 /// Counts decisions for operators.
 #[derive(Debug)]
 pub(crate) struct Report {
-    tally: Tally<Decided>,
+    tally: Tally<VerdictKey>,
 }
 
 impl Report {
@@ -40,7 +40,7 @@ impl Report {
 
     /// A request for a sale was decided so. `is_shadow`: it went on all the same.
     pub(crate) fn count(&mut self, sale: u64, is_shadow: bool, verdict: Verdict) {
-        self.tally.count(Decided {
+        self.tally.count(VerdictKey {
             sale,
             is_shadow,
             verdict,

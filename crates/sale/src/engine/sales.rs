@@ -18,7 +18,7 @@ use weir_engine::redis::Failure;
 use weir_engine::refusals::Refusals;
 use weir_engine::{Effects, Level, Request};
 
-use crate::engine::config::Checked;
+use crate::engine::config::CheckedConfig;
 use crate::engine::metrics::Metrics;
 use crate::engine::poll::{Poll, Poller};
 use crate::engine::sku::sale_of;
@@ -30,7 +30,7 @@ const CURRENT_POLLS: u64 = 4;
 /// What one worker knows of sales.
 #[derive(Debug)]
 pub(crate) struct Sales {
-    config: Arc<Checked>,
+    config: Arc<CheckedConfig>,
     pub(crate) poller: Poller,
     /// When the last poll came back.
     polled_at_ms: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Sales {
 }
 
 impl Sales {
-    pub(crate) fn new(config: Arc<Checked>, metrics: &Metrics) -> Self {
+    pub(crate) fn new(config: Arc<CheckedConfig>, metrics: &Metrics) -> Self {
         Self {
             poller: Poller::new(config.poll_interval_ms),
             polled_at_ms: None,

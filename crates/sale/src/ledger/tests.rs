@@ -99,8 +99,8 @@ fn a_cancelled_order_reopens_the_shard_once_and_frees_its_user() {
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), generation, Deduction::AtOrder);
     let epoch = shard.audit().epoch;
-    assert_eq!(shard.cancel(&user(1), generation), Followed::Done);
-    assert_eq!(shard.cancel(&user(1), generation), Followed::Nothing);
+    assert_eq!(shard.cancel(&user(1), generation), FollowUpReply::Done);
+    assert_eq!(shard.cancel(&user(1), generation), FollowUpReply::Nothing);
     assert_eq!(shard.audit().stock, Some(1));
     assert_eq!(shard.audit().epoch, epoch + 1);
     assert!(granted(shard.claim(&user(1), TERMS)) > generation);
@@ -110,7 +110,7 @@ fn a_cancelled_order_reopens_the_shard_once_and_frees_its_user() {
 fn order_cancelled_before_settlement_stays_cancelled() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
-    assert_eq!(shard.cancel(&user(1), generation), Followed::Done);
+    assert_eq!(shard.cancel(&user(1), generation), FollowUpReply::Done);
     let late = shard.settle(&user(1), generation, Deduction::AtOrder);
     assert_eq!(late, SettleReply::Nothing);
     assert_eq!(shard.audit().stock, Some(1));
@@ -124,12 +124,12 @@ fn what_is_deducted_at_payment_stays_for_others_until_then() {
     let second = granted(shard.claim(&user(2), TERMS));
     shard.settle(&user(2), second, Deduction::AtPayment);
     assert_eq!((shard.audit().stock, shard.audit().deferred), (Some(1), 2));
-    assert_eq!(shard.charge(&user(1), first), Followed::Done);
-    assert_eq!(shard.charge(&user(1), first), Followed::Nothing);
+    assert_eq!(shard.charge(&user(1), first), FollowUpReply::Done);
+    assert_eq!(shard.charge(&user(1), first), FollowUpReply::Nothing);
     let audit = shard.audit();
     assert_eq!((audit.stock, audit.bought, audit.deferred), (Some(0), 1, 1));
     let cancelled = shard.cancel(&user(2), second);
-    assert_eq!(cancelled, Followed::Done, "it never had a unit");
+    assert_eq!(cancelled, FollowUpReply::Done, "it never had a unit");
     assert_eq!(shard.audit().stock, Some(0));
 }
 
@@ -137,7 +137,7 @@ fn what_is_deducted_at_payment_stays_for_others_until_then() {
 fn payment_before_settlement_takes_the_units_of_the_claim() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
-    assert_eq!(shard.charge(&user(1), generation), Followed::Done);
+    assert_eq!(shard.charge(&user(1), generation), FollowUpReply::Done);
     let late = shard.settle(&user(1), generation, Deduction::AtPayment);
     assert_eq!(late, SettleReply::Nothing);
     let audit = shard.audit();
@@ -234,8 +234,8 @@ fn a_lost_shard_is_rebuilt_with_its_users_caps() {
         shard.deposit(3, Transfer { id: 1, units: 1 }),
         DepositReply::Cold
     );
-    assert_eq!(shard.cancel(&user(1), 7), Followed::Cold);
-    assert_eq!(shard.charge(&user(1), 7), Followed::Cold);
+    assert_eq!(shard.cancel(&user(1), 7), FollowUpReply::Cold);
+    assert_eq!(shard.charge(&user(1), 7), FollowUpReply::Cold);
     assert_eq!(shard.wipe("a", 100), WipeReply::Begun);
     let order = OrderEntry {
         generation: 77,
@@ -608,16 +608,16 @@ fn version_increases_by_one_with_each_change_of_terms_only() {
             assert_eq!(reply, SettleReply::Settled);
         }),
         ("charge", 1, |s| {
-            assert_eq!(s.charge(&user(1), 1), Followed::Done);
+            assert_eq!(s.charge(&user(1), 1), FollowUpReply::Done);
         }),
         ("charge again", 0, |s| {
-            assert_eq!(s.charge(&user(1), 1), Followed::Nothing);
+            assert_eq!(s.charge(&user(1), 1), FollowUpReply::Nothing);
         }),
         ("cancel", 1, |s| {
-            assert_eq!(s.cancel(&user(1), 1), Followed::Done)
+            assert_eq!(s.cancel(&user(1), 1), FollowUpReply::Done)
         }),
         ("cancel again", 0, |s| {
-            assert_eq!(s.cancel(&user(1), 1), Followed::Nothing);
+            assert_eq!(s.cancel(&user(1), 1), FollowUpReply::Nothing);
         }),
         ("another claim", 1, |s| {
             granted(s.claim(&user(2), TERMS));
@@ -910,7 +910,7 @@ fn restored_shard_keeps_orders_and_never_reuses_generations() {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+enum LedgerOperation {
     Claim(u8),
     Settle(u8, u64, Deduction),
     Charge(u8, u64),
@@ -918,7 +918,7 @@ enum Op {
     Release(u8, u64, ReleaseKind),
 }
 
-fn any_op() -> impl Strategy<Value = Op> {
+fn any_op() -> impl Strategy<Value = LedgerOperation> {
     let kind = prop_oneof![
         (0..3_u32).prop_map(ReleaseKind::Delivery),
         Just(ReleaseKind::Decided)
@@ -926,11 +926,11 @@ fn any_op() -> impl Strategy<Value = Op> {
     let deduction = prop_oneof![Just(Deduction::AtOrder), Just(Deduction::AtPayment)];
     let claim = || (0..6_u8, 1..20_u64);
     prop_oneof![
-        3 => (0..6_u8).prop_map(Op::Claim),
-        2 => (claim(), deduction).prop_map(|((u, g), d)| Op::Settle(u, g, d)),
-        1 => claim().prop_map(|(u, g)| Op::Charge(u, g)),
-        1 => claim().prop_map(|(u, g)| Op::Cancel(u, g)),
-        2 => (claim(), kind).prop_map(|((u, g), k)| Op::Release(u, g, k)),
+        3 => (0..6_u8).prop_map(LedgerOperation::Claim),
+        2 => (claim(), deduction).prop_map(|((u, g), d)| LedgerOperation::Settle(u, g, d)),
+        1 => claim().prop_map(|(u, g)| LedgerOperation::Charge(u, g)),
+        1 => claim().prop_map(|(u, g)| LedgerOperation::Cancel(u, g)),
+        2 => (claim(), kind).prop_map(|((u, g), k)| LedgerOperation::Release(u, g, k)),
     ]
 }
 
@@ -945,11 +945,11 @@ proptest! {
         let terms = ClaimTerms { ttl_ms: 9, user_cap: 4, quantity, ..TERMS };
         for op in ops {
             match op {
-                Op::Claim(u) => { shard.claim(&user(u), terms); }
-                Op::Settle(u, g, deduction) => { shard.settle(&user(u), g, deduction); }
-                Op::Charge(u, g) => { shard.charge(&user(u), g); }
-                Op::Cancel(u, g) => { shard.cancel(&user(u), g); }
-                Op::Release(u, g, kind) => { shard.release(&user(u), g, kind); }
+                LedgerOperation::Claim(u) => { shard.claim(&user(u), terms); }
+                LedgerOperation::Settle(u, g, deduction) => { shard.settle(&user(u), g, deduction); }
+                LedgerOperation::Charge(u, g) => { shard.charge(&user(u), g); }
+                LedgerOperation::Cancel(u, g) => { shard.cancel(&user(u), g); }
+                LedgerOperation::Release(u, g, kind) => { shard.release(&user(u), g, kind); }
             }
             let audit = shard.audit();
             let sum = audit.stock.unwrap() + (audit.held + audit.bought) as i64;

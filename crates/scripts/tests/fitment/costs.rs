@@ -2,7 +2,7 @@
 
 use weir_base::resp::Value;
 use weir_fitment::redis::fit_add::Change;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::keys::FitmentKeys;
 use weir_fitment::redis::{fit_add, fit_put, fit_query};
 use weir_fitment::{Plan, SEGMENT_LEN, Shape, Sku, Spu};
@@ -47,7 +47,7 @@ fn skus() -> Vec<Sku> {
 }
 
 fn put(redis: &mut Redis, keys: &FitmentKeys, sku: &Sku, shape: &Shape) {
-    let call = fit_put::call(keys, sku, 1_700_000, Newer::Stays, shape);
+    let call = fit_put::call(keys, sku, 1_700_000, NewerEntryPolicy::Stays, shape);
     assert!(fit_put::parse(&redis.run(&call)).unwrap());
 }
 

@@ -1,7 +1,7 @@
 //! What must hold, and whether it does.
 
 use super::edges::{Edge, Edges, WORKERS};
-use super::report::{Measured, Point, Report, Round};
+use super::report::{Point, Report, Round, ScenarioFigures};
 use super::room::Positions;
 use super::statistics::Spread;
 use super::system::System::{
@@ -237,7 +237,7 @@ pub(super) fn bars(report: &Report) -> Vec<Bar> {
 impl Rates {
     fn bar(&self, report: &Report) -> Bar {
         let measured = report.scenarios.get(self.scenario);
-        let ratio = |measured: &Measured| rate(measured, self.of, self.to, self.connections);
+        let ratio = |measured: &ScenarioFigures| rate(measured, self.of, self.to, self.connections);
         Bar {
             what: format!(
                 "{}{}, {} connections",
@@ -259,22 +259,22 @@ fn prefix(of: System) -> &'static str {
     }
 }
 
-fn rate(measured: &Measured, of: System, to: System, connections: usize) -> Option<Spread> {
+fn rate(measured: &ScenarioFigures, of: System, to: System, connections: usize) -> Option<Spread> {
     let (of, to) = (
         measured.closed(of, connections),
         measured.closed(to, connections),
     );
-    Measured::ratio(of, to, |round| round.rate)
+    ScenarioFigures::ratio(of, to, |round| round.rate)
 }
 
 /// In the open loop, at the same rate for both.
-fn p99(redis: Option<&Measured>, of: System, connections: usize, at_most: f64) -> Bar {
-    let ratio = |redis: &Measured| {
+fn p99(redis: Option<&ScenarioFigures>, of: System, connections: usize, at_most: f64) -> Bar {
+    let ratio = |redis: &ScenarioFigures| {
         let (weir, nginx) = (
             redis.open(of, connections),
             redis.open(NginxLua, connections),
         );
-        Measured::ratio(weir, nginx, |round| round.p99_ms)
+        ScenarioFigures::ratio(weir, nginx, |round| round.p99_ms)
     };
     Bar {
         what: format!(
@@ -286,7 +286,7 @@ fn p99(redis: Option<&Measured>, of: System, connections: usize, at_most: f64) -
     }
 }
 
-fn commands(redis: Option<&Measured>) -> Bar {
+fn commands(redis: Option<&ScenarioFigures>) -> Bar {
     let calls = |round: &Round| round.script_calls;
     let point = redis.and_then(|redis| redis.closed(Weir, 128));
     Bar {
@@ -299,7 +299,7 @@ fn commands(redis: Option<&Measured>) -> Bar {
 }
 
 /// Of all numbers of connections the one that is worst for us.
-fn webdis(redis: Option<&Measured>) -> Bar {
+fn webdis(redis: Option<&ScenarioFigures>) -> Bar {
     let all = redis.map(|redis| {
         let each = redis.connections().into_iter();
         each.filter_map(|connections| rate(redis, Weir, EnvoyWebdis, connections))

@@ -2,8 +2,8 @@
 
 use super::bars::{Bar, Limit, bars, is_load_bound};
 use super::edges::REQUESTS;
-use super::overload::Loaded;
-use super::report::{Cost, Measured, Point, Report, Round, Run};
+use super::overload::OverloadFigures;
+use super::report::{Cost, Point, Report, Round, Run, ScenarioFigures};
 use super::room::Positions;
 use super::scenario::{ALL, ONE, Scenario};
 use super::statistics::Spread;
@@ -83,7 +83,7 @@ fn ratio(spread: Spread) -> String {
     )
 }
 
-fn section(page: &mut String, scenario: &Scenario, measured: &Measured) {
+fn section(page: &mut String, scenario: &Scenario, measured: &ScenarioFigures) {
     put(
         page,
         format_args!("\n## {}\n\n{}\n", scenario.title, scenario.what),
@@ -131,7 +131,7 @@ fn about(run: &Run) -> String {
 }
 
 /// Closed loop: a row for each number of connections, a column for each system.
-fn rates(page: &mut String, scenario: &Scenario, measured: &Measured) {
+fn rates(page: &mut String, scenario: &Scenario, measured: &ScenarioFigures) {
     let systems: Vec<System> = scenario.systems.to_vec();
     *page += "\nAnswers a second, closed loop; processor time a request in µs:\n\n| connections |";
     for system in &systems {
@@ -156,7 +156,8 @@ fn rates(page: &mut String, scenario: &Scenario, measured: &Measured) {
             .ok();
         }
         for system in systems.iter().skip(1) {
-            let ratio_to = Measured::ratio(point(&System::Weir), point(system), |round| round.rate);
+            let ratio_to =
+                ScenarioFigures::ratio(point(&System::Weir), point(system), |round| round.rate);
             write!(
                 page,
                 " {} |",
@@ -192,7 +193,7 @@ fn rate(point: &Point) -> String {
     )
 }
 
-fn latencies(page: &mut String, measured: &Measured) {
+fn latencies(page: &mut String, measured: &ScenarioFigures) {
     let open: Vec<&Point> = measured
         .points
         .iter()
@@ -220,7 +221,7 @@ fn latencies(page: &mut String, measured: &Measured) {
     }
 }
 
-fn notes(page: &mut String, measured: &Measured) {
+fn notes(page: &mut String, measured: &ScenarioFigures) {
     if measured.points.iter().any(is_load_bound) {
         *page += "\n\\* The load generator's core (with two cores Redis' as well) was busy and the server's was not: the server can do more.\n";
     }
@@ -290,7 +291,7 @@ fn overload(page: &mut String, report: &Report) {
     );
     *page += "| scenario | can be done, a second | answered at twice the load | share | p50 ms | p99 ms |\n|---|--:|--:|--:|--:|--:|\n";
     for one in measured {
-        let median = |of: fn(&Loaded) -> f64| {
+        let median = |of: fn(&OverloadFigures) -> f64| {
             Spread::of(one.rounds.iter().map(of)).map_or(0.0, |spread| spread.median)
         };
         put(

@@ -24,7 +24,7 @@ use cores::Cores;
 use measure::Effort;
 use peers::Peers;
 use plot::{Lines, Series};
-use report::{Cost, Measured, Point, Report, Round};
+use report::{Cost, Point, Report, Round, ScenarioFigures};
 use scenario::Scenario;
 use server::Yard;
 use std::path::{Path, PathBuf};
@@ -226,7 +226,7 @@ async fn measure(
         Console.line(scenario.name, scenario.title);
         let measured = measure::measure(scenario, &effort, &yard).await;
         let (points, absent) = measured.with_context(|| scenario.name.to_owned())?;
-        let measured = Measured {
+        let measured = ScenarioFigures {
             run,
             points,
             absent,
@@ -305,7 +305,7 @@ fn all_plots(report: &Report) -> Result<Vec<(String, String)>> {
 /// p99 of the open loop where there is a line of it: in a closed loop it only tells the queue's length.
 fn lines<'a>(
     scenario: &'a Scenario,
-    measured: &Measured,
+    measured: &ScenarioFigures,
     is_p99: bool,
     of: fn(&Round) -> f64,
 ) -> Lines<'a> {

@@ -23,12 +23,12 @@ const CONNECTIONS: usize = 1_024;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Overload {
     pub(super) scenario: String,
-    pub(super) rounds: Vec<Loaded>,
+    pub(super) rounds: Vec<OverloadFigures>,
 }
 
 /// A closed loop and the open loop after it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Loaded {
+pub(super) struct OverloadFigures {
     /// Right answers a second in the closed loop.
     pub(super) capacity: f64,
     /// Right answers a second in the open one.
@@ -72,7 +72,11 @@ pub(super) async fn measure(effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Over
     Ok(measured)
 }
 
-async fn of_one(scenario: &Scenario, effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Loaded>> {
+async fn of_one(
+    scenario: &Scenario,
+    effort: &Effort,
+    yard: &Yard<'_>,
+) -> Result<Vec<OverloadFigures>> {
     let (mut servers, _) = start_all(scenario, effort, yard).await?;
     let server = servers.first_mut().context("Weir did not start")?;
     server.ready(scenario)?;
@@ -85,7 +89,7 @@ async fn of_one(scenario: &Scenario, effort: &Effort, yard: &Yard<'_>) -> Result
             per_second: capacity * LOAD,
         };
         let open = run.one(server, CONNECTIONS, pace).await?;
-        let loaded = Loaded {
+        let loaded = OverloadFigures {
             capacity,
             goodput: goodput(&open),
             answers: open.rate,
@@ -119,7 +123,7 @@ mod tests {
             ..Round::default()
         };
         assert!((goodput(&round) - 600.0).abs() < 1e-9);
-        let loaded = Loaded {
+        let loaded = OverloadFigures {
             capacity: 800.0,
             goodput: goodput(&round),
             answers: 1_000.0,

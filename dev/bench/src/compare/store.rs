@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use std::path::Path;
 use std::time::Duration;
 use weir_base::id::SaleId;
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_vehicles::Head;
 use weir_fitment::redis::fit_vehicles_put::Piece;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
@@ -190,8 +190,14 @@ impl Store {
                 let offsets: Vec<_> = fitment::offsets(number).filter_map(Offset::new).collect();
                 let shape = Shape::of(FitmentPlan::Directory, &offsets, 0);
                 let sku = Sku::new(number.to_string()).ok().context("a SKU")?;
-                self.run(&fit_put::call(&keys, &sku, 1, Newer::Stays, &shape))
-                    .await?;
+                self.run(&fit_put::call(
+                    &keys,
+                    &sku,
+                    1,
+                    NewerEntryPolicy::Stays,
+                    &shape,
+                ))
+                .await?;
             }
         }
         // The gateway loads it by itself; nginx asks by its digest.

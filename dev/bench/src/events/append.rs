@@ -12,7 +12,7 @@ use serde::Serialize;
 use weir_load::Pace;
 use weir_stack::tools::Options;
 
-use super::traffic::{self, Turn};
+use super::traffic::{self, TrafficFigures};
 use super::{Arguments, ROUNDS, Shop, median};
 
 /// About what one wait of the log writes.
@@ -25,7 +25,7 @@ const PARTS: [f64; 2] = [0.1, 0.5];
 const SYNCS: usize = 500;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Measured {
+pub(super) struct AppendFigures {
     /// The disk by itself: append and fdatasync.
     fdatasync_p50_ms: f64,
     fdatasync_p99_ms: f64,
@@ -35,8 +35,8 @@ pub(super) struct Measured {
 #[derive(Debug, Serialize)]
 struct Compared {
     batch: u64,
-    disk: Vec<Turn>,
-    os: Vec<Turn>,
+    disk: Vec<TrafficFigures>,
+    os: Vec<TrafficFigures>,
     /// Disk ÷ operating system: of the turns' medians.
     ratio: f64,
     /// At these parts of what the disk took at most: acknowledged events wait for it, and less for each other.
@@ -47,13 +47,13 @@ struct Compared {
 #[derive(Debug, Serialize)]
 struct Paced {
     part: f64,
-    disk: Turn,
-    os: Turn,
+    disk: TrafficFigures,
+    os: TrafficFigures,
     /// The disk by itself while the processors have as much to do: beside another turn without waiting.
     fdatasync_p99_ms: f64,
 }
 
-pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
+pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<AppendFigures> {
     let disk = open(tools, "disk").await?;
     let os = open(tools, "os").await?;
     let [fdatasync_p50_ms, fdatasync_p99_ms] = fdatasync(disk.stack.data_dir(), || true)?;
@@ -64,7 +64,7 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Me
     for batch in [1, 20] {
         batches.push(compare(arguments, batch, &disk, &os)?);
     }
-    Ok(Measured {
+    Ok(AppendFigures {
         fdatasync_p50_ms,
         fdatasync_p99_ms,
         batches,
@@ -94,7 +94,7 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
         on_disk.push(turn(disk, Pace::Closed)?);
         in_os.push(turn(os, Pace::Closed)?);
     }
-    let rate = |turns: &[Turn]| median(turns.iter().map(|turn| turn.events_per_s));
+    let rate = |turns: &[TrafficFigures]| median(turns.iter().map(|turn| turn.events_per_s));
     let (most, without) = (rate(&on_disk), rate(&in_os));
     println!(
         "batches of {batch}: {most:.0} events/s acknowledged by the disk, {without:.0} by the operating system: {:.2}; \

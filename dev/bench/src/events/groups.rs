@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize)]
-pub(super) struct Measured {
+pub(super) struct GroupFigures {
     /// From the acknowledgement until it is in the list: with no group that fails.
     visible: Vec<Visible>,
     /// While a webhook fails always.
@@ -50,7 +50,7 @@ struct Visible {
     p99_ms: f64,
 }
 
-pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
+pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<GroupFigures> {
     let nobody = format!("http://127.0.0.1:{}/hook", ports::free()?);
     let flags = ["--events-webhook-url", nobody.as_str()];
     let configure = |builder: weir_stack::Builder| builder.events().origin_flags(flags);
@@ -71,7 +71,7 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Me
         p99(&without),
         p99(&beside)
     );
-    Ok(Measured {
+    Ok(GroupFigures {
         visible: without,
         visible_beside_failing: beside,
         ratio,

@@ -35,7 +35,7 @@ const ROUNDS: usize = 3;
 pub(crate) struct Arguments {
     /// Measure these alone
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<EventBenchmark>,
 
     /// How long each turn is, in seconds
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(3..=600))]
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum EventBenchmark {
     /// The log on disk, beside the same without waiting for the disk
     Append,
     /// The log on Kafka, beside nginx with Lua on the same brokers
@@ -64,21 +64,21 @@ enum Part {
 
 /// What was measured.
 #[derive(Debug, Default, Serialize)]
-struct Measured {
+struct EventFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
-    append: Option<append::Measured>,
+    append: Option<append::AppendFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    kafka: Option<kafka::Measured>,
+    kafka: Option<kafka::KafkaFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<groups::Measured>,
+    groups: Option<groups::GroupFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    list: Option<list::Measured>,
+    list: Option<list::ListFigures>,
     /// What could not be, and why.
     left_out: Vec<String>,
 }
 
 impl Arguments {
-    fn asks_for(&self, part: Part) -> bool {
+    fn asks_for(&self, part: EventBenchmark) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
 
@@ -113,18 +113,18 @@ pub(super) fn run(arguments: &Arguments, tools: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
-    let mut measured = Measured::default();
-    if arguments.asks_for(Part::Append) {
+async fn measure(arguments: &Arguments, tools: &Options) -> Result<EventFigures> {
+    let mut measured = EventFigures::default();
+    if arguments.asks_for(EventBenchmark::Append) {
         measured.append = Some(append::measure(arguments, tools).await?);
     }
-    if arguments.asks_for(Part::Groups) {
+    if arguments.asks_for(EventBenchmark::Groups) {
         measured.groups = Some(groups::measure(arguments, tools).await?);
     }
-    if arguments.asks_for(Part::List) {
+    if arguments.asks_for(EventBenchmark::List) {
         measured.list = Some(list::measure(arguments, tools).await?);
     }
-    if arguments.asks_for(Part::Kafka) {
+    if arguments.asks_for(EventBenchmark::Kafka) {
         // It needs Java, nginx and a library: whoever lacks one has the rest.
         match kafka::measure(arguments, tools).await {
             Ok(kafka) => measured.kafka = Some(kafka),

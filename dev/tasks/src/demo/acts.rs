@@ -6,8 +6,8 @@
 )]
 
 use super::cast::Person;
-use super::client::{Ask, Line};
-use super::crowd::Act;
+use super::client::{DemoRequest, Line};
+use super::crowd::CrowdAction;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -36,12 +36,12 @@ impl Paths {
 /// Reserving, for those of this name; whether it was noted.
 pub(super) struct Reserve(pub(super) Arc<Paths>);
 
-impl Act for Reserve {
+impl CrowdAction for Reserve {
     type Who = String;
     type Outcome = bool;
 
     async fn play(&self, line: &mut Line, name: String) -> bool {
-        let ask = Ask {
+        let ask = DemoRequest {
             path: &self.0.reservations,
             user: &name,
             token: None,
@@ -57,7 +57,7 @@ impl Act for Reserve {
 /// Buying before the start.
 pub(super) struct TryEarly(pub(super) Arc<Paths>);
 
-impl Act for TryEarly {
+impl CrowdAction for TryEarly {
     type Who = String;
     type Outcome = ();
 
@@ -69,7 +69,7 @@ impl Act for TryEarly {
 /// Fetching a token; returns the person with it, and when it counts.
 pub(super) struct CheckOut(pub(super) Arc<Paths>);
 
-impl Act for CheckOut {
+impl CrowdAction for CheckOut {
     type Who = Person;
     type Outcome = (Person, Instant);
 
@@ -90,8 +90,8 @@ pub(super) fn minted(answer: &Response) -> Option<(String, Instant)> {
     Some((body["token"].as_str()?.to_owned(), usable))
 }
 
-pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
-    Ask {
+pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> DemoRequest<'a> {
+    DemoRequest {
         path: &paths.checkout,
         user,
         token: None,
@@ -100,8 +100,12 @@ pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
     }
 }
 
-pub(super) fn order<'a>(paths: &'a Paths, user: &'a str, token: Option<&'a str>) -> Ask<'a> {
-    Ask {
+pub(super) fn order<'a>(
+    paths: &'a Paths,
+    user: &'a str,
+    token: Option<&'a str>,
+) -> DemoRequest<'a> {
+    DemoRequest {
         path: &paths.orders,
         user,
         token,
@@ -128,7 +132,7 @@ pub(super) enum Fate {
 /// Buying, and paying at once: the hold is short.
 pub(super) struct Buy(pub(super) Arc<Paths>);
 
-impl Act for Buy {
+impl CrowdAction for Buy {
     type Who = Person;
     type Outcome = (Person, Fate);
 
@@ -166,7 +170,7 @@ fn unsold(answer: &Response) -> Fate {
 }
 
 async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
-    let ask = Ask {
+    let ask = DemoRequest {
         path: &format!("/orders/{order}/pay"),
         user,
         token: None,

@@ -3,7 +3,7 @@
 use super::acts::{self, Paths};
 use super::cast::{Bot, Trick};
 use super::client::Line;
-use super::crowd::Act;
+use super::crowd::CrowdAction;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -50,7 +50,7 @@ pub(super) struct Pester {
     pub(super) forge: Arc<Forge>,
 }
 
-impl Act for Pester {
+impl CrowdAction for Pester {
     type Who = Bot;
     type Outcome = Bot;
 

@@ -19,7 +19,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// What somebody asks: always a POST without a body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct DemoRequest<'a> {
     pub(super) path: &'a str,
     pub(super) user: &'a str,
     pub(super) token: Option<&'a str>,
@@ -91,7 +91,7 @@ impl Line {
 
     /// As a person asks: again after a broken connection, and as long as the answer says to come
     /// back. `None` after ten tries.
-    pub(super) async fn ask(&mut self, ask: &Ask<'_>) -> Option<Response> {
+    pub(super) async fn ask(&mut self, ask: &DemoRequest<'_>) -> Option<Response> {
         for _ in 0..TRIES_MAX {
             let wait = match self.ask_once(ask).await {
                 Some(answer) if matches!(answer.status, 429 | 503) => retry_after(&answer),
@@ -105,7 +105,7 @@ impl Line {
     }
 
     /// As a bot asks; `None` if the connection broke.
-    pub(super) async fn ask_once(&mut self, ask: &Ask<'_>) -> Option<Response> {
+    pub(super) async fn ask_once(&mut self, ask: &DemoRequest<'_>) -> Option<Response> {
         self.seen.requests += 1;
         let started = Instant::now();
         match tokio::time::timeout(EXCHANGE_LIMIT, self.send(ask)).await {
@@ -125,7 +125,7 @@ impl Line {
         }
     }
 
-    async fn send(&mut self, ask: &Ask<'_>) -> Result<Response> {
+    async fn send(&mut self, ask: &DemoRequest<'_>) -> Result<Response> {
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.is_closed() => connection,
             _ => Connection::open(&self.door.authority).await?,

@@ -10,7 +10,7 @@ use std::vec::IntoIter;
 use tokio::task::JoinSet;
 
 /// What each of a crowd does.
-pub(super) trait Act: Send + Sync + 'static {
+pub(super) trait CrowdAction: Send + Sync + 'static {
     /// Who does it.
     type Who: Send + 'static;
     /// The outcome of them.
@@ -31,7 +31,7 @@ pub(super) struct Crowd {
 }
 
 /// What all connections share.
-struct Stage<A: Act> {
+struct Stage<A: CrowdAction> {
     act: A,
     waiting: Mutex<IntoIter<A::Who>>,
     bar: ProgressBar,
@@ -40,7 +40,7 @@ struct Stage<A: Act> {
 impl Crowd {
     /// Lets all of `who` play `act`; returns what became of each, in the order in which they were
     /// done, and what they saw.
-    pub(super) async fn play<A: Act>(
+    pub(super) async fn play<A: CrowdAction>(
         &self,
         act: A,
         who: Vec<A::Who>,
@@ -81,7 +81,7 @@ impl Crowd {
     }
 }
 
-async fn serve<A: Act>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>, Tally) {
+async fn serve<A: CrowdAction>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>, Tally) {
     let mut outcomes = Vec::new();
     while let Some(who) = stage.next() {
         outcomes.push(stage.act.play(&mut line, who).await);
@@ -90,7 +90,7 @@ async fn serve<A: Act>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>
     (outcomes, line.seen)
 }
 
-impl<A: Act> Stage<A> {
+impl<A: CrowdAction> Stage<A> {
     fn next(&self) -> Option<A::Who> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.next()
@@ -99,20 +99,20 @@ impl<A: Act> Stage<A> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::Ask;
+    use super::super::client::DemoRequest;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     struct Knock;
 
-    impl Act for Knock {
+    impl CrowdAction for Knock {
         type Who = u32;
         type Outcome = Option<u16>;
 
         async fn play(&self, line: &mut Line, who: u32) -> Option<u16> {
             let user = format!("user-{who}");
-            let ask = Ask {
+            let ask = DemoRequest {
                 path: "/",
                 user: &user,
                 token: None,

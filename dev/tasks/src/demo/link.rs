@@ -124,7 +124,7 @@ async fn make(stack: &Stack) -> Result<Value> {
 async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
     let (_, rest) = url.split_once("://").context("the link has no scheme")?;
     let (host, path) = rest.split_once('/').context("the link has no path")?;
-    let way = Arc::new(Way {
+    let way = Arc::new(LinkAddress {
         authority: gateway.trim_start_matches("http://").to_owned(),
         host: host.to_owned(),
         path: format!("/{path}"),
@@ -148,13 +148,13 @@ async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
 }
 
 /// How people get to the link.
-struct Way {
+struct LinkAddress {
     authority: String,
     host: String,
     path: String,
 }
 
-impl Way {
+impl LinkAddress {
     /// One person, on one connection from an address of its own.
     async fn click(&self, person: u32) -> Result<u64> {
         let (agent, language, referrer) = KINDS[person as usize % KINDS.len()];

@@ -11,10 +11,10 @@ use super::counters::Counters;
 use super::crowd::Crowd;
 use super::operator::{self, Audit, Plan};
 use super::room::Waited;
-use super::sql::{Checked, Sql};
+use super::sql::{Sql, SqlCounts};
 use super::tally::{Tallies, Tally};
 use super::teller::Teller;
-use super::visitor::Standing;
+use super::visitor::SaleSnapshot;
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Rush {
 /// What a whole sale leaves to report.
 pub(super) struct Played {
     pub(super) rushes: Vec<Rush>,
-    pub(super) reserved: Checked,
+    pub(super) reserved: SqlCounts,
     pub(super) audit: Audit,
     pub(super) room: Option<Waited>,
 }
@@ -175,7 +175,7 @@ impl<'a> Play<'a> {
     }
 
     /// People reserve, floods do, and the origin looks at all of them meanwhile.
-    async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<Checked> {
+    async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<SqlCounts> {
         let reserving = people.iter().filter(|who| who.role != Role::Stranger);
         let reserving = reserving.map(|who| who.name.clone()).collect();
         let floods = bots.iter().filter(|bot| bot.trick == Trick::Flood);
@@ -193,12 +193,12 @@ impl<'a> Play<'a> {
         self.check_risk().await
     }
 
-    async fn check_risk(&mut self) -> Result<Checked> {
+    async fn check_risk(&mut self) -> Result<SqlCounts> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let checked = Checked::read(&self.database, &self.sale).await?;
+            let checked = SqlCounts::read(&self.database, &self.sale).await?;
             if checked.pending == 0 {
-                let Checked {
+                let SqlCounts {
                     reserved, blocked, ..
                 } = checked;
                 let text = format!("{blocked} of {reserved} blocked, in the background");
@@ -376,7 +376,7 @@ impl<'a> Play<'a> {
 
     /// A worker that nobody has asked for the last unit hears that it is gone from the origin, by way of
     /// the catalogue, after a second or so. Meanwhile units may come back.
-    async fn standing_after_rush(&self) -> Result<Standing> {
+    async fn standing_after_rush(&self) -> Result<SaleSnapshot> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let standing = self.standing().await?;
@@ -464,16 +464,16 @@ impl<'a> Play<'a> {
     }
 
     /// As the first door shows it.
-    async fn standing(&self) -> Result<Standing> {
+    async fn standing(&self) -> Result<SaleSnapshot> {
         let door = self.doors.first().context("a sale has a door")?;
-        Standing::ask(&door.url(), &self.sale).await
+        SaleSnapshot::ask(&door.url(), &self.sale).await
     }
 
     /// Edges hear of a sale after gateways do.
     async fn wait_until_known_at_doors(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for door in self.doors.iter() {
-            while Standing::ask(&door.url(), &self.sale).await.is_err() {
+            while SaleSnapshot::ask(&door.url(), &self.sale).await.is_err() {
                 ensure!(
                     Instant::now() < deadline,
                     "{} does not know the sale",
@@ -487,7 +487,7 @@ impl<'a> Play<'a> {
 
     async fn is_running_at_each_door(&self) -> Result<bool> {
         for door in self.doors.iter() {
-            let standing = Standing::ask(&door.url(), &self.sale).await?;
+            let standing = SaleSnapshot::ask(&door.url(), &self.sale).await?;
             if !standing.has_free_units() {
                 return Ok(false);
             }

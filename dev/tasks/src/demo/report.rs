@@ -6,7 +6,7 @@ use super::link::LinkShow;
 use super::operator::Audit;
 use super::play::Rush;
 use super::room::Waited;
-use super::sql::Checked;
+use super::sql::SqlCounts;
 use super::tally::{AtEdge, Row, Tallies, Tally};
 use super::views::Browsing;
 use serde_json::{Map, Value, json};
@@ -24,7 +24,7 @@ pub(super) struct Report {
     pub(super) seed: u64,
     /// What was told while it happened.
     pub(super) phases: Value,
-    pub(super) reserved: Checked,
+    pub(super) reserved: SqlCounts,
     pub(super) rushes: Vec<Rush>,
     /// What everybody saw, from the first reservation on.
     pub(super) seen: Tallies,
@@ -366,7 +366,7 @@ mod tests {
             connections: 8,
             seed: 1,
             phases: Value::Null,
-            reserved: Checked::default(),
+            reserved: SqlCounts::default(),
             rushes: Vec::new(),
             seen: Tallies::empty().unwrap(),
             audit: Audit {

@@ -7,8 +7,8 @@
 
 use super::acts::{self, Paths};
 use super::cast::{Bot, Person};
-use super::client::{Ask, Line};
-use super::crowd::Act;
+use super::client::{DemoRequest, Line};
+use super::crowd::CrowdAction;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -163,7 +163,7 @@ impl Waited {
 /// A bot that would like to have many places, and comes without those it got.
 pub(super) struct Crowded(pub(super) Arc<Paths>);
 
-impl Act for Crowded {
+impl CrowdAction for Crowded {
     type Who = Bot;
     type Outcome = Bot;
 
@@ -177,14 +177,14 @@ impl Act for Crowded {
 
 /// What a look at the queue brought.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum QueuePoll {
     /// It is not this person's turn yet.
     Waits(Person),
     /// At the checkout; with a token, from when on it counts.
     Inside(Person, Option<Instant>),
 }
 
-impl Turn {
+impl QueuePoll {
     /// Whose it was.
     pub(super) fn who(self) -> Person {
         match self {
@@ -196,27 +196,27 @@ impl Turn {
 /// One try to reach the checkout, with the pass of the last one.
 pub(super) struct Enter(pub(super) Arc<Paths>);
 
-impl Act for Enter {
+impl CrowdAction for Enter {
     type Who = Person;
-    type Outcome = Turn;
+    type Outcome = QueuePoll;
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> Turn {
-        let ask = Ask {
+    async fn play(&self, line: &mut Line, mut who: Person) -> QueuePoll {
+        let ask = DemoRequest {
             pass: who.pass.as_deref(),
             ..acts::check_out(&self.0, &who.name)
         };
         let Some(answer) = line.ask_once(&ask).await else {
-            return Turn::Waits(who);
+            return QueuePoll::Waits(who);
         };
         if let Some(pass) = answer.header(weir_base::headers::ROOM) {
             who.pass = Some(pass.to_owned());
         }
         if is_to_come_again(&answer) {
-            return Turn::Waits(who);
+            return QueuePoll::Waits(who);
         }
         let (token, usable) = acts::minted(&answer).unzip();
         who.token = token;
-        Turn::Inside(who, usable)
+        QueuePoll::Inside(who, usable)
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) struct Browsing {
 }
 
 /// How events get to the gateway.
-struct Way {
+struct CollectAddress {
     authority: String,
     key: String,
 }
@@ -71,7 +71,7 @@ pub(super) async fn play(
     let gateway = stack.lock().await.start_event_gateway(port).await?;
     register(&*stack.lock().await).await?;
     let (events, model) = script(people)?;
-    let way = Arc::new(Way {
+    let way = Arc::new(CollectAddress {
         authority: gateway.trim_start_matches("http://").to_owned(),
         key: stack.lock().await.event_key.clone(),
     });
@@ -149,7 +149,7 @@ fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, Seen>)> {
 }
 
 /// Sends all of it; how many events were acknowledged, and how many refused.
-async fn send(way: &Arc<Way>, events: &[Value]) -> Result<(u64, u64)> {
+async fn send(way: &Arc<CollectAddress>, events: &[Value]) -> Result<(u64, u64)> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut sending = JoinSet::new();
     for batch in events.chunks(BATCH) {
@@ -175,7 +175,7 @@ async fn send(way: &Arc<Way>, events: &[Value]) -> Result<(u64, u64)> {
     Ok((acknowledged, refused))
 }
 
-impl Way {
+impl CollectAddress {
     /// As a client must: the same again until there is an answer, which harms nobody.
     async fn send(&self, body: &str) -> Result<Value> {
         let deadline = Instant::now() + PATIENCE;

@@ -137,7 +137,7 @@ impl Run<'_> {
     fn first_tier(
         &self,
         executables: &[Executable],
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
         let is_waiting = |executable: &&Executable| tiers::WAITING.contains(&&*executable.name);
@@ -153,7 +153,7 @@ impl Run<'_> {
         }
         let mut documentation = self.cargo();
         documentation.args(["--workspace", "--doc"]);
-        parts.push(Part::run(documentation, totals)?);
+        parts.push(CargoRun::run(documentation, totals)?);
         parts.extend(beside.end(totals)?);
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Run<'_> {
         &self,
         executables: &[Executable],
         has_mariadb: bool,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
         let others: Vec<&Executable> = executables.iter().collect();
@@ -203,7 +203,7 @@ impl Run<'_> {
         executable: &Executable,
         tests: Option<&[String]>,
         again: Option<&Again>,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
         if tests.is_some_and(<[String]>::is_empty) {
@@ -214,7 +214,7 @@ impl Run<'_> {
             command
         };
         println!("\n{}:", executable.name);
-        let part = Part::run(on_its_ground(self.command(executable, tests)), totals)?;
+        let part = CargoRun::run(on_its_ground(self.command(executable, tests)), totals)?;
         let again = on_its_ground(self.command(executable, Some(&[])));
         parts.push(part.with(again));
         Ok(())
@@ -292,7 +292,7 @@ fn is_success(is_good: bool, flaky: &[String], is_strict: bool) -> bool {
 const SECOND_TRIES_MAX: usize = 6;
 
 /// What one run of cargo came to.
-struct Part {
+struct CargoRun {
     is_good: bool,
     /// Its tests that failed.
     failed: Vec<String>,
@@ -300,7 +300,7 @@ struct Part {
     again: Option<Command>,
 }
 
-impl Part {
+impl CargoRun {
     fn run(mut command: Command, totals: &mut Totals) -> Result<Self> {
         let mut own = Totals::default();
         let is_good = pass(&mut command, &mut own, &mut stdout())?;
@@ -329,7 +329,7 @@ impl Part {
 /// Runs tests that failed once more, when nothing runs beside them. On a busy machine a real server may miss what a test waits for;
 /// who is wrong fails again. Whether all is good now, and which tests passed only so.
 fn second_tries(
-    parts: Vec<Part>,
+    parts: Vec<CargoRun>,
     totals: &mut Totals,
     shown: &mut impl Write,
 ) -> Result<(bool, Vec<String>)> {
@@ -408,7 +408,7 @@ impl Beside {
         Ok(Self { thread, outputs })
     }
 
-    fn end(self, totals: &mut Totals) -> Result<Vec<Part>> {
+    fn end(self, totals: &mut Totals) -> Result<Vec<CargoRun>> {
         let ended = self.thread.join().ok().context("tests beside others")??;
         let mut parts = Vec::new();
         for ((is_good, again), output) in ended.into_iter().zip(self.outputs) {
@@ -416,7 +416,7 @@ impl Beside {
                 File::open(&output).with_context(|| format!("cannot read {}", output.display()))?;
             let mut own = Totals::default();
             pass_on(file, &mut own, &mut stdout())?;
-            parts.push(Part::of(own, is_good, totals).with(again));
+            parts.push(CargoRun::of(own, is_good, totals).with(again));
         }
         Ok(parts)
     }
@@ -523,18 +523,18 @@ mod tests {
     }
 
     /// A part whose tests of these names failed, and whose second run prints so much.
-    fn part(failed: &[&str], second: &str, is_good: bool) -> Part {
+    fn part(failed: &[&str], second: &str, is_good: bool) -> CargoRun {
         let mut again = Command::new("sh");
         let ending = if is_good { "true" } else { "false" };
         again.args(["-c", &format!("printf '%s\n' \"$0\"; {ending}"), second]);
-        Part {
+        CargoRun {
             is_good: failed.is_empty(),
             failed: failed.iter().map(|name| (*name).to_owned()).collect(),
             again: Some(again),
         }
     }
 
-    fn tried(parts: Vec<Part>, failed: u64) -> (bool, Vec<String>, String) {
+    fn tried(parts: Vec<CargoRun>, failed: u64) -> (bool, Vec<String>, String) {
         let mut totals = Totals {
             passed: 10,
             failed,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 use weir_base::resp::{Value, decode};
-use weir_fitment::redis::fit_put::Newer;
+use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route_put::NewRoute;
 use weir_fitment::redis::fit_vehicles::Head;
 use weir_fitment::redis::fit_vehicles_put::Piece;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::redis::{fit_put, fit_route_put, fit_vehicles_put};
-use weir_fitment::{Offset, Place, Plan, Shape, Sku, VehicleId};
+use weir_fitment::{Offset, Placement, Plan, Shape, Sku, VehicleId};
 use weir_host_test::{Builder, FailurePolicy, Host, LocalReply, Stream, StreamState, Upstream};
 use weir_scripts::Call;
 use weir_stack::redis::RedisServer;
@@ -94,20 +94,26 @@ impl Gate {
     }
 
     /// A SKU fits the vehicles with these offsets, and no others.
-    pub fn put(&mut self, name: &str, place: &Place, fits: &[u32]) {
+    pub fn put(&mut self, name: &str, place: &Placement, fits: &[u32]) {
         let sku = Sku::new(name).unwrap();
         let offsets: Vec<_> = fits.iter().filter_map(|fit| Offset::new(*fit)).collect();
         let shape = Shape::of(Plan::Directory, &offsets, 0);
         let keys = FitmentKeys::new(PREFIX, &place.spu);
         let version = self.next_version;
         self.next_version += 1;
-        self.run(&fit_put::call(&keys, &sku, version, Newer::Stays, &shape));
+        self.run(&fit_put::call(
+            &keys,
+            &sku,
+            version,
+            NewerEntryPolicy::Stays,
+            &shape,
+        ));
         let route = NewRoute {
             sku: &sku,
             version,
             place: Some(place),
         };
-        for call in fit_route_put::calls(PREFIX, Newer::Stays, [route]) {
+        for call in fit_route_put::calls(PREFIX, NewerEntryPolicy::Stays, [route]) {
             self.run(&call);
         }
     }

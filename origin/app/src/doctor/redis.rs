@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Cmd, Value, cmd};
-use weir_doctor::facts::{Login, RedisFacts, Refused, TlsFacts, TlsTarget, Untold};
+use weir_doctor::facts::{Login, RedisFacts, RefusedWrite, TlsFacts, TlsTarget, Untold};
 use weir_scripts::permissions::{self, ORIGIN, SHARED};
 use weir_scripts::{Call, RefusalKind};
 
@@ -155,9 +155,9 @@ fn away(address: String, error: &CallError) -> RedisFacts {
     }
 }
 
-fn refused(error: &CallError) -> Option<Refused> {
+fn refused(error: &CallError) -> Option<RefusedWrite> {
     let refusal = error.refusal()?;
-    Some(Refused {
+    Some(RefusedWrite {
         is_permission: refusal.kind == RefusalKind::NoPermission,
         remedy: refusal.kind.remedy(),
         error: refusal.error,

@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::events::http::Enabled;
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
-use crate::http::Part;
+use crate::http::Component;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 
@@ -96,8 +96,8 @@ impl Domain for EventDomain {
     }
 
     /// A full event log does not make the origin unready.
-    fn parts(&self) -> Vec<Part> {
-        let part = |events: Events| Part {
+    fn parts(&self) -> Vec<Component> {
+        let part = |events: Events| Component {
             name: "events",
             state: Arc::new(move || events.state()),
         };

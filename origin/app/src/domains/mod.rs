@@ -29,7 +29,7 @@ use crate::access::Door;
 use crate::access::scope::Area;
 use crate::api::Document;
 use crate::config::{Config, Secrets};
-use crate::http::{Loop, Part};
+use crate::http::{Component, Loop};
 use crate::origin::Origin;
 use crate::redis::Redis;
 use crate::sql::{Database, Migrations};
@@ -190,7 +190,7 @@ pub(crate) trait Domain {
     }
 
     /// What `/readyz` reports.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<Component> {
         Vec::new()
     }
 

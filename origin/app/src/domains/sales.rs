@@ -13,7 +13,7 @@ use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 use super::{Domain, Jobs};
 use crate::access::Door;
 use crate::config::{Config, Secrets};
-use crate::http::{Loop, Part, Silences};
+use crate::http::{Component, HeartbeatTimeouts, Loop};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::outbox::{OutboxTimes, Sink, SinkName};
@@ -165,7 +165,7 @@ impl SaleDomain {
 
     /// Registers the gauge of the time since the last heartbeat.
     pub(crate) fn register(&self, metrics: &Metrics) {
-        metrics.group(|group| group.add_collector(Silences(vec![self.reconciler()])));
+        metrics.group(|group| group.add_collector(HeartbeatTimeouts(vec![self.reconciler()])));
     }
 
     /// The sales, if they are on.
@@ -199,13 +199,13 @@ impl Domain for SaleDomain {
         }
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<Component> {
         let metrics = self.sales.metrics().clone();
         let state = move || match metrics.has_paused_sales() {
             true => "paused",
             false => "ok",
         };
-        let part = Part {
+        let part = Component {
             name: "sales",
             state: Arc::new(state),
         };

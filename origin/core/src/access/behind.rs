@@ -20,14 +20,14 @@ type Done = (Intent, Verdict);
 
 /// Writes entries behind answers.
 #[derive(Debug)]
-pub(super) struct Behind {
+pub(super) struct TrailWriter {
     trail: Trail,
     lost: Counter,
     /// Begins with the first entry: an origin without such routes has no writer.
     writer: Mutex<Option<(mpsc::Sender<Done>, JoinHandle<()>)>>,
 }
 
-impl Behind {
+impl TrailWriter {
     pub(super) fn new(trail: Trail, lost: Counter) -> Self {
         let writer = Mutex::default();
         Self {

@@ -18,7 +18,7 @@ use super::scope::{Area, Level, Scope};
 use super::tenancy;
 use super::trail::{Intent, TrailError, Verdict};
 use super::{Caller, Door, session};
-use crate::api::{Api, MountedRules, Noting, RouteRules};
+use crate::api::{Api, AuditTiming, MountedRules, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{FORBIDDEN, UNAUTHORIZED};
 use crate::http::{PeerAddress, Problem, Refusal, bearer};
@@ -198,14 +198,14 @@ impl Door {
 
     async fn noted(
         &self,
-        noting: Noting,
+        noting: AuditTiming,
         intent: Intent,
         run: impl Future<Output = Response>,
     ) -> Response {
         match noting {
-            Noting::Never => run.await,
-            Noting::Before => self.note(intent, run).await,
-            Noting::Behind => {
+            AuditTiming::Never => run.await,
+            AuditTiming::Before => self.note(intent, run).await,
+            AuditTiming::Behind => {
                 let response = run.await;
                 self.access.0.behind.add(intent, verdict(&response));
                 response

@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use utoipa_axum::routes;
 
 use super::scope::{Area, Role, Scope, Scopes};
-use super::store::{Added, KEYS_MAX, StoredKey};
+use super::store::{AddKeyOutcome, KEYS_MAX, StoredKey};
 use super::tenancy::of_tenants;
 use super::trail::EntryView;
 use super::{Caller, Door, TENANT_LIMIT, guard, key, over_limit, sign_in, tenants};
@@ -328,13 +328,13 @@ async fn create(
         return Err(guard::forbidden(detail));
     }
     match door.access.0.store.add_key(&stored).await? {
-        Added::Made => {}
-        Added::TooMany => {
+        AddKeyOutcome::Made => {}
+        AddKeyOutcome::TooMany => {
             let detail = format!("there are {KEYS_MAX} keys already");
             return Err(TOO_MANY_KEYS.because(detail));
         }
-        Added::Over(over) => return Err(over_limit(over)),
-        Added::NoTenant => return Err(no_tenant()),
+        AddKeyOutcome::Over(over) => return Err(over_limit(over)),
+        AddKeyOutcome::NoTenant => return Err(no_tenant()),
     }
     info!(key = stored.id, by = caller.0.id, "key made");
     let location = [(header::LOCATION, format!("/access/keys/{}", stored.id))];

@@ -44,7 +44,7 @@ use crate::http::{AdminToken, Problem, Refusal};
 use crate::sql::{Database, SqlError};
 use crate::tenants::{Counts, NameRange, Tenant, TenantStore};
 use attempts::Attempts;
-use behind::Behind;
+use behind::TrailWriter;
 use metrics::AccessMetrics;
 use pace::Paces;
 use scope::{Area, Role, Scope, Scopes};
@@ -72,7 +72,7 @@ struct Parts {
     tenants: TenantStore,
     paces: Paces,
     trail: Trail,
-    behind: Behind,
+    behind: TrailWriter,
     attempts: Attempts,
     /// Callers by the hash of the key that they show, and until when they are known.
     known: Mutex<HashMap<Vec<u8>, (Caller, u64)>>,
@@ -121,7 +121,7 @@ impl Access {
             tenants: TenantStore::new(database.clone(), counts),
             paces: Paces::default(),
             store: AccessStore::new(database),
-            behind: Behind::new(trail.clone(), metrics.audit_lost.clone()),
+            behind: TrailWriter::new(trail.clone(), metrics.audit_lost.clone()),
             trail,
             attempts: Attempts::default(),
             known: Mutex::default(),
@@ -332,6 +332,6 @@ pub const TENANT_LIMIT: Refusal = Refusal::conflict(
 );
 
 /// 409: a tenant would have more than it may.
-pub fn over_limit(over: crate::tenants::Over) -> Problem {
+pub fn over_limit(over: crate::tenants::LimitExceeded) -> Problem {
     TENANT_LIMIT.because(over.to_string())
 }

@@ -36,7 +36,7 @@ pub(super) const AREAS: [Area; 4] = [Area::Sales, Area::Rooms, Area::Links, Area
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantRule {
     /// Its first path parameter names something that must be called after the tenant. To a tenant nothing else is there.
-    Own(Thing),
+    Own(ResourceKind),
     /// Its handler asks [`Caller`] what the tenant's is.
     Heeds,
     /// It is about all, or about what tenants share.
@@ -45,7 +45,7 @@ pub enum TenantRule {
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thing {
+pub enum ResourceKind {
     /// A sale.
     Sale,
     /// An order: its name begins with its sale's.
@@ -56,7 +56,7 @@ pub enum Thing {
     Room,
 }
 
-impl Thing {
+impl ResourceKind {
     /// There is none.
     fn unknown(self) -> Problem {
         self.refusal().because(match self {

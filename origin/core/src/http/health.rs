@@ -39,14 +39,14 @@ const PING_LIMIT: Duration = Duration::from_secs(3);
 
 /// A part whose state is told, whatever it is: the rest of the origin does not need it.
 #[derive(Clone)]
-pub struct Part {
+pub struct Component {
     /// Its name.
     pub name: &'static str,
     /// Its state, in a word.
     pub state: Arc<dyn Fn() -> &'static str + Send + Sync>,
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Part({:?})", self.name)
     }
@@ -73,7 +73,7 @@ pub struct Health {
     /// What Prometheus scrapes.
     pub metrics: Metrics,
     /// What else is told.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Component>,
     /// Where the origin writes.
     pub disks: Disks,
     /// What must go on.
@@ -257,9 +257,9 @@ impl Health {
 
 /// How long loops have been silent, asked for with each scrape.
 #[derive(Debug)]
-pub struct Silences(pub Vec<Loop>);
+pub struct HeartbeatTimeouts(pub Vec<Loop>);
 
-impl Collector for Silences {
+impl Collector for HeartbeatTimeouts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let help = "For how long a loop of the background has been silent";
         let mut metric =

@@ -47,12 +47,12 @@ pub struct Live {
 }
 
 /// A tenant's answer that goes on.
-struct Taken {
+struct LiveSlot {
     of: String,
     taken: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Drop for Taken {
+impl Drop for LiveSlot {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = taken.get_mut(&self.of) {
@@ -81,14 +81,14 @@ impl Live {
     }
 
     /// One more answer for the tenant `of`; `None`: it has as many as it may have.
-    fn take(&self, of: &str) -> Option<Taken> {
+    fn take(&self, of: &str) -> Option<LiveSlot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(of.to_owned()).or_default();
         if *count >= TENANTS_ANSWERS_MAX {
             return None;
         }
         *count += 1;
-        Some(Taken {
+        Some(LiveSlot {
             of: of.to_owned(),
             taken: Arc::clone(&self.taken),
         })

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use crate::background::Backoff;
 
-pub use queue::{Backlog, Leased, Queue, Sent, Source, Waiting};
+pub use queue::{Backlog, LeasedSubject, Queue, SendOutcome, Source, Waiting};
 pub use runner::Outbox;
 pub use webhook::ChangeWebhook;
 

@@ -95,7 +95,7 @@ impl Source {
 
 /// A subject that is this origin's to tell of, for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leased {
+pub struct LeasedSubject {
     /// The subject: an order, or a link.
     pub subject: String,
     /// The first change that the receiver does not have.
@@ -106,9 +106,9 @@ pub struct Leased {
 
 /// The outcome of a leased subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendOutcome {
     /// As it was leased.
-    pub leased: Leased,
+    pub leased: LeasedSubject,
     /// The first change that the receiver does not have now.
     pub next_seq: u64,
     /// Why that one failed; `None`: it was not tried.
@@ -179,11 +179,11 @@ impl Queue {
         now_ms: u64,
         until_ms: u64,
         limit: usize,
-    ) -> Result<Vec<Leased>, SqlError> {
+    ) -> Result<Vec<LeasedSubject>, SqlError> {
         let select = self.source.sql(SELECT_DUE);
         let select = select.text(sink.word()).number(now_ms).number(limit);
         let rows = self.db.all(select).await?;
-        let due: Vec<Leased> = rows.iter().map(leased).collect::<Result<_, _>>()?;
+        let due: Vec<LeasedSubject> = rows.iter().map(leased).collect::<Result<_, _>>()?;
         if due.is_empty() {
             return Ok(due);
         }
@@ -226,7 +226,7 @@ impl Queue {
         &self,
         sink: SinkName,
         holder: u32,
-        leased: &Leased,
+        leased: &LeasedSubject,
         next_seq: u64,
     ) -> Result<bool, SqlError> {
         let subject = &leased.subject;
@@ -249,7 +249,12 @@ impl Queue {
     }
 
     /// Notes what became of subjects that `holder` has leased. What it holds no longer stays as it is.
-    pub async fn settle(&self, sink: SinkName, holder: u32, sent: &[Sent]) -> Result<(), SqlError> {
+    pub async fn settle(
+        &self,
+        sink: SinkName,
+        holder: u32,
+        sent: &[SendOutcome],
+    ) -> Result<(), SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
             for one in sent {
@@ -364,9 +369,9 @@ impl Queue {
         tx: &mut Tx,
         sink: SinkName,
         holder: u32,
-        sent: &Sent,
+        sent: &SendOutcome,
     ) -> Result<(), Error> {
-        let Leased {
+        let LeasedSubject {
             subject,
             next_seq,
             tries,
@@ -517,8 +522,8 @@ async fn delete_pruned(
     tx.execute(delete).await.map(drop)
 }
 
-fn leased(row: &Row) -> Result<Leased, Error> {
-    Ok(Leased {
+fn leased(row: &Row) -> Result<LeasedSubject, Error> {
+    Ok(LeasedSubject {
         subject: row.text("subject")?,
         next_seq: row.number("next_seq")?,
         tries: row.number("tries")?,

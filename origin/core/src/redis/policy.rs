@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::Redis;
-use crate::background::Rounds;
+use crate::background::Interval;
 
 /// How often it is looked at: settings change while Redis runs.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const FULL_PERCENT: u64 = 90;
 
 /// Logs what is wrong with Redis, every minute until it is corrected. Ends with `stop`.
 pub async fn watch(redis: Redis, stop: CancellationToken) {
-    let mut rounds = Rounds::every(PERIOD, "looking at the settings of Redis", stop);
+    let mut rounds = Interval::every(PERIOD, "looking at the settings of Redis", stop);
     while rounds.next().await {
         // `check_write` logs refusals itself.
         let written = redis.check_write().await;

@@ -76,14 +76,14 @@ impl Limits {
 /// A tenant would have more of something than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tenant may have {max} {what}")]
-pub struct Over {
+pub struct LimitExceeded {
     /// Of what.
     pub what: &'static str,
     /// How many there may be.
     pub max: u64,
 }
 
-impl Over {
+impl LimitExceeded {
     /// Whether `count` of `what` are too many.
     pub fn check(what: &'static str, count: u64, max: u64) -> Option<Self> {
         (count > max).then_some(Self { what, max })
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn a_limit_may_be_reached_and_not_passed() {
-        assert_eq!(Over::check("rooms", 3, 3), None);
-        let over = Over::check("rooms", 4, 3).map(|over| over.to_string());
+        assert_eq!(LimitExceeded::check("rooms", 3, 3), None);
+        let over = LimitExceeded::check("rooms", 4, 3).map(|over| over.to_string());
         assert_eq!(over.as_deref(), Some("the tenant may have 3 rooms"));
     }
 }

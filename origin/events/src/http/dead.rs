@@ -14,7 +14,7 @@ use weir_event::event::Event;
 use super::page_len;
 use super::refusals::UNKNOWN_DEAD_LETTER;
 use crate::Events;
-use crate::admin::{self, RESEND_MAX, Resent};
+use crate::admin::{self, RESEND_MAX, ResendOutcome};
 use crate::collect::is_taken;
 use crate::model::letter::Letter;
 use crate::model::record::{REFUSED_LEN_MAX, SentEvent};
@@ -96,7 +96,7 @@ pub(super) async fn get(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MendedEvent)]
-pub(super) struct Mended {
+pub(super) struct ReplacementEvent {
     /// The event.
     #[schema(value_type = Event)]
     event: Box<RawValue>,
@@ -110,13 +110,13 @@ pub(super) struct Mended {
     path = "/events/dead-letters/{id}",
     operation_id = "mendDeadLetter",
     params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    request_body = Mended,
+    request_body = ReplacementEvent,
     responses((status = 200, description = "As it is now", body = LetterView)),
 )]
 pub(super) async fn mend(
     events: Events,
     Path(id): Path<String>,
-    TypedBody(mended): TypedBody<Mended>,
+    TypedBody(mended): TypedBody<ReplacementEvent>,
 ) -> Result<Json<LetterView>, Problem> {
     let letter = admin::mend(&events, &id, mended.event.get().to_owned()).await?;
     Ok(Json(LetterView::from(&letter)))
@@ -151,11 +151,13 @@ pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<Sta
 )]
 pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Response, Problem> {
     let (status, body) = match admin::resend(&events, &id).await? {
-        Resent::Retried => (StatusCode::ACCEPTED, ResentView::Retried { retried: true }),
-        Resent::Judged(answer) if is_taken(&answer) => {
+        ResendOutcome::Retried => (StatusCode::ACCEPTED, ResentView::Retried { retried: true }),
+        ResendOutcome::Judged(answer) if is_taken(&answer) => {
             (StatusCode::ACCEPTED, ResentView::Judged(answer))
         }
-        Resent::Judged(answer) => (StatusCode::UNPROCESSABLE_ENTITY, ResentView::Judged(answer)),
+        ResendOutcome::Judged(answer) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, ResentView::Judged(answer))
+        }
     };
     Ok((status, Json(body)).into_response())
 }

@@ -8,7 +8,7 @@ use weir_event::envelope::Envelope;
 
 use super::page_len;
 use super::refusals::{INVALID_SEEK, UNKNOWN_GROUP};
-use crate::admin::{self, Sought, standing};
+use crate::admin::{self, SeekResult, standing};
 use crate::groups::status::GroupState;
 use crate::log::{Position, Source, Target};
 use crate::store::{Compensation, Retry};
@@ -357,7 +357,7 @@ pub(super) struct SeekAnswer {
     /// Whether nothing was moved.
     dry_run: bool,
     /// One for each log.
-    sources: Vec<Sought>,
+    sources: Vec<SeekResult>,
 }
 
 /// Whether a group is paused.

@@ -29,7 +29,7 @@ use refusals::{
     UNKNOWN_GROUP, UNKNOWN_TYPE, UNKNOWN_WINDOW, VERSION_CONFLICT,
 };
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::api::{Api, Document, Noting, RouteRules};
+use weir_origin_core::api::{Api, AuditTiming, Document, RouteRules};
 use weir_origin_core::http::Problem;
 use weir_origin_core::http::refusal::BODY_TOO_LARGE;
 
@@ -83,7 +83,7 @@ pub fn admin() -> Api<Enabled> {
         .route(
             routes!(collect::push).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
             rules
-                .noted(Noting::Never)
+                .noted(AuditTiming::Never)
                 .refuses(sent)
                 .refuses(&[BODY_TOO_LARGE, CONTENT_TYPE]),
         )

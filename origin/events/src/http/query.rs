@@ -12,7 +12,7 @@ use weir_event::window;
 use super::page_len;
 use super::refusals::{EVENT_UNREADABLE, UNKNOWN_WINDOW};
 use crate::Events;
-use crate::store::{Course, CourseFilter, Place};
+use crate::store::{CourseFilter, CourseOwner, EventCursor};
 use weir_origin_core::api::words;
 use weir_origin_core::http::{Problem, ReadQuery};
 
@@ -67,7 +67,7 @@ pub(super) async fn customer(
     Path(id): Path<String>,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<CourseView>, Problem> {
-    course(&events, Course::Customer(&id), page).await
+    course(&events, CourseOwner::Customer(&id), page).await
 }
 
 /// Events of a visitor while no user was signed in
@@ -85,12 +85,12 @@ pub(super) async fn visitor(
     Path(id): Path<String>,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<CourseView>, Problem> {
-    course(&events, Course::Visitor(&id), page).await
+    course(&events, CourseOwner::Visitor(&id), page).await
 }
 
 async fn course(
     events: &Events,
-    course: Course<'_>,
+    course: CourseOwner<'_>,
     page: Page,
 ) -> Result<Json<CourseView>, Problem> {
     let limit = page_len(page.limit)?;
@@ -203,7 +203,7 @@ pub(super) async fn customer_window(
     Path((id, name)): Path<(String, String)>,
     ReadQuery(window): ReadQuery<Window>,
 ) -> Result<Json<WindowAnswer>, Problem> {
-    answer(&events, Course::Customer(&id), &name, window).await
+    answer(&events, CourseOwner::Customer(&id), &name, window).await
 }
 
 /// The last events of a visitor, as far as nobody was signed in, how many within a window, or which followed which
@@ -221,12 +221,12 @@ pub(super) async fn visitor_window(
     Path((id, name)): Path<(String, String)>,
     ReadQuery(window): ReadQuery<Window>,
 ) -> Result<Json<WindowAnswer>, Problem> {
-    answer(&events, Course::Visitor(&id), &name, window).await
+    answer(&events, CourseOwner::Visitor(&id), &name, window).await
 }
 
 async fn answer(
     events: &Events,
-    course: Course<'_>,
+    course: CourseOwner<'_>,
     name: &str,
     window: Window,
 ) -> Result<Json<WindowAnswer>, Problem> {
@@ -297,14 +297,19 @@ fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Pro
 
 /// Events that a question is about.
 struct EventQuery<'a> {
-    course: Course<'a>,
+    course: CourseOwner<'a>,
     event_type: Option<&'a str>,
     from_ms: u64,
     end_ms: u64,
 }
 
 impl<'a> EventQuery<'a> {
-    fn new(course: Course<'a>, event_type: Option<&'a str>, from_ms: u64, end_ms: u64) -> Self {
+    fn new(
+        course: CourseOwner<'a>,
+        event_type: Option<&'a str>,
+        from_ms: u64,
+        end_ms: u64,
+    ) -> Self {
         Self {
             course,
             event_type,
@@ -330,7 +335,7 @@ impl<'a> EventQuery<'a> {
     }
 }
 
-fn decoded(found: Vec<(Place, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
+fn decoded(found: Vec<(EventCursor, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
     let events = found.iter().map(|(_, bytes)| Envelope::decode(bytes));
     events.collect::<Result<_, _>>().map_err(|error| {
         tracing::error!(%error, "an event in SQL cannot be read");
@@ -339,9 +344,9 @@ fn decoded(found: Vec<(Place, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
 }
 
 /// Where a page ends, as the one before told it.
-fn place(text: &str) -> Result<Place, Problem> {
+fn place(text: &str) -> Result<EventCursor, Problem> {
     let place = text.split_once('-').and_then(|(at_ms, position)| {
-        Some(Place {
+        Some(EventCursor {
             at_ms: at_ms.parse().ok()?,
             position: position.parse().ok()?,
         })

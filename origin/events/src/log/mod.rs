@@ -59,7 +59,7 @@ pub struct Batch {
 
 /// What a reader has next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ReadOutcome {
     /// From now on these sources are this reader's, and no other ones. Nothing of them comes before
     /// [`GroupReader::start_at`] was called for each.
     Assigned(Vec<Source>),
@@ -198,7 +198,7 @@ pub trait EventLog: fmt::Debug + Send + Sync {
 /// Reads a log for one group.
 pub trait GroupReader: Send {
     /// What comes next, as soon as there is something. Whoever stops waiting loses nothing.
-    fn next(&mut self) -> LogFuture<'_, Result<Next, LogError>>;
+    fn next(&mut self) -> LogFuture<'_, Result<ReadOutcome, LogError>>;
 
     /// Goes on with `source` at `position`; at its start if the group has none yet.
     fn start_at(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_event::answer::Reason;
 use weir_event::envelope::Envelope;
 
-use super::record::{LogRecord, RecordError, Refused, SentEvent};
+use super::record::{LogRecord, RecordError, RefusedEvent, SentEvent};
 use crate::log::Record;
 use crate::store::{DeadLetter, NewEvent, Retry, STORE_GROUP};
 
@@ -67,7 +67,7 @@ fn id(group: &str, source: &str, position: u64) -> String {
 }
 
 /// The dead letter of what was refused when it came.
-pub fn of_refused(source: &str, record: &Record, refused: Refused) -> DeadLetter {
+pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadLetter {
     DeadLetter {
         id: id("", source, record.position),
         group: String::new(),
@@ -143,7 +143,7 @@ pub fn of_given_up(
 /// The events among records, with the place of each; what is none is told to `other`.
 pub fn events_of<'a>(
     records: &'a [Record],
-    mut other: impl FnMut(&'a Record, Result<Refused, RecordError>),
+    mut other: impl FnMut(&'a Record, Result<RefusedEvent, RecordError>),
 ) -> Vec<(&'a Record, Box<Envelope>)> {
     let mut events = Vec::with_capacity(records.len());
     for record in records {

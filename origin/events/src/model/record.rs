@@ -31,12 +31,12 @@ pub enum LogRecord {
     /// An event.
     Event(Box<Envelope>),
     /// What was refused.
-    Refused(Box<Refused>),
+    Refused(Box<RefusedEvent>),
 }
 
 /// What was refused as an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedEvent {
     /// Why, in a word.
     pub reason: String,
     /// Why, for people.
@@ -203,7 +203,7 @@ mod tests {
         let stamps = stamps(Consent::Full);
         let sent = SentEvent::new("{\"type\":7}", &stamps, Some("u1"), Some(5));
         assert_eq!(sent.stamps(), Some(stamps));
-        let record = LogRecord::Refused(Box::new(Refused {
+        let record = LogRecord::Refused(Box::new(RefusedEvent {
             reason: "invalid".into(),
             message: "type: is a number".into(),
             sent,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_event::limits::BODY_LEN_MAX;
 
-use super::{CURSOR_LEN_MAX, Fetched, Fetching, Source};
+use super::{CURSOR_LEN_MAX, FetchedPage, Fetching, Source};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
 /// Where the cursor goes.
@@ -102,7 +102,7 @@ impl Source for HttpSource {
     }
 }
 
-fn read(body: &[u8]) -> Result<Fetched, String> {
+fn read(body: &[u8]) -> Result<FetchedPage, String> {
     let answer: Answer<'_> = serde_json::from_slice(body)
         .map_err(|error| format!("the answer is no JSON of events and a cursor: {error}"))?;
     if answer.cursor.len() > CURSOR_LEN_MAX {
@@ -112,7 +112,7 @@ fn read(body: &[u8]) -> Result<Fetched, String> {
         let events: Vec<&str> = answer.events.iter().map(|event| event.get()).collect();
         Bytes::from(format!("[{}]", events.join(",")))
     };
-    Ok(Fetched {
+    Ok(FetchedPage {
         events: (!answer.events.is_empty()).then(list),
         cursor: answer.cursor,
     })

@@ -38,7 +38,7 @@ use weir_event::stamps::{Kind, Stamps};
 use super::Events;
 use super::collect::{CollectError, Sender};
 use super::store::Step;
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::sql::SqlError;
 
 pub use config::PullsConfig;
@@ -58,7 +58,7 @@ const BACKOFF: Backoff = Backoff {
 
 /// What was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedPage {
     /// A JSON list of events; none if there is nothing new.
     pub events: Option<Bytes>,
     /// Where the next ones begin.
@@ -66,7 +66,7 @@ pub struct Fetched {
 }
 
 /// What is being fetched, or why it could not be.
-pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, String>> + Send + 'a>>;
+pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<FetchedPage, String>> + Send + 'a>>;
 
 /// Where events are fetched from.
 pub trait Source: fmt::Debug + Send + Sync {
@@ -129,7 +129,7 @@ enum PullError {
 
 /// Fetches events until `stop`.
 pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
-    let rounds = Rounds::every(pull.every, "fetching events", stop);
+    let rounds = Interval::every(pull.every, "fetching events", stop);
     let mut rounds = rounds.backing_off(pull.backoff);
     while rounds.next().await {
         let fetched = fetch(&events, &pull).await;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::window::Window;
-use super::{Fetched, Fetching, Source};
+use super::{FetchedPage, Fetching, Source};
 use crate::Clock;
 use weir_origin_core::sql::OpenError;
 use weir_origin_core::sql::foreign::{Foreign, PlacedRow};
@@ -54,7 +54,7 @@ pub struct TableSource {
     database: Foreign,
     /// With `?` for each of its places.
     query: String,
-    places: Vec<Place>,
+    places: Vec<QueryParameter>,
     look_back_ms: u64,
     clock: Clock,
     /// When late rows were looked for.
@@ -62,7 +62,7 @@ pub struct TableSource {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum QueryParameter {
     Cursor,
     Limit,
 }
@@ -86,7 +86,7 @@ impl TableSource {
         clock: Clock,
     ) -> Result<Self, TableError> {
         let (query, places) = bound(query);
-        if !places.contains(&Place::Cursor) || !places.contains(&Place::Limit) {
+        if !places.contains(&QueryParameter::Cursor) || !places.contains(&QueryParameter::Limit) {
             return Err(TableError::NoPlace);
         }
         if look_back_ms == 0 {
@@ -116,9 +116,9 @@ impl TableSource {
     }
 
     async fn page(&self, behind: i64) -> Result<Vec<PlacedRow>, String> {
-        let number = |place: &Place| match place {
-            Place::Cursor => behind,
-            Place::Limit => PAGE as i64,
+        let number = |place: &QueryParameter| match place {
+            QueryParameter::Cursor => behind,
+            QueryParameter::Limit => PAGE as i64,
         };
         let numbers: Vec<i64> = self.places.iter().map(number).collect();
         let asked = self.database.rows(&self.query, &numbers);
@@ -128,7 +128,7 @@ impl TableSource {
     }
 
     /// First what is new. If that is nothing, what is late.
-    async fn fetch_behind(&self, cursor: &str) -> Result<Fetched, String> {
+    async fn fetch_behind(&self, cursor: &str) -> Result<FetchedPage, String> {
         let window = Window::read(cursor);
         let mut window = window.ok_or("its cursor is of another kind of collector")?;
         let now_ms = (self.clock)();
@@ -147,7 +147,7 @@ impl TableSource {
             *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
         }
         window.pass(now_ms, self.wait_ms());
-        Ok(Fetched {
+        Ok(FetchedPage {
             events: body.finish(),
             cursor: window.to_text(),
         })
@@ -202,12 +202,16 @@ fn signed(number: u64) -> Result<i64, String> {
 }
 
 /// The query as SQL takes it, and what its `?` are, in their order.
-fn bound(query: &str) -> (String, Vec<Place>) {
+fn bound(query: &str) -> (String, Vec<QueryParameter>) {
     let (mut out, mut places) = (String::new(), Vec::new());
     let mut rest = query;
     loop {
-        let cursor = rest.find(CURSOR).map(|at| (at, Place::Cursor, CURSOR));
-        let limit = rest.find(LIMIT).map(|at| (at, Place::Limit, LIMIT));
+        let cursor = rest
+            .find(CURSOR)
+            .map(|at| (at, QueryParameter::Cursor, CURSOR));
+        let limit = rest
+            .find(LIMIT)
+            .map(|at| (at, QueryParameter::Limit, LIMIT));
         let next = cursor.into_iter().chain(limit).min_by_key(|next| next.0);
         let Some((at, place, word)) = next else {
             out.push_str(rest);
@@ -241,7 +245,14 @@ mod tests {
     fn places_become_values_in_their_order() {
         let (query, places) = bound("SELECT {limit}, {cursor} FROM t WHERE a > {cursor}");
         assert_eq!(query, "SELECT ?, ? FROM t WHERE a > ?");
-        assert_eq!(places, [Place::Limit, Place::Cursor, Place::Cursor]);
+        assert_eq!(
+            places,
+            [
+                QueryParameter::Limit,
+                QueryParameter::Cursor,
+                QueryParameter::Cursor
+            ]
+        );
     }
 
     #[tokio::test]

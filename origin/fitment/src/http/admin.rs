@@ -38,7 +38,7 @@ pub(super) struct Search {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Behind {
+pub(super) struct ProductPageQuery {
     /// The `next` of the page before.
     #[serde(default)]
     #[param(required = false)]
@@ -49,7 +49,7 @@ pub(super) struct Behind {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct OfProduct {
+pub(super) struct RebuildQuery {
     /// Only this product; the answer is then how many `skus` were written.
     spu: Option<String>,
 }
@@ -81,7 +81,7 @@ pub(super) struct VehiclesView {
 /// A vehicle that a SKU fits, and for which years, engine and position.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FittedVehicle)]
-struct Fit {
+struct FittingVehicle {
     #[serde(flatten)]
     vehicle: Vehicle,
     #[serde(skip_serializing_if = "Qualifiers::is_empty")]
@@ -112,7 +112,7 @@ pub(super) struct FittedProduct {
     /// How many vehicles it fits.
     count: u64,
     /// The vehicles of this page.
-    vehicles: Vec<Fit>,
+    vehicles: Vec<FittingVehicle>,
     /// The next page's `after`; null: this is the last one.
     #[schema(required)]
     next: Option<u32>,
@@ -240,13 +240,13 @@ pub(super) async fn retire(
     get,
     path = "/fitment/products/{sku}",
     operation_id = "getFittedProduct",
-    params(SkuParam, Behind),
+    params(SkuParam, ProductPageQuery),
     responses((status = 200, description = "The product", body = FittedProduct)),
 )]
 pub(super) async fn product(
     fitment: Fitment,
     Path(sku): Path<String>,
-    ReadQuery(behind): ReadQuery<Behind>,
+    ReadQuery(behind): ReadQuery<ProductPageQuery>,
 ) -> Result<Json<FittedProduct>, Problem> {
     let sku = read_sku(&sku)?;
     let row = fitment.store().sku(&sku).await?;
@@ -260,7 +260,7 @@ pub(super) async fn product(
     for offset in page.iter().take(VEHICLES).copied().filter_map(Offset::new) {
         if let Some(vehicle) = fitment.store().vehicle_at(offset).await? {
             let qualifiers = fitment.store().qualifiers(&sku, offset).await?;
-            vehicles.push(Fit {
+            vehicles.push(FittingVehicle {
                 vehicle,
                 qualifiers,
             });
@@ -391,12 +391,12 @@ fn changed(changed: Changed) -> Result<StatusCode, Problem> {
     post,
     path = "/fitment/rebuild",
     operation_id = "rebuildFitment",
-    params(OfProduct),
+    params(RebuildQuery),
     responses((status = 200, description = "Started, or done for a product", body = RebuildView)),
 )]
 pub(super) async fn rebuild(
     fitment: Fitment,
-    ReadQuery(of): ReadQuery<OfProduct>,
+    ReadQuery(of): ReadQuery<RebuildQuery>,
 ) -> Result<Json<RebuildView>, Problem> {
     match read_spu(of.spu)? {
         Some(spu) => {

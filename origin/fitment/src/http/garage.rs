@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{GARAGE_FULL, GarageRequest, read_vehicle, unknown_vehicle};
-use crate::store::{Bound, GARAGE_MAX, Garaged};
+use crate::store::{Bound, GARAGE_MAX, GarageVehicle};
 use weir_origin_core::http::{Problem, ReadQuery};
 
 /// How a vehicle is put into the garage.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct GarageVehicleQuery {
     /// Whether it becomes the default.
     #[serde(default)]
     #[param(required = false)]
@@ -26,7 +26,7 @@ pub(super) struct Wanted {
 #[derive(Serialize, ToSchema)]
 struct Garage {
     /// The vehicles, the default first.
-    vehicles: Vec<Garaged>,
+    vehicles: Vec<GarageVehicle>,
 }
 
 /// The signed user's vehicles, the default first
@@ -57,14 +57,14 @@ pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
     put,
     path = "/fitment/garage/{vehicle}",
     operation_id = "addToGarage",
-    params(("vehicle" = String, Path, description = "The number of the vehicle."), Wanted),
+    params(("vehicle" = String, Path, description = "The number of the vehicle."), GarageVehicleQuery),
     responses((status = 204, description = "It is there")),
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn bind(
     asked: GarageRequest,
     Path(vehicle): Path<String>,
-    ReadQuery(wanted): ReadQuery<Wanted>,
+    ReadQuery(wanted): ReadQuery<GarageVehicleQuery>,
 ) -> Result<StatusCode, Problem> {
     let vehicle = read_vehicle(&vehicle)?;
     bound(

@@ -50,7 +50,7 @@ pub(super) struct What {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Before {
+pub(super) struct ImportPageQuery {
     /// Only imports with a smaller id.
     before: Option<u64>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Before {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct From {
+pub(super) struct ImportOffsetQuery {
     /// The number of the first error of the page, from 0.
     #[serde(default)]
     #[param(required = false)]
@@ -217,12 +217,12 @@ async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
     get,
     path = "/fitment/imports",
     operation_id = "listImports",
-    params(Before),
+    params(ImportPageQuery),
     responses((status = 200, description = "The imports", body = ImportsView)),
 )]
 pub(super) async fn list(
     fitment: Fitment,
-    ReadQuery(wanted): ReadQuery<Before>,
+    ReadQuery(wanted): ReadQuery<ImportPageQuery>,
 ) -> Result<Json<ImportsView>, Problem> {
     let before = wanted.before.unwrap_or(i64::MAX as u64);
     let imports = fitment.store().import_jobs().imports(before, PAGE).await?;
@@ -270,13 +270,13 @@ pub(super) async fn give_up(
     get,
     path = "/fitment/imports/{id}/errors",
     operation_id = "listImportErrors",
-    params(ImportParam, From),
+    params(ImportParam, ImportOffsetQuery),
     responses((status = 200, description = "The errors", body = ImportErrorsView)),
 )]
 pub(super) async fn errors(
     fitment: Fitment,
     Path(id): Path<String>,
-    ReadQuery(wanted): ReadQuery<From>,
+    ReadQuery(wanted): ReadQuery<ImportOffsetQuery>,
 ) -> Result<Json<ImportErrorsView>, Problem> {
     let import = find(&fitment, &id).await?;
     let errors = fitment

@@ -60,7 +60,7 @@ pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadEr
     let (position, line) = (taker.progress().position, taker.progress().line);
     file.seek(SeekFrom::Start(position))?;
     let from = BufReader::with_capacity(1 << 18, Bounded::new(file));
-    let mut reader = Reader::from_reader(Counted::new(from, position, line));
+    let mut reader = Reader::from_reader(CountingReader::new(from, position, line));
     let config = reader.config_mut();
     // Whoever begins in the middle has not seen the beginnings.
     config.allow_unmatched_ends = true;
@@ -272,19 +272,19 @@ pub(super) fn element_of(column: &str) -> &'static str {
 }
 
 /// Counts the lines and the bytes that pass.
-struct Counted<R> {
+struct CountingReader<R> {
     from: R,
     bytes: u64,
     lines: u64,
 }
 
-impl<R: BufRead> Counted<R> {
+impl<R: BufRead> CountingReader<R> {
     fn new(from: R, bytes: u64, lines: u64) -> Self {
         Self { from, bytes, lines }
     }
 }
 
-impl<R: BufRead> Read for Counted<R> {
+impl<R: BufRead> Read for CountingReader<R> {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         let some = self.fill_buf()?;
         let length = some.len().min(to.len());
@@ -296,7 +296,7 @@ impl<R: BufRead> Read for Counted<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+impl<R: BufRead> BufRead for CountingReader<R> {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
         self.from.fill_buf()
     }

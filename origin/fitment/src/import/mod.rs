@@ -28,9 +28,9 @@ use tracing::{info, warn};
 use weir_fitment::Sku;
 
 use super::Fitment;
-use super::store::{ERRORS_MAX, Import, ImportError, NewImport, Progress, Staged, State};
+use super::store::{ERRORS_MAX, Import, ImportError, NewImport, Progress, StagedSku, State};
 use read::{Content, Piece, ReadError, SkuPiece, VehicleIndex, read_piece};
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
 pub use read::{Format, Kind};
@@ -122,7 +122,7 @@ fn one_of<T: Copy>(
 
 /// Why an import does not go on.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum ImportEnd {
     /// SQL does not answer: it goes on later.
     #[error(transparent)]
     Sql(#[from] SqlError),
@@ -156,7 +156,7 @@ impl Fitment {
     /// Works on imports until `stop`.
     pub(super) async fn run_imports(self, stop: CancellationToken) {
         let holder = random_name();
-        let mut rounds = Rounds::every(PERIOD, "importing fitment", stop.clone());
+        let mut rounds = Interval::every(PERIOD, "importing fitment", stop.clone());
         while rounds.next().await {
             let outcome = self.import_next(&holder, &stop, &|_| ()).await;
             rounds.ended(&outcome);
@@ -215,7 +215,7 @@ impl Fitment {
         holder: &str,
         stop: &CancellationToken,
         applied: &(dyn Fn(u64) + Sync),
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, ImportEnd> {
         let spool = &self.0.settings.spool;
         let is_here = |file: &str| spool.join(file).is_file();
         let taken = self
@@ -246,11 +246,11 @@ impl Fitment {
         });
         let ended = match run {
             Ok(run) => run.run().await,
-            Err(unknown) => Err(Ended::Failed(unknown)),
+            Err(unknown) => Err(ImportEnd::Failed(unknown)),
         };
         match &ended {
             Ok(()) => self.0.metrics.import(true),
-            Err(Ended::Failed(message)) => {
+            Err(ImportEnd::Failed(message)) => {
                 let now = self.store().import_jobs().import(id).await?;
                 let progress = now.map_or(progress, |import| import.progress);
                 let is_held = self
@@ -267,7 +267,7 @@ impl Fitment {
                     message, "an import has failed; nothing of it is applied"
                 );
             }
-            Err(Ended::Lost | Ended::Stopped) => return Ok(true),
+            Err(ImportEnd::Lost | ImportEnd::Stopped) => return Ok(true),
             Err(_) => return ended.map(|()| true),
         }
         if let Err(error) = tokio::fs::remove_file(&path).await {
@@ -278,7 +278,7 @@ impl Fitment {
 }
 
 impl Run<'_> {
-    async fn run(&self) -> Result<(), Ended> {
+    async fn run(&self) -> Result<(), ImportEnd> {
         let index = Arc::new(self.vehicle_index().await?);
         let (mut progress, mut all, mut is_end) = (self.import.progress, Content::default(), false);
         if self.spec.kind != Kind::Relations {
@@ -293,7 +293,7 @@ impl Run<'_> {
         };
         while !is_end {
             if self.stop.is_cancelled() {
-                return Err(Ended::Stopped);
+                return Err(ImportEnd::Stopped);
             }
             let piece = self.piece(&index, progress).await;
             let mut piece = piece.map_err(|error| named(error, encoding))?;
@@ -309,7 +309,7 @@ impl Run<'_> {
             all.vehicles.append(&mut piece.content.vehicles);
             all.products.append(&mut piece.content.products);
             if self.spec.kind != Kind::Relations && progress.records > RECORDS_MAX {
-                return Err(Ended::Failed(format!(
+                return Err(ImportEnd::Failed(format!(
                     "the file has more than {RECORDS_MAX} records: cut it into several"
                 )));
             }
@@ -334,7 +334,7 @@ impl Run<'_> {
             self.still_held(is_held)?;
         }
         if progress.errors > 0 {
-            return Err(Ended::Failed(format!(
+            return Err(ImportEnd::Failed(format!(
                 "{} records have errors; nothing is applied",
                 progress.errors
             )));
@@ -346,11 +346,15 @@ impl Run<'_> {
         (self.import.id, self.holder)
     }
 
-    fn still_held(&self, is_held: bool) -> Result<(), Ended> {
-        if is_held { Ok(()) } else { Err(Ended::Lost) }
+    fn still_held(&self, is_held: bool) -> Result<(), ImportEnd> {
+        if is_held {
+            Ok(())
+        } else {
+            Err(ImportEnd::Lost)
+        }
     }
 
-    async fn vehicle_index(&self) -> Result<VehicleIndex, Ended> {
+    async fn vehicle_index(&self) -> Result<VehicleIndex, ImportEnd> {
         let mut index = VehicleIndex::default();
         if self.spec.kind == Kind::Relations {
             self.fitment
@@ -362,13 +366,13 @@ impl Run<'_> {
     }
 
     /// Decodes the file if it is not UTF-8. Returns the encoding that it had.
-    async fn decode(&self) -> Result<Option<&'static str>, Ended> {
+    async fn decode(&self) -> Result<Option<&'static str>, ImportEnd> {
         let (path, format) = (self.path.clone(), self.spec.format);
         // The next attempt of a process that dies meanwhile writes the same file.
         let beside = self.path.with_extension("decoded");
         let decode = move || encoding::decode_file(&path, &beside, format);
         let decoded = tokio::task::spawn_blocking(decode).await?;
-        let Some(encoding) = decoded.map_err(|error| Ended::Failed(error.to_string()))? else {
+        let Some(encoding) = decoded.map_err(|error| ImportEnd::Failed(error.to_string()))? else {
             return Ok(None);
         };
         // Progress counts bytes of the decoded file.
@@ -379,17 +383,21 @@ impl Run<'_> {
         Ok(Some(encoding.name()))
     }
 
-    async fn piece(&self, index: &Arc<VehicleIndex>, progress: Progress) -> Result<Piece, Ended> {
+    async fn piece(
+        &self,
+        index: &Arc<VehicleIndex>,
+        progress: Progress,
+    ) -> Result<Piece, ImportEnd> {
         let (path, index, spec) = (self.path.clone(), index.clone(), self.spec);
         let records_max = self.fitment.0.settings.records_staged;
         let read = move || read_piece(&path, spec, &index, progress, records_max);
         let piece = tokio::task::spawn_blocking(read).await?;
-        piece.map_err(|error: ReadError| Ended::Failed(error.to_string()))
+        piece.map_err(|error: ReadError| ImportEnd::Failed(error.to_string()))
     }
 
     /// The relations of a piece by the numbers of their SKUs. An unknown SKU is an error in the first line that has it.
-    async fn numbered(&self, piece: &mut Piece) -> Result<Vec<Staged>, Ended> {
-        let mut staged: Vec<Staged> = Vec::with_capacity(piece.content.relations.len());
+    async fn numbered(&self, piece: &mut Piece) -> Result<Vec<StagedSku>, ImportEnd> {
+        let mut staged: Vec<StagedSku> = Vec::with_capacity(piece.content.relations.len());
         let mut places = std::collections::HashMap::<Sku, Option<usize>>::new();
         for of in std::mem::take(&mut piece.content.relations) {
             let place = match places.get(&of.sku) {
@@ -397,9 +405,9 @@ impl Run<'_> {
                 None => {
                     let number = self.fitment.store().sku_number(&of.sku).await?;
                     let place = number.map(|number| {
-                        staged.push(Staged {
+                        staged.push(StagedSku {
                             number,
-                            ..Staged::default()
+                            ..StagedSku::default()
                         });
                         staged.len() - 1
                     });
@@ -411,7 +419,7 @@ impl Run<'_> {
                 }
             };
             if let Some(one) = place.and_then(|place| staged.get_mut(place)) {
-                one.merge(Staged {
+                one.merge(StagedSku {
                     number: one.number,
                     added: of.added,
                     removed: of.removed,
@@ -422,7 +430,7 @@ impl Run<'_> {
         Ok(staged)
     }
 
-    async fn apply(&self, progress: Progress, all: &Content) -> Result<(), Ended> {
+    async fn apply(&self, progress: Progress, all: &Content) -> Result<(), ImportEnd> {
         let (fitment, held) = (self.fitment, self.held());
         let place = |product: &_| fitment.place(product);
         let is_held = match self.spec.kind {
@@ -454,10 +462,10 @@ impl Run<'_> {
 }
 
 /// Names the encoding of a file that cannot be read.
-fn named(error: Ended, encoding: Option<&str>) -> Ended {
+fn named(error: ImportEnd, encoding: Option<&str>) -> ImportEnd {
     match (error, encoding) {
-        (Ended::Failed(message), Some(encoding)) => {
-            Ended::Failed(format!("{message} (the file is {encoding})"))
+        (ImportEnd::Failed(message), Some(encoding)) => {
+            ImportEnd::Failed(format!("{message} (the file is {encoding})"))
         }
         (error, _) => error,
     }

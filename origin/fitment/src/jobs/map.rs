@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use weir_fitment::SEGMENT_LEN;
-use weir_fitment::redis::fit_vehicles::{self, Head, Known};
-use weir_fitment::redis::fit_vehicles_put::{self, Piece, Written};
+use weir_fitment::redis::fit_vehicles::{self, Head, VehicleMapVersion};
+use weir_fitment::redis::fit_vehicles_put::{self, Piece, VehiclesPutOutcome};
 use weir_fitment::redis::keys::VehicleMapKeys;
 
 use crate::Fitment;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::unavailable::Unavailable;
 
@@ -23,7 +23,7 @@ const REBUILD_STEPS: usize = 50;
 impl Fitment {
     /// Keeps the map as SQL has it, and makes Redis anew when it has lost its data, until `stop`.
     pub(crate) async fn run_mapping(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "keeping the map of vehicles", stop);
+        let mut rounds = Interval::every(PERIOD, "keeping the map of vehicles", stop);
         while rounds.next().await {
             let outcome = self.keep_map().await;
             rounds.ended(&outcome);
@@ -75,7 +75,7 @@ impl Fitment {
     async fn map_in(&self, redis: &Redis) -> Result<Option<Head>, Unavailable> {
         let keys = VehicleMapKeys::new(redis.prefix());
         let reply = redis
-            .run(&fit_vehicles::call(&keys, Known::default(), 0))
+            .run(&fit_vehicles::call(&keys, VehicleMapVersion::default(), 0))
             .await?;
         let tail = fit_vehicles::parse(&reply).map_err(CallError::from)?;
         Ok(tail.map(|tail| tail.head))
@@ -96,7 +96,7 @@ impl Fitment {
             Some(there) if there.generation == wanted.generation => there.count.min(count),
             _ => 0,
         };
-        if let Written::Hole = self.write_pieces(redis, wanted, from).await? {
+        if let VehiclesPutOutcome::Hole = self.write_pieces(redis, wanted, from).await? {
             warn!("Redis has lost a block of the map of vehicles: all of it is written anew");
             self.write_pieces(redis, wanted, 0).await?;
         }
@@ -108,7 +108,7 @@ impl Fitment {
         redis: &Redis,
         wanted: Head,
         from: u32,
-    ) -> Result<Written, Unavailable> {
+    ) -> Result<VehiclesPutOutcome, Unavailable> {
         let keys = VehicleMapKeys::new(redis.prefix());
         let mut before = from;
         loop {
@@ -131,7 +131,7 @@ impl Fitment {
             let call = fit_vehicles_put::call(&keys, wanted.generation, piece, head);
             let reply = redis.run(&call).await?;
             let written = fit_vehicles_put::parse(&reply).map_err(CallError::from)?;
-            if is_last || written != Written::Done {
+            if is_last || written != VehiclesPutOutcome::Done {
                 return Ok(written);
             }
         }

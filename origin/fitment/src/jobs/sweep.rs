@@ -9,10 +9,10 @@ use tracing::warn;
 use weir_fitment::redis::fit_route::{self, Route};
 use weir_fitment::redis::keys::{FitmentKeys, ROUTE_BUCKETS, ROUTE_TAGS, RouteBucket};
 use weir_fitment::redis::{fit_drop, fit_route_put};
-use weir_fitment::{Cluster, Place, Sku};
+use weir_fitment::{Cluster, Placement, Sku};
 
 use crate::Fitment;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::unavailable::Unavailable;
 
@@ -31,7 +31,7 @@ const BUCKETS: u64 = 32;
 impl Fitment {
     /// Looks at marks and routes, a step a second, until `stop`.
     pub(crate) async fn run_sweeping(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "sweeping fitment in Redis", stop);
+        let mut rounds = Interval::every(PERIOD, "sweeping fitment in Redis", stop);
         let mut bucket = 0;
         while rounds.next().await {
             let outcome = self.sweep(bucket).await;
@@ -107,7 +107,7 @@ impl Fitment {
         &self,
         sku: &Sku,
         version: u64,
-        place: &Place,
+        place: &Placement,
         segments: u32,
     ) -> Result<(), Unavailable> {
         let Some(redis) = self.known_redis(&place.cluster) else {

@@ -1,7 +1,7 @@
 //! What Redis does not have as it is: noted in the transaction that changes SQL, taken away when Redis has followed.
 
 use sqlx::Error;
-use weir_fitment::{Cluster, Place, Sku, Spu};
+use weir_fitment::{Cluster, Placement, Sku, Spu};
 
 use super::skus::read;
 use super::{FitmentStore, SkuRow};
@@ -80,7 +80,7 @@ pub(crate) struct Delta {
 /// What a SKU that was dropped has left in Redis: a mark of its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    pub left: Left,
+    pub left: FormerPlacement,
     pub sku: Sku,
     /// The SKU's own: the mark's is no higher.
     pub version: u64,
@@ -89,11 +89,11 @@ pub(crate) struct Mark {
 
 /// A place that a SKU has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct FormerPlacement {
     /// The SKU's number.
     pub number: u64,
     /// Where it was.
-    pub place: Place,
+    pub place: Placement,
 }
 
 /// Notes that Redis must follow: by `delta`, or whole.
@@ -119,7 +119,7 @@ pub(super) async fn mark_dirty(
 }
 
 /// Notes that a SKU leaves a place.
-pub(super) async fn mark_left(tx: &mut Tx, number: u64, place: &Place) -> Result<(), Error> {
+pub(super) async fn mark_left(tx: &mut Tx, number: u64, place: &Placement) -> Result<(), Error> {
     let insert = sql(INSERT_LEFT).number(number).text(place.cluster.as_str());
     tx.execute(insert.text(place.spu.as_str())).await.map(drop)
 }
@@ -165,7 +165,7 @@ impl OutboxStore<'_> {
     }
 
     /// The places that SKUs have left, of those from the first number to the last.
-    pub async fn left(self, first: u64, last: u64) -> Result<Vec<Left>, SqlError> {
+    pub async fn left(self, first: u64, last: u64) -> Result<Vec<FormerPlacement>, SqlError> {
         let rows = self
             .0
             .db
@@ -175,9 +175,9 @@ impl OutboxStore<'_> {
     }
 
     /// A SKU of this version is dropped there. If it has changed since, whoever follows that drops it again.
-    pub async fn dropped(self, left: &[Left], version: u64) -> Result<(), SqlError> {
+    pub async fn dropped(self, left: &[FormerPlacement], version: u64) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
-        for Left { number, place } in left {
+        for FormerPlacement { number, place } in left {
             let note = sql(NOTE_DROPPED)
                 .number(self.0.now_ms())
                 .number(*number)
@@ -242,12 +242,12 @@ impl OutboxStore<'_> {
     }
 }
 
-fn read_left(row: &Row) -> Result<Left, Error> {
+fn read_left(row: &Row) -> Result<FormerPlacement, Error> {
     let cluster = Cluster::new(&row.text("cluster")?);
     let spu = Spu::new(row.text("spu")?).map_err(|error| damaged("spu", error))?;
-    Ok(Left {
+    Ok(FormerPlacement {
         number: row.number("number")?,
-        place: Place {
+        place: Placement {
             cluster: cluster.ok_or_else(|| damaged("cluster", "is no name"))?,
             spu,
         },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Error;
 use utoipa::ToSchema;
 use weir_base::id::IdError;
-use weir_fitment::{Merchant, Offset, Place, ProductType, Sku, Spu, VehicleId};
+use weir_fitment::{Merchant, Offset, Placement, ProductType, Sku, Spu, VehicleId};
 
 use super::outbox::{mark_dirty, mark_left};
 use super::vehicles::offset_in;
@@ -164,7 +164,7 @@ impl FitmentStore {
     pub async fn put_products(
         &self,
         products: &[(Sku, Product)],
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<(), SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.change().await?;
@@ -182,7 +182,7 @@ impl FitmentStore {
     pub async fn change_products(
         &self,
         changes: &[ProductChange],
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<Vec<ChangeOutcome>, SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.change().await?;
@@ -204,7 +204,7 @@ impl FitmentStore {
         tx: &mut Tx,
         version: u64,
         change: &ProductChange,
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<ChangeOutcome, Error> {
         let source = tx.one(sql(SELECT_SOURCE).text(change.sku.as_str())).await?;
         let source: Option<u64> = source.map(|row| row.number("source_version")).transpose()?;
@@ -238,7 +238,7 @@ impl FitmentStore {
         version: u64,
         sku: &Sku,
         product: &Product,
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<(), Error> {
         let with_values = |statement| {
             sql(statement)
@@ -267,7 +267,7 @@ impl FitmentStore {
     pub async fn delete_product(
         &self,
         sku: &Sku,
-        place: &(dyn Fn(&Product) -> Place + Sync),
+        place: &(dyn Fn(&Product) -> Placement + Sync),
     ) -> Result<bool, SqlError> {
         Ok(retried(async || {
             let (mut tx, version) = self.change().await?;

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
-use weir_history::list::Place;
+use weir_history::list::ListCursor;
 use weir_history::{Owner, Sku, VIEWS_MAX};
 
 use super::refusals::{HISTORY_UNAVAILABLE, INVALID_SKU, INVALID_VISITOR, TOO_MANY_DELETIONS};
-use super::{HistoryRequest, Named, invalid_query, invalid_sku};
+use super::{HistoryRequest, OwnerQuery, invalid_query, invalid_sku};
 use crate::join::JoinError;
 use crate::read::{Item, Page};
-use crate::remove::{DELETED_MAX, RemoveError, Removed};
+use crate::remove::{DELETED_MAX, RemovalTiming, RemoveError};
 use weir_origin_core::http::{Problem, TypedBody};
 
 /// Items of a page unless the query says otherwise.
@@ -24,7 +24,7 @@ const LIMIT: usize = 50;
 /// Which part of a list is asked for. The admin's query also names whose.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Wanted {
+struct ListPageQuery {
     /// How many at most.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
@@ -137,12 +137,12 @@ impl From<Page> for PageView {
     get,
     path = "/history",
     operation_id = "listHistory",
-    params(Named, Wanted),
+    params(OwnerQuery, ListPageQuery),
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "They are", body = PageView)),
 )]
 pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Problem> {
-    let wanted = axum::extract::Query::<Wanted>::try_from_uri(&uri);
+    let wanted = axum::extract::Query::<ListPageQuery>::try_from_uri(&uri);
     let wanted = wanted.map_err(|error| invalid_query(error.body_text()))?.0;
     let limit = wanted.limit.unwrap_or(LIMIT);
     if !(1..=VIEWS_MAX).contains(&limit) {
@@ -150,7 +150,7 @@ pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Pr
     }
     let read = |text: &String| {
         let refused = || invalid_query("before: must be <ms> or <ms>,<sku>".to_owned());
-        Place::read(text).ok_or_else(refused)
+        ListCursor::read(text).ok_or_else(refused)
     };
     let place = wanted.before.as_ref().map(read).transpose()?;
     let page = asked.history.list(&asked.owner, limit, place.as_ref());
@@ -164,7 +164,7 @@ pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Pr
     get,
     path = "/history/count",
     operation_id = "countHistory",
-    params(Named),
+    params(OwnerQuery),
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "So many", body = CountView)),
 )]
@@ -183,7 +183,7 @@ pub(super) async fn count(asked: HistoryRequest) -> Result<Response, Problem> {
     delete,
     path = "/history/{sku}",
     operation_id = "deleteFromHistoryBySku",
-    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64), Named),
+    params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64), OwnerQuery),
     security(("user" = [], "userSignature" = [])),
     responses(
         (status = 202, description = "It is done for good; Redis follows when it answers again"),
@@ -205,7 +205,7 @@ pub(super) async fn delete_one(
     post,
     path = "/history/delete",
     operation_id = "deleteFromHistory",
-    params(Named),
+    params(OwnerQuery),
     request_body = DeleteBody,
     security(("user" = [], "userSignature" = [])),
     responses(
@@ -233,7 +233,7 @@ pub(super) async fn delete_many(
     delete,
     path = "/history",
     operation_id = "clearHistory",
-    params(Named),
+    params(OwnerQuery),
     security(("user" = [], "userSignature" = [])),
     responses(
         (status = 202, description = "It is done for good; Redis follows when it answers again"),
@@ -251,7 +251,7 @@ pub(super) async fn clear(asked: HistoryRequest) -> Result<StatusCode, Problem> 
     post,
     path = "/history/join",
     operation_id = "joinHistory",
-    params(Named),
+    params(OwnerQuery),
     request_body = JoinBody,
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "They are", body = JoinedView)),
@@ -285,10 +285,10 @@ fn not_joined(error: JoinError) -> Problem {
 }
 
 /// 204: it is done. 202: it is done for good, and Redis follows when it answers again.
-fn removed(removed: Result<Removed, RemoveError>) -> Result<StatusCode, Problem> {
+fn removed(removed: Result<RemovalTiming, RemoveError>) -> Result<StatusCode, Problem> {
     match removed {
-        Ok(Removed::Now) => Ok(StatusCode::NO_CONTENT),
-        Ok(Removed::Soon) => Ok(StatusCode::ACCEPTED),
+        Ok(RemovalTiming::Now) => Ok(StatusCode::NO_CONTENT),
+        Ok(RemovalTiming::Soon) => Ok(StatusCode::ACCEPTED),
         Err(error @ RemoveError::TooMany) => {
             let detail = error.to_string();
             Err(TOO_MANY_DELETIONS.because(detail))

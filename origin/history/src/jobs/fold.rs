@@ -16,8 +16,8 @@ use weir_history::{DAY_MS, Owner, ViewedProduct, oldest_ms};
 use crate::History;
 use crate::hot::ActivePage;
 use crate::model::cold::ColdStoreError;
-use crate::store::Part;
-use weir_origin_core::background::Rounds;
+use crate::store::DayPart;
+use weir_origin_core::background::Interval;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
 
@@ -64,7 +64,7 @@ pub enum FoldError {
 
 /// What a fold did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Folded {
+pub struct FoldSummary {
     /// Lists that were copied.
     pub lists: u64,
     /// Lists that the cold store has in a form that cannot be read.
@@ -106,10 +106,10 @@ impl History {
     ///
     /// # Errors
     /// See [`FoldError`]: the next fold goes on where this one ended.
-    pub async fn fold(&self, stop: &CancellationToken) -> Result<Folded, FoldError> {
+    pub async fn fold(&self, stop: &CancellationToken) -> Result<FoldSummary, FoldError> {
         let now_ms = self.now_ms();
         self.0.store.folds().note_days(now_ms).await?;
-        let mut folded = Folded::default();
+        let mut folded = FoldSummary::default();
         let Some(last) = (now_ms.saturating_sub(MARGIN_MS) / DAY_MS).checked_sub(1) else {
             return Ok(folded);
         };
@@ -132,10 +132,10 @@ impl History {
 
     async fn fold_part(
         &self,
-        mut part: Part,
+        mut part: DayPart,
         holder: &str,
         stop: &CancellationToken,
-        folded: &mut Folded,
+        folded: &mut FoldSummary,
     ) -> Result<(), FoldError> {
         let now_ms = self.now_ms();
         let until_ms = now_ms + LEASE_MS;
@@ -163,7 +163,12 @@ impl History {
         Ok(())
     }
 
-    async fn fold_slot(&self, day: u64, slot: u16, folded: &mut Folded) -> Result<(), FoldError> {
+    async fn fold_slot(
+        &self,
+        day: u64,
+        slot: u16,
+        folded: &mut FoldSummary,
+    ) -> Result<(), FoldError> {
         let mut from = 0;
         loop {
             let ActivePage { owners, next } = self.0.hot.active_page(day, slot, from).await?;
@@ -244,7 +249,7 @@ impl History {
         if let Err(error) = self.note_lag().await {
             warn!(%error, "how far folds are is not known");
         }
-        let Folded { lists, failures } = folded?;
+        let FoldSummary { lists, failures } = folded?;
         if lists + failures > 0 {
             info!(lists, failures, "lists of history are in the cold store");
         }
@@ -254,7 +259,7 @@ impl History {
     }
 
     pub(crate) async fn run_folding(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "folding lists of history", stop.clone());
+        let mut rounds = Interval::every(PERIOD, "folding lists of history", stop.clone());
         while rounds.next().await {
             let outcome = self.round(&stop).await;
             rounds.ended(&outcome);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::ImportCommand;
 use super::api::{Api, query};
-use super::parts::{Part, cut};
+use super::parts::{FileChunk, cut};
 
 /// What the origin says of a part.
 #[derive(Debug, Default, Deserialize)]
@@ -33,7 +33,7 @@ pub(super) async fn run(api: &Api, command: &ImportCommand) -> Result<()> {
     let parts = cut(command.format, &file).with_context(|| path.to_string())?;
     if parts.is_empty() {
         // The origin says what it misses.
-        let part = Part {
+        let part = FileChunk {
             first_line: 2,
             bytes: file.into(),
             end: 0,
@@ -43,7 +43,12 @@ pub(super) async fn run(api: &Api, command: &ImportCommand) -> Result<()> {
     send_all(api, command, parts, file.len() as u64).await
 }
 
-async fn send_all(api: &Api, command: &ImportCommand, parts: Vec<Part>, size: u64) -> Result<()> {
+async fn send_all(
+    api: &Api,
+    command: &ImportCommand,
+    parts: Vec<FileChunk>,
+    size: u64,
+) -> Result<()> {
     let bar = ProgressBar::new(size);
     let style = "{msg} {wide_bar} {bytes}/{total_bytes} {eta}";
     bar.set_style(ProgressStyle::with_template(style).context("the bar")?);
@@ -80,7 +85,7 @@ fn tell(flaw: &Flaw) {
 }
 
 impl ImportCommand {
-    fn query(&self, part: &Part) -> String {
+    fn query(&self, part: &FileChunk) -> String {
         let mut parts = vec![
             ("format", self.format.word().to_owned()),
             ("first_line", part.first_line.to_string()),

@@ -54,11 +54,11 @@ enum What {
     /// Makes a link, and shows its address
     Create(CreateCommand),
     /// Shows a link as JSON
-    Get(Named),
+    Get(LinkNameArgs),
     /// Changes a link: what is not named stays
     Edit(EditCommand),
     /// Deletes a link
-    Delete(Named),
+    Delete(LinkNameArgs),
     /// Takes links over from a file. It may be repeated: what is there is left as it is
     Import(ImportCommand),
     /// Writes links into a file, or to stdout
@@ -67,7 +67,7 @@ enum What {
 
 /// Which links.
 #[derive(Clone, Debug, Default, Args)]
-struct Wanted {
+struct LinkFilterArgs {
     /// With this in code, addresses, tags or title
     #[arg(long)]
     q: Option<String>,
@@ -100,7 +100,7 @@ struct Wanted {
 #[derive(Clone, Debug, Args)]
 struct ListCommand {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: LinkFilterArgs,
 
     /// So many at most; 0: all
     #[arg(long, default_value_t = 50)]
@@ -113,7 +113,7 @@ struct ListCommand {
 
 /// The name of a link.
 #[derive(Clone, Debug, Args)]
-struct Named {
+struct LinkNameArgs {
     /// Its code
     code: String,
 
@@ -124,7 +124,7 @@ struct Named {
 
 /// What a link may say, in a new one or an edit.
 #[derive(Clone, Debug, Args)]
-struct Says {
+struct LinkFieldArgs {
     /// A tag; may come more than once
     #[arg(long = "tag")]
     tags: Vec<String>,
@@ -180,13 +180,13 @@ struct CreateCommand {
     domain: Option<String>,
 
     #[command(flatten)]
-    says: Says,
+    says: LinkFieldArgs,
 }
 
 #[derive(Clone, Debug, Args)]
 struct EditCommand {
     #[command(flatten)]
-    named: Named,
+    named: LinkNameArgs,
 
     /// Where it leads
     #[arg(long)]
@@ -205,7 +205,7 @@ struct EditCommand {
     version: Option<u32>,
 
     #[command(flatten)]
-    says: Says,
+    says: LinkFieldArgs,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -237,7 +237,7 @@ struct ImportCommand {
 #[derive(Clone, Debug, Args)]
 struct ExportCommand {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: LinkFilterArgs,
 
     /// How it is written
     #[arg(long, default_value = "csv", value_parser = ["csv", "ndjson"])]
@@ -286,7 +286,7 @@ fn instant(text: &str) -> Result<u64, &'static str> {
     weir_origin_core::clock::parse_utc(text).ok_or("is no time such as 2026-11-21T14:00:00+01:00")
 }
 
-impl Wanted {
+impl LinkFilterArgs {
     fn query(&self) -> Vec<(&'static str, String)> {
         let texts = [
             ("q", &self.q),
@@ -306,7 +306,7 @@ impl Wanted {
     }
 }
 
-impl Named {
+impl LinkNameArgs {
     fn path(&self) -> Result<String> {
         ensure!(!self.code.is_empty(), "the code is empty: name a link");
         let domain = self.domain.clone().map(|domain| ("domain", domain));
@@ -315,7 +315,7 @@ impl Named {
     }
 }
 
-impl Says {
+impl LinkFieldArgs {
     /// From a file, as others on the machine see what a command was given.
     fn password(&self) -> Result<Option<String>> {
         let Some(path) = &self.password_file else {

@@ -14,7 +14,7 @@ const BYTES: usize = 4 * 1024 * 1024;
 
 /// A part of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FileChunk {
     /// The line of its first row.
     pub first_line: u64,
     /// The names of the columns, and rows.
@@ -30,7 +30,7 @@ type Place = (u64, usize);
 ///
 /// # Errors
 /// When it is no table.
-pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<Part>> {
+pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<FileChunk>> {
     let file = without_mark(file);
     let (head, places) = match format {
         Format::Ndjson => (&b""[..], lines(file)),
@@ -45,7 +45,7 @@ pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<Part>> {
             next += 1;
         }
         let end = end_of(next);
-        parts.push(Part {
+        parts.push(FileChunk {
             first_line,
             bytes: [head, &file[start..end]].concat().into(),
             end: end as u64,

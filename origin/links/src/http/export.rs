@@ -14,7 +14,7 @@ use super::links::PageQuery;
 use super::within::Within;
 use crate::Links;
 use crate::model::view::LinkView;
-use crate::search::{Cursor, Wanted, search};
+use crate::search::{Cursor, LinkQuery, search};
 use weir_origin_core::http::csv::Csv;
 use weir_origin_core::http::{Problem, ReadQuery};
 use weir_origin_core::sql::SqlError;
@@ -132,7 +132,7 @@ fn export(
 /// Sends all pages; ends early when the client has gone.
 async fn send(
     links: &Links,
-    wanted: &Wanted,
+    wanted: &LinkQuery,
     cursor: Cursor,
     format: Format,
     to: &mpsc::Sender<Result<Bytes, SqlError>>,

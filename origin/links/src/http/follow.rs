@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tracing::{error, warn};
 use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
 use weir_base::headers::{LINK, LINK_UNKNOWN};
-use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, ended};
+use weir_link::answer::{Answer, InactiveReason, Method, Reply, Visit, answer, ended};
 use weir_link::cache::LinkName;
 use weir_link::click::{client_address, referer_of};
 use weir_link::code::{Code, LinkId};
@@ -26,8 +26,8 @@ use weir_link::rule::point_of;
 use weir_link::site::{File, unavailable, unknown};
 
 use crate::Links;
-use crate::cold::{Clicker, ColdError, ColdLinks, Found};
-use crate::password::{Password, Tried};
+use crate::cold::{Clicker, ColdError, ColdLink, ColdLinks};
+use crate::password::{Password, PasswordOutcome};
 use weir_origin_core::http::{PUBLIC_LIMIT, Problem, RETRY_AFTER_S};
 
 /// The longest form with a password, in bytes: each byte of it may be written as three.
@@ -161,7 +161,7 @@ pub(super) async fn file(
 /// What the form of a link with a password sends.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = LinkPassword)]
-pub(super) struct Entered {
+pub(super) struct PasswordForm {
     /// The password.
     #[schema(max_length = 128)]
     password: String,
@@ -175,7 +175,7 @@ pub(super) struct Entered {
     path = "/l/{*code}",
     operation_id = "unlockLink",
     params(("code" = String, Path, description = "The code of the link, as the options of its domain let it be written.", max_length = 385)),
-    request_body(content = Entered, content_type = "application/x-www-form-urlencoded"),
+    request_body(content = PasswordForm, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, description = "A page that opens an app", body = String, content_type = "text/html"),
         (status = 302, description = "Where it leads now that it has ended", headers(("Location" = String))),
@@ -194,7 +194,7 @@ pub(super) async fn unlock(
     links: Links,
     uri: Uri,
     headers: HeaderMap,
-    entered: Result<Form<Entered>, FormRejection>,
+    entered: Result<Form<PasswordForm>, FormRejection>,
 ) -> Response<Body> {
     let known = links.domains();
     let (domain, id) = match named(&known.domains, &uri, &headers) {
@@ -229,12 +229,12 @@ pub(super) async fn unlock(
     let address = client_address(client.nearest);
     let tried = links.passwords().try_one(&id, address, guard, password);
     let refusal = match tried.await {
-        Tried::Right => return let_in(&links, &id, found, &visit, &client, domain),
-        Tried::Wrong => Refusal::Wrong,
-        Tried::TooMany { wait_ms } => Refusal::TooMany {
+        PasswordOutcome::Right => return let_in(&links, &id, found, &visit, &client, domain),
+        PasswordOutcome::Wrong => Refusal::Wrong,
+        PasswordOutcome::TooMany { wait_ms } => Refusal::TooMany {
             wait_s: wait_ms.div_ceil(1_000),
         },
-        Tried::Busy => Refusal::Busy {
+        PasswordOutcome::Busy => Refusal::Busy {
             wait_s: RETRY_AFTER_S,
         },
     };
@@ -245,7 +245,7 @@ pub(super) async fn unlock(
 fn let_in(
     links: &Links,
     id: &LinkId,
-    found: Found,
+    found: ColdLink,
     asked: &Visit<'_>,
     client: &Client<'_>,
     domain: &Domain,
@@ -414,7 +414,7 @@ async fn visit_in_time(
     links: &Links,
     id: &LinkId,
     purpose: Purpose,
-) -> Result<Option<Found>, Unanswered> {
+) -> Result<Option<ColdLink>, Unanswered> {
     let visit = links.cold().visit(id, purpose);
     match tokio::time::timeout(VISIT_LIMIT, visit).await {
         Ok(visited) => visited.map_err(|failure| {
@@ -469,9 +469,9 @@ fn is_prefetched(headers: &HeaderMap) -> bool {
     values.any(|value| is_prefetch(value.as_bytes()))
 }
 
-fn decide<'a>(found: &'a Found, visit: &Visit<'_>) -> Answer<'a> {
+fn decide<'a>(found: &'a ColdLink, visit: &Visit<'_>) -> Answer<'a> {
     match found.is_used_up() {
-        true => ended(&found.link, Gone::UsedUp),
+        true => ended(&found.link, InactiveReason::UsedUp),
         false => answer(&found.link, visit),
     }
 }

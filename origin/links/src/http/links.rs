@@ -23,12 +23,12 @@ use super::within::Within;
 use super::{Enabled, idempotency};
 use crate::Links;
 use crate::create::CreateError;
-use crate::edit::{EditError, Edited};
+use crate::edit::{EditError, EditedLink};
 use crate::find::FindError;
 use crate::model::fields::LinkFields;
-use crate::model::request::{EditRequest, LinkRequest, Refused};
+use crate::model::request::{EditRequest, LinkFieldError, LinkRequest};
 use crate::model::view::{LinkView, PastView};
-use crate::search::{Cursor, Page, Wanted, search};
+use crate::search::{Cursor, LinkQuery, Page, search};
 use weir_origin_core::http::{
     Problem, ProblemBody, ReadQuery, TypedBody, page_len, read_typed, read_typed_value,
 };
@@ -117,13 +117,13 @@ pub(super) async fn create(
 }
 
 /// What was made, as it is answered, now and to whoever asks with the same key.
-pub(super) struct Made {
+pub(super) struct CreateReply {
     pub(super) status: StatusCode,
     pub(super) location: Option<String>,
     pub(super) json: Vec<u8>,
 }
 
-impl IntoResponse for Made {
+impl IntoResponse for CreateReply {
     fn into_response(self) -> Response {
         let kind = HeaderValue::from_static("application/json");
         let mut response = (self.status, [(header::CONTENT_TYPE, kind)], self.json).into_response();
@@ -135,7 +135,12 @@ impl IntoResponse for Made {
     }
 }
 
-async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Result<Made, Problem> {
+async fn made(
+    links: &Links,
+    within: &Within,
+    body: &[u8],
+    is_kept: bool,
+) -> Result<CreateReply, Problem> {
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_list {
         return made_all(links, within, body, is_kept).await;
@@ -148,7 +153,7 @@ async fn made(links: &Links, within: &Within, body: &[u8], is_kept: bool) -> Res
     within.take(links, 1).await?;
     let made = links.creator().create(request).await;
     let link = made.map_err(not_made)?;
-    Ok(Made {
+    Ok(CreateReply {
         status: StatusCode::CREATED,
         location: Some(format!("/links/{}?domain={}", link.code, link.domain)),
         json: to_json(&MadeLinks::One(Box::new(link)))?,
@@ -161,7 +166,7 @@ async fn made_all(
     within: &Within,
     body: &[u8],
     is_kept: bool,
-) -> Result<Made, Problem> {
+) -> Result<CreateReply, Problem> {
     let all: Vec<Value> =
         serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
     if !(1..=BATCH_MAX).contains(&all.len()) {
@@ -204,7 +209,7 @@ async fn made_all(
             },
         });
     }
-    Ok(Made {
+    Ok(CreateReply {
         status,
         location: None,
         json: to_json(&MadeLinks::All(LinkAnswers(answers)))?,
@@ -346,9 +351,9 @@ enum Sort {
 }
 
 impl PageQuery {
-    pub(super) fn wanted(&self, within: Within) -> Wanted {
+    pub(super) fn wanted(&self, within: Within) -> LinkQuery {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        Wanted {
+        LinkQuery {
             text: given(&self.q),
             tag: given(&self.tag),
             domain: given(&self.domain),
@@ -459,7 +464,7 @@ pub(super) async fn edit(
     check_conversion(&links, fields.conversion)?;
     let version = if_match(&headers)?;
     let edited = links.editor().edit(&id, version, &request).await;
-    let Edited { link, is_published } = edited.map_err(not_edited)?;
+    let EditedLink { link, is_published } = edited.map_err(not_edited)?;
     let mut response = with_etag(link);
     *response.status_mut() = followed(is_published, StatusCode::OK);
     Ok(response)
@@ -550,7 +555,7 @@ fn unknown_link() -> Problem {
     UNKNOWN_LINK.because("there is no such link")
 }
 
-fn refusal(refused: &Refused) -> Problem {
+fn refusal(refused: &LinkFieldError) -> Problem {
     Problem::unprocessable(refused.word, "Invalid link", refused.to_string())
 }
 

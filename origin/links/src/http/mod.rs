@@ -34,7 +34,7 @@ use refusals::{
 };
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::api::{Api, Document, Noting, RouteRules};
+use weir_origin_core::api::{Api, AuditTiming, Document, RouteRules};
 use weir_origin_core::http::refusal::{
     BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE,
 };
@@ -163,7 +163,7 @@ pub fn admin() -> Api<Enabled> {
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         .route(
             routes!(links::create).layer(DefaultBodyLimit::max(links::BODY_LEN_MAX)),
-            made.noted(Noting::Behind).refuses(TARGETS).refuses(&[
+            made.noted(AuditTiming::Behind).refuses(TARGETS).refuses(&[
                 INVALID_LINK,
                 NO_SUCH_DOMAIN,
                 CODE_TAKEN,

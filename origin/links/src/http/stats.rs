@@ -27,7 +27,7 @@ pub(super) struct StatsQuery {
     _domain: Option<String>,
     /// What the series has: hours, at most 744, or days of UTC, at most 400.
     #[param(inline, default = "day")]
-    by: Option<By>,
+    by: Option<SeriesStep>,
     /// The hour or day that holds this instant is the first; 24 hours or 30 days back unless given.
     from_ms: Option<u64>,
     /// The hour or day before this instant is the last; the current one unless given.
@@ -48,7 +48,7 @@ pub(super) struct CrossQuery {
     _domain: Option<String>,
     /// What the series has: hours, at most 744, or days of UTC, at most 400.
     #[param(inline, default = "day")]
-    by: Option<By>,
+    by: Option<SeriesStep>,
     /// The hour or day that holds this instant is the first; 24 hours or 30 days back unless given.
     from_ms: Option<u64>,
     /// The hour or day before this instant is the last; the current one unless given.
@@ -68,7 +68,7 @@ pub(super) struct CrossQuery {
 #[derive(Clone, Copy, Debug, Deserialize, utoipa::ToSchema)]
 #[schema(as = LinkSeries)]
 #[serde(rename_all = "snake_case")]
-enum By {
+enum SeriesStep {
     Hour,
     Day,
 }
@@ -138,14 +138,14 @@ async fn report(links: &Links, id: &LinkId, asked: &StatsQuery) -> Result<Report
 }
 
 fn range(
-    by: Option<By>,
+    by: Option<SeriesStep>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,
     zone: Option<&str>,
 ) -> Result<Range, Problem> {
     let span = match by {
-        Some(By::Hour) => Span::Hour,
-        Some(By::Day) | None => Span::Day,
+        Some(SeriesStep::Hour) => Span::Hour,
+        Some(SeriesStep::Day) | None => Span::Day,
     };
     let unknown = || Problem::invalid_query("tz: is no time zone such as Europe/Berlin");
     let zone = zone.map(|name| Zone::of(name).ok_or_else(unknown));

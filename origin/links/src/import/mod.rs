@@ -84,7 +84,7 @@ pub struct Report {
 
 /// A link of a file.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct ImportedLink {
     /// The host that served it.
     pub host: Option<String>,
     /// What it is to be. It has a code.
@@ -176,7 +176,7 @@ impl Importer {
         Ok(report)
     }
 
-    async fn take_over(&self, order: &Order, wish: Wish) -> Result<Outcome, ImportError> {
+    async fn take_over(&self, order: &Order, wish: ImportedLink) -> Result<Outcome, ImportError> {
         let known = self.domains.get();
         let is_disabled = wish.is_disabled;
         let request = order.completed(wish, &known.domains);
@@ -240,7 +240,7 @@ impl Importer {
 
 impl Order {
     /// The request, with what the file does not say.
-    fn completed(&self, wish: Wish, domains: &Domains) -> LinkRequest {
+    fn completed(&self, wish: ImportedLink, domains: &Domains) -> LinkRequest {
         let mut request = wish.request;
         let is_known = |id: &String| domains.by_id(id).is_some();
         let by_host = || domains.by_host(wish.host.as_deref()?).map(|one| &one.id);

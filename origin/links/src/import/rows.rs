@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use weir_link::record::RedirectStatus;
 
 use super::format::{Columns, Format, plain, split, tags};
-use super::{FileError, Flaw, Wish};
+use super::{FileError, Flaw, ImportedLink};
 use crate::model::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
 use crate::model::request::LinkRequest;
 use weir_origin_core::clock::parse_utc;
@@ -44,7 +44,7 @@ pub struct Row {
     /// Its line.
     pub line: u64,
     /// The links that it wants.
-    pub wishes: Result<Vec<Wish>, Flaw>,
+    pub wishes: Result<Vec<ImportedLink>, Flaw>,
 }
 
 /// The rows of a file.
@@ -65,7 +65,7 @@ enum Source<'a> {
 /// A link as `GET /links/{code}` shows it, as far as it can be made again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Exported {
+struct ExportedLink {
     domain: Option<String>,
     code: String,
     url: String,
@@ -193,7 +193,7 @@ impl<'a> Rows<'a> {
             Some(Some(ms)) => Some(ms),
             None => None,
         };
-        let wish = |(host, code): (Option<&str>, &str)| Wish {
+        let wish = |(host, code): (Option<&str>, &str)| ImportedLink {
             host: host.map(str::to_owned),
             request: LinkRequest {
                 code: Some(code.to_owned()),
@@ -317,7 +317,7 @@ fn member(name: &str, cell: &str) -> Value {
 fn exported(line: u64, value: Value) -> Row {
     let code = value.get("code").and_then(Value::as_str).map(str::to_owned);
     let refused = |detail: &str| broken(line, code.as_deref(), detail);
-    let link: Exported = match serde_path_to_error::deserialize(&value) {
+    let link: ExportedLink = match serde_path_to_error::deserialize(&value) {
         Ok(link) => link,
         Err(error) => return refused(&error.to_string()),
     };
@@ -342,7 +342,7 @@ fn exported(line: u64, value: Value) -> Row {
         return Row { line, wishes };
     }
     let (host, _) = split(&link.url);
-    let wish = Wish {
+    let wish = ImportedLink {
         host: host.map(str::to_owned),
         is_disabled: link.disabled || link.state == "disabled",
         request: LinkRequest {
@@ -404,7 +404,7 @@ mod tests {
             .collect()
     }
 
-    fn wishes(row: &Row) -> &[Wish] {
+    fn wishes(row: &Row) -> &[ImportedLink] {
         row.wishes.as_ref().unwrap()
     }
 

@@ -25,10 +25,10 @@ use weir_link::redis::{keys, link_clicks};
 use super::stream::{Entry, StreamError, claimed, consumers, read};
 use crate::geo::Geo;
 use crate::metrics::LinkMetrics;
-use crate::model::stats::{Batch, Clicks, DAY_MS, Part};
+use crate::model::stats::{Batch, Breakdown, Clicks, DAY_MS};
 use crate::model::uniques::UniqueCounter;
 use crate::store::LinkStore;
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::SqlError;
@@ -147,7 +147,7 @@ impl ClickCounter {
 
     /// Works until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let rounds = Rounds::every(PAUSE, "counting clicks", stop);
+        let rounds = Interval::every(PAUSE, "counting clicks", stop);
         let mut rounds = rounds.backing_off(Backoff::constant(FAILED_PAUSE));
         while rounds.next().await {
             let outcome = self.round().await;
@@ -412,15 +412,15 @@ fn is_bot(row: &Row) -> bool {
 
 fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
     let agent = row.agent;
-    let value = |part: Part| {
+    let value = |part: Breakdown| {
         part.value(match part {
-            Part::Device => agent.device.word(),
-            Part::System => agent.os.word(),
-            Part::Browser => agent.browser.word(),
-            Part::Referrer => &row.referrer,
-            Part::Region => region.unwrap_or_default(),
-            Part::Operator => operator.unwrap_or_default(),
-            Part::Language => row.language.as_str(),
+            Breakdown::Device => agent.device.word(),
+            Breakdown::System => agent.os.word(),
+            Breakdown::Browser => agent.browser.word(),
+            Breakdown::Referrer => &row.referrer,
+            Breakdown::Region => region.unwrap_or_default(),
+            Breakdown::Operator => operator.unwrap_or_default(),
+            Breakdown::Language => row.language.as_str(),
         })
     };
     Clicks {
@@ -428,6 +428,6 @@ fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
         at_ms: row.minute_ms,
         count: row.clicks,
         is_bot: is_bot(row),
-        values: Part::ALL.map(value),
+        values: Breakdown::ALL.map(value),
     }
 }

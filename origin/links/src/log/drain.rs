@@ -12,7 +12,7 @@ use weir_log::{Batch, LogError, Position, Record, Retention};
 use super::{LinkLog, Reader};
 use crate::metrics::LinkMetrics;
 use crate::store::{Entry, LinkStore};
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 
 /// The most entries of a batch: what one transaction takes.
 const BATCH: usize = 512;
@@ -47,8 +47,8 @@ struct Drainer {
 }
 
 impl Drainer {
-    fn rounds(&self, what: &'static str) -> Rounds {
-        let rounds = Rounds::every(PAUSE, what, self.stop.clone());
+    fn rounds(&self, what: &'static str) -> Interval {
+        let rounds = Interval::every(PAUSE, what, self.stop.clone());
         rounds.backing_off(BACKOFF)
     }
 

@@ -105,7 +105,7 @@ fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Er
 /// Why a request is refused: the field, a word for programs, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
-pub struct Refused {
+pub struct LinkFieldError {
     /// Such as `target`, or `apps[1].url`.
     pub field: Cow<'static, str>,
     /// Such as `target_scheme`; `invalid_link` for whatever has no word of its own.
@@ -131,7 +131,7 @@ pub struct Draft<'a> {
 
 /// What an edit makes of a link.
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct AppliedEdit {
     /// As it is to be, with the version that it had.
     pub link: Link,
     /// The tags that it is to have.
@@ -147,16 +147,19 @@ pub enum Name {
     Custom(Code),
 }
 
-fn refused(field: impl Into<Cow<'static, str>>, problem: impl Into<Cow<'static, str>>) -> Refused {
-    Refused {
+fn refused(
+    field: impl Into<Cow<'static, str>>,
+    problem: impl Into<Cow<'static, str>>,
+) -> LinkFieldError {
+    LinkFieldError {
         field: field.into(),
         word: "invalid_link",
         problem: problem.into(),
     }
 }
 
-fn bad_target(field: impl Into<Cow<'static, str>>, error: &TargetError) -> Refused {
-    Refused {
+fn bad_target(field: impl Into<Cow<'static, str>>, error: &TargetError) -> LinkFieldError {
+    LinkFieldError {
         word: error.word(),
         ..refused(field, error.to_string())
     }
@@ -167,10 +170,10 @@ impl LinkRequest {
     ///
     /// # Errors
     /// Says which field is wrong.
-    pub fn draft(self, domains: &Domains, now_ms: u64) -> Result<Draft<'_>, Refused> {
+    pub fn draft(self, domains: &Domains, now_ms: u64) -> Result<Draft<'_>, LinkFieldError> {
         let domain = match &self.domain {
             None => domains.default_domain(),
-            Some(id) => domains.by_id(id).ok_or_else(|| Refused {
+            Some(id) => domains.by_id(id).ok_or_else(|| LinkFieldError {
                 word: "unknown_domain",
                 ..refused("domain", "is none of the configured ones")
             })?,
@@ -184,7 +187,7 @@ impl LinkRequest {
             Name::Custom(_) => domain.life_ms(),
         };
         let site = Site { domains, domain };
-        let given = Given {
+        let given = RequestContext {
             utm: self.utm.as_ref(),
             life_days: self.life_days,
             names: None,
@@ -231,12 +234,12 @@ impl EditRequest {
         domains: &Domains,
         domain: &Domain,
         now_ms: u64,
-    ) -> Result<Applied, Refused> {
+    ) -> Result<AppliedEdit, LinkFieldError> {
         let mut link = before.link.clone();
         let fields = LinkFields::new(link.clone(), before.tags.clone());
         let fields = serde_json::from_value(fields.merged(&self.fields));
         let fields = fields.map_err(|error| refused("the link", error.to_string()))?;
-        let given = Given {
+        let given = RequestContext {
             utm: self.utm.as_ref(),
             life_days: self.life_days,
             names: Some(&self.fields),
@@ -244,12 +247,12 @@ impl EditRequest {
         };
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
         let tags = Site { domains, domain }.set(&mut link, fields, given)?;
-        Ok(Applied { link, tags })
+        Ok(AppliedEdit { link, tags })
     }
 }
 
 /// What a request says besides the values of the fields.
-struct Given<'a> {
+struct RequestContext<'a> {
     utm: Option<&'a Utm>,
     life_days: Option<u32>,
     /// The fields that it names; `None`: all. Only these are checked, as an edit may leave what would be refused today.
@@ -261,7 +264,7 @@ struct Given<'a> {
 ///
 /// # Errors
 /// Says so.
-pub fn check_guarded(link: &Link) -> Result<(), Refused> {
+pub fn check_guarded(link: &Link) -> Result<(), LinkFieldError> {
     match link.guard.is_some() && link.max_clicks > 0 {
         true => Err(counts_and_guards()),
         false => Ok(()),
@@ -269,7 +272,7 @@ pub fn check_guarded(link: &Link) -> Result<(), Refused> {
 }
 
 /// Gateways count clicks, and the origin knows passwords: nobody could say which click is one.
-fn counts_and_guards() -> Refused {
+fn counts_and_guards() -> LinkFieldError {
     refused("password", "goes with no max_clicks")
 }
 
@@ -285,8 +288,8 @@ impl Site<'_> {
         &self,
         link: &mut Link,
         fields: LinkFields,
-        given: Given<'_>,
-    ) -> Result<Vec<String>, Refused> {
+        given: RequestContext<'_>,
+    ) -> Result<Vec<String>, LinkFieldError> {
         let has = |name: &str| given.names.is_none_or(|names| names.contains_key(name));
         if has("target") || given.utm.is_some() {
             let target = with_utm(&fields.target, given.utm)?;
@@ -328,17 +331,21 @@ impl Site<'_> {
         }
     }
 
-    fn target(&self, field: impl Into<Cow<'static, str>>, text: &str) -> Result<Target, Refused> {
+    fn target(
+        &self,
+        field: impl Into<Cow<'static, str>>,
+        text: &str,
+    ) -> Result<Target, LinkFieldError> {
         check(text, self.domains, self.domain).map_err(|error| bad_target(field, &error))
     }
 
-    fn ended(&self, text: &str) -> Result<String, Refused> {
+    fn ended(&self, text: &str) -> Result<String, LinkFieldError> {
         let page = check_page(text, self.domains, self.domain);
         let page = page.map_err(|error| bad_target("ended_target", &error))?;
         Ok(page.url)
     }
 
-    fn preview(&self, preview: PreviewRequest) -> Result<Preview, Refused> {
+    fn preview(&self, preview: PreviewRequest) -> Result<Preview, LinkFieldError> {
         let image = preview.image.map(|text| {
             let image = check_page(&text, self.domains, self.domain);
             image.map_err(|error| bad_target("preview.image", &error))
@@ -357,7 +364,7 @@ impl Site<'_> {
         Ok(Preview { title, text, image })
     }
 
-    fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, Refused> {
+    fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, LinkFieldError> {
         let app = |(n, app): (usize, AppRequest)| {
             let fallback = app.fallback.map(|text| {
                 let page = check_page(&text, self.domains, self.domain);
@@ -374,7 +381,7 @@ impl Site<'_> {
         apps.into_iter().enumerate().map(app).collect()
     }
 
-    fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, Refused> {
+    fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, LinkFieldError> {
         let rule = |(n, rule): (usize, RuleRequest)| {
             let language = |tag: String| {
                 let known = language(tag);
@@ -404,7 +411,7 @@ impl Site<'_> {
     }
 }
 
-fn with_utm<'a>(target: &'a str, utm: Option<&Utm>) -> Result<Cow<'a, str>, Refused> {
+fn with_utm<'a>(target: &'a str, utm: Option<&Utm>) -> Result<Cow<'a, str>, LinkFieldError> {
     let Some(utm) = utm else {
         return Ok(Cow::Borrowed(target));
     };
@@ -415,7 +422,7 @@ fn with_utm<'a>(target: &'a str, utm: Option<&Utm>) -> Result<Cow<'a, str>, Refu
     })
 }
 
-fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, Refused> {
+fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, LinkFieldError> {
     let is_sound = |part: &ParameterRequest| {
         let value = part.value.as_ref().map_or(0, String::len);
         !part.name.is_empty() && part.name.len().max(value) <= PARAMETER_LEN_MAX
@@ -433,7 +440,7 @@ fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, Re
     Ok(all.into_iter().map(parameter).collect())
 }
 
-fn percent(percent: Option<u8>, n: usize) -> Result<u8, Refused> {
+fn percent(percent: Option<u8>, n: usize) -> Result<u8, LinkFieldError> {
     match percent {
         None => Ok(0),
         Some(percent @ 1..=99) => Ok(percent),
@@ -442,13 +449,13 @@ fn percent(percent: Option<u8>, n: usize) -> Result<u8, Refused> {
 }
 
 /// A language in its usual spelling.
-fn language(tag: String) -> Result<String, Refused> {
+fn language(tag: String) -> Result<String, LinkFieldError> {
     let known = Language::new(tag.as_bytes());
     let known = known.map(|language| language.as_str().to_owned());
     known.ok_or_else(|| refused("language", "is no language such as zh, zh-TW or en"))
 }
 
-fn check_size(link: &Link) -> Result<(), Refused> {
+fn check_size(link: &Link) -> Result<(), LinkFieldError> {
     link.check()
         .map_err(|error| refused("the link", error.to_string()))?;
     if link.is_plain() || link.encode().len() <= RECORD_LEN_MAX {
@@ -458,7 +465,11 @@ fn check_size(link: &Link) -> Result<(), Refused> {
     Err(refused("the link", problem))
 }
 
-fn name(code: Option<String>, length: Option<Length>, domain: &Domain) -> Result<Name, Refused> {
+fn name(
+    code: Option<String>,
+    length: Option<Length>,
+    domain: &Domain,
+) -> Result<Name, LinkFieldError> {
     match (code, length) {
         (None, length) => Ok(Name::Generated(length.unwrap_or(domain.length))),
         (Some(code), None) => {
@@ -470,7 +481,7 @@ fn name(code: Option<String>, length: Option<Length>, domain: &Domain) -> Result
     }
 }
 
-fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, Refused> {
+fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, LinkFieldError> {
     let (field, ms) = match (days, ms) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err(refused("life_ms", "and life_days are the same")),
@@ -485,19 +496,19 @@ fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, Refused> {
     Ok(Some(ms))
 }
 
-fn max_clicks(clicks: u64) -> Result<u64, Refused> {
+fn max_clicks(clicks: u64) -> Result<u64, LinkFieldError> {
     let is_sound = (1..=MAX_CLICKS_MAX).contains(&clicks);
     let problem = || refused("max_clicks", format!("is 1 to {MAX_CLICKS_MAX}"));
     is_sound.then_some(clicks).ok_or_else(problem)
 }
 
-fn end(ms: u64, now_ms: u64) -> Result<u64, Refused> {
+fn end(ms: u64, now_ms: u64) -> Result<u64, LinkFieldError> {
     let is_sound = ms > now_ms && i64::try_from(ms).is_ok();
     let problem = || refused("expires_at_ms", "is not in the future");
     is_sound.then_some(ms).ok_or_else(problem)
 }
 
-fn tags(tags: Vec<String>) -> Result<Vec<String>, Refused> {
+fn tags(tags: Vec<String>) -> Result<Vec<String>, LinkFieldError> {
     if tags.len() > TAGS_MAX {
         return Err(refused("tags", format!("has more than {TAGS_MAX}")));
     }

@@ -70,7 +70,7 @@ impl Span {
 
 /// What clicks are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum Breakdown {
     /// Desktop, mobile, tablet, script.
     Device,
     /// The operating system.
@@ -87,7 +87,7 @@ pub enum Part {
     Language,
 }
 
-impl Part {
+impl Breakdown {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Device,
@@ -217,26 +217,26 @@ pub struct Clicks {
     pub count: u32,
     /// Whether a program that comes by itself has clicked.
     pub is_bot: bool,
-    /// Their value in each part, in the order of [`Part::ALL`].
-    pub values: [String; Part::ALL.len()],
+    /// Their value in each part, in the order of [`Breakdown::ALL`].
+    pub values: [String; Breakdown::ALL.len()],
 }
 
 impl Clicks {
     /// Their value in one part.
-    pub fn value(&self, part: Part) -> &str {
-        let of_part = Part::ALL.into_iter().zip(&self.values);
+    pub fn value(&self, part: Breakdown) -> &str {
+        let of_part = Breakdown::ALL.into_iter().zip(&self.values);
         let mut of_part = of_part.filter(|(one, _)| *one == part);
         of_part.next().map_or(part.none(), |(_, value)| value)
     }
 
     /// What they can be filtered by.
     pub fn cell(&self) -> Cell {
-        let region = self.value(Part::Region);
+        let region = self.value(Breakdown::Region);
         let country = region.split('-').next().unwrap_or(region);
         Cell {
             country: country.replace(' ', "_"),
-            device: self.value(Part::Device).to_owned(),
-            referrer: self.value(Part::Referrer).to_owned(),
+            device: self.value(Breakdown::Device).to_owned(),
+            referrer: self.value(Breakdown::Referrer).to_owned(),
         }
     }
 }
@@ -314,7 +314,7 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCount {
     /// Of what.
-    pub part: Part,
+    pub part: Breakdown,
     /// The value.
     pub value: String,
     /// Clicks.
@@ -329,12 +329,12 @@ mod tests {
 
     #[test]
     fn a_value_is_short_clean_and_never_empty() {
-        assert_eq!(Part::Referrer.value(""), "direct");
-        assert_eq!(Part::Operator.value(" \t\n"), "unknown");
-        assert_eq!(Part::Operator.value(" Köln\u{0} Net \r"), "Köln Net");
-        let long = Part::Operator.value(&"ö".repeat(40));
+        assert_eq!(Breakdown::Referrer.value(""), "direct");
+        assert_eq!(Breakdown::Operator.value(" \t\n"), "unknown");
+        assert_eq!(Breakdown::Operator.value(" Köln\u{0} Net \r"), "Köln Net");
+        let long = Breakdown::Operator.value(&"ö".repeat(40));
         assert_eq!(long, "ö".repeat(32));
-        let blank = Part::Operator.value(&format!("{} x", "a".repeat(63)));
+        let blank = Breakdown::Operator.value(&format!("{} x", "a".repeat(63)));
         assert_eq!(blank, "a".repeat(63));
     }
 

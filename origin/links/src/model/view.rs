@@ -8,8 +8,8 @@ use weir_link::record::Link;
 use weir_link::target::{Flag, flag_of};
 
 use super::fields::LinkFields;
-use crate::state::{Standing, State};
-use crate::store::{Action, Past, StoredLink};
+use crate::state::{LinkStatus, State};
+use crate::store::{Action, StoredLink, StoredLinkVersion};
 
 /// A link.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -87,13 +87,13 @@ impl LinkVersion {
 
 impl LinkView {
     /// A link as the store has it.
-    pub fn of(stored: StoredLink, domains: &Domains, standing: Standing) -> Self {
+    pub fn of(stored: StoredLink, domains: &Domains, standing: LinkStatus) -> Self {
         let domain = domains.by_id(stored.id.domain.as_str());
         Self::new(stored, domain, standing)
     }
 
     /// A link of `domain`; `None`: of one that is no longer configured, whose URL is not known.
-    pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: Standing) -> Self {
+    pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: LinkStatus) -> Self {
         let flag = flag_of(&stored.link);
         let url = domain.map(|domain| domain.url(&stored.id.code));
         Self {
@@ -112,8 +112,8 @@ impl LinkView {
     }
 }
 
-impl From<Past> for PastView {
-    fn from(past: Past) -> Self {
+impl From<StoredLinkVersion> for PastView {
+    fn from(past: StoredLinkVersion) -> Self {
         Self {
             what: past.action,
             at_ms: past.at_ms,

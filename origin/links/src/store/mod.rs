@@ -195,7 +195,7 @@ impl Action {
 
 /// A link as it was from some instant on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct StoredLinkVersion {
     /// What was done.
     pub action: Action,
     /// What it said from then on.
@@ -207,7 +207,7 @@ pub struct Past {
 }
 
 /// What it was in the beginning, of a link that was never edited.
-impl From<StoredLink> for Past {
+impl From<StoredLink> for StoredLinkVersion {
     fn from(link: StoredLink) -> Self {
         Self {
             action: Action::Create,
@@ -235,7 +235,7 @@ pub struct Change<'a> {
 
 /// Where in the list of links a page ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LinkCursor {
     /// When the page's last link was made.
     pub created_at_ms: u64,
     /// The page's last link.
@@ -253,7 +253,7 @@ pub struct ClicksPlace {
 
 /// A link whose end has come, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedLink {
     /// Which.
     pub id: LinkId,
     /// When, in milliseconds since the Unix epoch.

@@ -8,7 +8,7 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 use weir_link::record::Link;
 
-use super::{Action, Change, Ended, LinkStore, NewLink};
+use super::{Action, Change, EndedLink, LinkStore, NewLink};
 use crate::model::view::LinkVersion;
 use weir_origin_core::outbox::{self, Queue, Sinks, Source, change_id, queue};
 use weir_origin_core::sql::{Tx, damaged};
@@ -91,7 +91,7 @@ impl Telling {
     }
 
     /// A link is removed in this transaction. Of one that somebody has deleted that was told.
-    pub(super) async fn ended(&self, tx: &mut Tx, ended: &Ended) -> Result<(), Error> {
+    pub(super) async fn ended(&self, tx: &mut Tx, ended: &EndedLink) -> Result<(), Error> {
         if !self.sinks.has_any() || ended.is_deleted {
             return Ok(());
         }

@@ -42,7 +42,9 @@ use refusals::{
 };
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::access::scope::Area;
-use weir_origin_core::access::tenancy::{Thing, UNKNOWN_ORDER, UNKNOWN_PAYMENT, UNKNOWN_SALE};
+use weir_origin_core::access::tenancy::{
+    ResourceKind, UNKNOWN_ORDER, UNKNOWN_PAYMENT, UNKNOWN_SALE,
+};
 use weir_origin_core::api::{Api, Document, RouteRules};
 use weir_origin_core::http::refusal::{
     BODY_TOO_LARGE, OVERLOADED, REDIS_UNAVAILABLE, SQL_UNAVAILABLE, USER_INVALID, USER_MISSING,
@@ -170,8 +172,8 @@ pub fn users(sales: Sales) -> UserReader {
 /// the list of users are the platform's.
 pub fn admin() -> Api<Sales> {
     let heeds = RouteRules::HEEDS;
-    let sale = RouteRules::own(Thing::Sale);
-    let order = RouteRules::own(Thing::Order);
+    let sale = RouteRules::own(ResourceKind::Sale);
+    let order = RouteRules::own(ResourceKind::Order);
     let platform = RouteRules::PLATFORM;
     let switched = sale.refuses(&[NOT_PUBLISHED]);
     let blocked = sale.refuses(&[SALE_ARCHIVED, INVALID_USER, REDIS_UNAVAILABLE]);
@@ -247,7 +249,7 @@ pub fn admin() -> Api<Sales> {
         .route(routes!(payments::list), heeds)
         .route(
             routes!(payments::refunded),
-            RouteRules::own(Thing::Payment).refuses(&[NO_REFUND_DUE, INVALID_REFERENCE]),
+            RouteRules::own(ResourceKind::Payment).refuses(&[NO_REFUND_DUE, INVALID_REFERENCE]),
         )
         .route(routes!(switches::global), platform)
         .route(

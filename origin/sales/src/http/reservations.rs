@@ -16,7 +16,7 @@ use super::user_orders::SignedUser;
 use super::{SalePath, unknown_sale};
 use crate::Sales;
 use crate::ledger::UserList;
-use crate::store::{Reserved, StoredReservation, TakenBack, Visitor};
+use crate::store::{ReservationOutcome, StoredReservation, TakenBack, Visitor};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
 
@@ -88,8 +88,8 @@ pub(super) async fn reserve(
         .reservations()
         .reserve_from(&id, &user, &visitor, at_ms);
     let status = match sales.orders.sql(call).await? {
-        Reserved::Now => StatusCode::CREATED,
-        Reserved::Again => StatusCode::OK,
+        ReservationOutcome::Now => StatusCode::CREATED,
+        ReservationOutcome::Again => StatusCode::OK,
         refused => return Err(not_reserved(refused)),
     };
     let call = sales.store.reservations().reservation(&id, &user);
@@ -106,7 +106,9 @@ pub(super) async fn reserve(
     // After SQL has it, so that a warm-up under way finds it there; and whether or not the sale is
     // warm, so that none falls between.
     let sale = sales.store.sale(&id).await?;
-    let sale = sale.ok_or_else(|| not_reserved(Reserved::Unknown))?.sale;
+    let sale = sale
+        .ok_or_else(|| not_reserved(ReservationOutcome::Unknown))?
+        .sale;
     let users = std::slice::from_ref(&user);
     let added = sales.ledger.add_users(&sale, UserList::Reserved, users);
     added.await.map_err(|error| {
@@ -230,15 +232,17 @@ fn visitor(headers: &HeaderMap) -> Visitor {
     }
 }
 
-fn not_reserved(refused: Reserved) -> Problem {
+fn not_reserved(refused: ReservationOutcome) -> Problem {
     match refused {
-        Reserved::NotOpen { wait_ms } => {
+        ReservationOutcome::NotOpen { wait_ms } => {
             let detail = format!("reservations open in {wait_ms} ms");
             RESERVATION_NOT_OPEN.because(detail)
         }
-        Reserved::Closed => RESERVATION_CLOSED.because("reservations have ended"),
-        Reserved::Blocked => BLOCKED.because("you may not reserve or buy"),
-        Reserved::NoReservation => NO_RESERVATION.because("nobody needs to reserve for this sale"),
+        ReservationOutcome::Closed => RESERVATION_CLOSED.because("reservations have ended"),
+        ReservationOutcome::Blocked => BLOCKED.because("you may not reserve or buy"),
+        ReservationOutcome::NoReservation => {
+            NO_RESERVATION.because("nobody needs to reserve for this sale")
+        }
         _ => unknown_sale(),
     }
 }

@@ -12,7 +12,7 @@ use weir_sale::sale::SALES_MAX;
 use super::refusals::{INVALID_REASON, INVALID_USER};
 use crate::Sales;
 use crate::model::user_list::UserList;
-use crate::store::{ListedUser, Remark, Standing};
+use crate::store::{ListedUser, Remark, UserListStatus};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody, read_typed};
 
@@ -60,11 +60,11 @@ enum AnyStanding {
     None,
 }
 
-impl From<Option<Standing>> for AnyStanding {
-    fn from(standing: Option<Standing>) -> Self {
+impl From<Option<UserListStatus>> for AnyStanding {
+    fn from(standing: Option<UserListStatus>) -> Self {
         match standing {
-            Some(Standing::Blocked) => Self::Blocked,
-            Some(Standing::Allowed) => Self::Allowed,
+            Some(UserListStatus::Blocked) => Self::Blocked,
+            Some(UserListStatus::Allowed) => Self::Allowed,
             None => Self::None,
         }
     }
@@ -113,7 +113,7 @@ pub(super) struct UserStanding {
     log: Vec<StandingView>,
 }
 
-impl From<StandingWord> for Standing {
+impl From<StandingWord> for UserListStatus {
     fn from(word: StandingWord) -> Self {
         match word {
             StandingWord::Blocked => Self::Blocked,
@@ -254,7 +254,7 @@ pub(super) async fn delete(
 async fn change(
     sales: &Sales,
     user: &UserId,
-    standing: Option<Standing>,
+    standing: Option<UserListStatus>,
     said: &Remark,
 ) -> Result<Json<UserStanding>, Problem> {
     let now_ms = now_ms();
@@ -263,7 +263,7 @@ async fn change(
         .user_list()
         .set_standing(user, standing, said, now_ms);
     if changed.await? {
-        let standing = standing.map_or("none", Standing::word);
+        let standing = standing.map_or("none", UserListStatus::word);
         info!(%standing, operator = said.operator, "how a user stands in every sale has changed");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
@@ -306,7 +306,7 @@ async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserStanding>, Prob
 }
 
 impl StandingView {
-    fn new(standing: Option<Standing>, said: Remark, at_ms: u64) -> Self {
+    fn new(standing: Option<UserListStatus>, said: Remark, at_ms: u64) -> Self {
         Self {
             standing: standing.into(),
             reason: Some(said.reason),

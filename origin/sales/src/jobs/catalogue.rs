@@ -13,7 +13,7 @@ use weir_sale::sale::{Catalogue, CatalogueError, ClaimKey, SALES_MAX};
 
 use crate::ledger::Ledger;
 use crate::store::{SaleStore, StoredSale};
-use weir_origin_core::background::{Backoff, Rounds};
+use weir_origin_core::background::{Backoff, Interval};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -227,7 +227,7 @@ impl Publisher {
 
     /// Keeps the catalogue in Redis up to date until `stop`: when it changes, and when Redis has lost it.
     pub async fn run(self, stop: CancellationToken) {
-        let rounds = Rounds::every(self.period, "publishing the catalogue", stop);
+        let rounds = Interval::every(self.period, "publishing the catalogue", stop);
         let mut rounds = rounds.backing_off(BACKOFF);
         let (mut due, mut checked) = (Instant::now(), Instant::now());
         loop {

@@ -35,7 +35,7 @@ use crate::metrics::{CLAIM_AGES, SaleMetrics};
 use crate::orders::Orders;
 use crate::store::{SaleStore, StoredSale};
 use crate::verify::Verifier;
-use weir_origin_core::background::{Pulse, Rounds};
+use weir_origin_core::background::{Interval, Pulse};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -68,15 +68,15 @@ const SALES_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub struct Reconciler {
     worker: Arc<Worker>,
-    turns: HashMap<SaleId, Turn>,
+    turns: HashMap<SaleId, ReconcileRound>,
     pulse: Pulse,
 }
 
 /// The last round of a sale.
 #[derive(Debug)]
-struct Turn {
+struct ReconcileRound {
     /// What was found. It is locked as long as the sale is worked on.
-    last: Arc<Mutex<Option<Last>>>,
+    last: Arc<Mutex<Option<ReconcileFindings>>>,
     begun: Instant,
 }
 
@@ -97,7 +97,7 @@ struct Worker {
 
 /// What was found of a sale.
 #[derive(Debug)]
-struct Last {
+struct ReconcileFindings {
     shards: Vec<Audit>,
     in_sql: InSql,
     drift: Option<i64>,
@@ -109,7 +109,7 @@ struct Last {
 /// What SQL had left, and the versions of its orders.
 type InSql = (u64, [u64; 2]);
 
-impl Last {
+impl ReconcileFindings {
     /// Whether all was right then, and nothing has changed since.
     fn still_right(&self, shards: &[Audit], in_sql: InSql) -> bool {
         self.drift == Some(0)
@@ -182,7 +182,7 @@ impl Reconciler {
 
     /// Works until `stop`. A sale that takes long does not keep others from their turn.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "reconciling", stop);
+        let mut rounds = Interval::every(PERIOD, "reconciling", stop);
         let mut tasks = Tasks::new();
         while rounds.next().await {
             let mut outcome = self.begin(&mut tasks).await;
@@ -222,10 +222,13 @@ impl Reconciler {
         let mut stuck = Ok(());
         for (stored, versions) in sales {
             let id = &stored.sale.id;
-            let turn = self.turns.entry(id.clone()).or_insert_with(|| Turn {
-                last: Arc::default(),
-                begun: Instant::now(),
-            });
+            let turn = self
+                .turns
+                .entry(id.clone())
+                .or_insert_with(|| ReconcileRound {
+                    last: Arc::default(),
+                    begun: Instant::now(),
+                });
             if let Ok(mut last) = Arc::clone(&turn.last).try_lock_owned() {
                 turn.begun = Instant::now();
                 let worker = Arc::clone(&self.worker);
@@ -250,7 +253,7 @@ impl Worker {
         &self,
         stored: &StoredSale,
         versions: [u64; 2],
-        last: &mut Option<Last>,
+        last: &mut Option<ReconcileFindings>,
     ) -> Result<(), ReconcileError> {
         let sale = &stored.sale;
         let mut shards = self.ledger.audits(&sale.id, sale.shards).await?;
@@ -442,7 +445,7 @@ impl Worker {
         stored: &StoredSale,
         shards: Vec<Audit>,
         in_sql: InSql,
-        last: &mut Option<Last>,
+        last: &mut Option<ReconcileFindings>,
     ) -> Result<(), ReconcileError> {
         if let Some(last) = last.as_mut()
             && last.still_right(&shards, in_sql)
@@ -469,7 +472,7 @@ impl Worker {
         }
         for &shard in &other_orders {
             // Once more, since an order may just be on its way from SQL to Redis.
-            let is_known = |last: &Last| last.other_orders.contains(&shard);
+            let is_known = |last: &ReconcileFindings| last.other_orders.contains(&shard);
             if before.as_ref().is_some_and(is_known) {
                 let lost = self.verifier.verify(&sale.id, shard).await?.lost;
                 if lost > 0 {
@@ -486,7 +489,7 @@ impl Worker {
                 self.ledger.raise_mark(&sale.id, shard, mark, seen).await?;
             }
         }
-        *last = Some(Last {
+        *last = Some(ReconcileFindings {
             shards: books.shards,
             // As it was before the books were read: what has changed since is a reason to read them again.
             in_sql,

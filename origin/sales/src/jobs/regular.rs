@@ -19,7 +19,7 @@ use crate::metrics::SaleMetrics;
 use crate::orders::Orders;
 use crate::store::{HoldRules, SaleStore};
 use crate::warm::Warmer;
-use weir_origin_core::background::Rounds;
+use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
 
@@ -46,7 +46,7 @@ pub struct Jobs {
 impl Jobs {
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "expiring, following and warming", stop);
+        let mut rounds = Interval::every(PERIOD, "expiring, following and warming", stop);
         while rounds.next().await {
             let outcome = self.round().await;
             rounds.ended(&outcome);

@@ -26,7 +26,7 @@ use weir_sale::sale::Sale;
 use crate::jobs::catalogue::{PublishError, Publisher};
 use crate::jobs::rebuild::Rebuilder;
 use crate::ledger::Ledger;
-use crate::store::{Placed, SaleStore, Shortage, StoredSale};
+use crate::store::{OrderOutcome, SaleStore, Shortage, StoredSale};
 use crate::verify::Verifier;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
@@ -226,14 +226,20 @@ impl LostOrders {
         };
         let placed = self.store.claims().place(&ticket, now_ms()).await?;
         Ok(match placed {
-            Placed::New(_) | Placed::Again(_) | Placed::Elsewhere(_) => "restored",
-            Placed::Released { .. } | Placed::NameTaken | Placed::KeyReused { .. } => "released",
-            Placed::Short(Shortage::SoldOut) => "sold_out",
-            Placed::Short(Shortage::UserCap) => "user_cap",
-            Placed::Short(Shortage::GroupCap) => "group_cap",
-            Placed::Short(Shortage::Barred) => "barred",
-            Placed::Short(Shortage::CoolingDown { .. } | Shortage::UnpaidHolds) => "cooling_down",
-            Placed::Short(Shortage::UnknownSale) => "unknown_sale",
+            OrderOutcome::New(_) | OrderOutcome::Again(_) | OrderOutcome::Elsewhere(_) => {
+                "restored"
+            }
+            OrderOutcome::Released { .. }
+            | OrderOutcome::NameTaken
+            | OrderOutcome::KeyReused { .. } => "released",
+            OrderOutcome::Short(Shortage::SoldOut) => "sold_out",
+            OrderOutcome::Short(Shortage::UserCap) => "user_cap",
+            OrderOutcome::Short(Shortage::GroupCap) => "group_cap",
+            OrderOutcome::Short(Shortage::Barred) => "barred",
+            OrderOutcome::Short(Shortage::CoolingDown { .. } | Shortage::UnpaidHolds) => {
+                "cooling_down"
+            }
+            OrderOutcome::Short(Shortage::UnknownSale) => "unknown_sale",
         })
     }
 }

@@ -18,8 +18,8 @@ use tracing::{debug, info, warn};
 
 use crate::ledger::{Ledger, UserList};
 use crate::metrics::SaleMetrics;
-use crate::store::{SaleStore, Score, Standing, Unscored};
-use weir_origin_core::background::Rounds;
+use crate::store::{SaleStore, Score, Unscored, UserListStatus};
+use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -113,7 +113,7 @@ impl RiskWorker {
 
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "checking risks", stop);
+        let mut rounds = Interval::every(PERIOD, "checking risks", stop);
         let mut counted = None::<Instant>;
         while rounds.next().await {
             // All of them are counted for it: not in each round.
@@ -191,7 +191,7 @@ impl RiskWorker {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
         let listed = self.store.user_list().listed_user(user).await?;
-        let is_allowed = listed.is_some_and(|listed| listed.standing == Standing::Allowed);
+        let is_allowed = listed.is_some_and(|listed| listed.standing == UserListStatus::Allowed);
         let block = score >= self.threshold && !is_allowed;
         let list = match block {
             true => Some(UserList::Blocked),

@@ -70,14 +70,15 @@ pub use provider::{
 };
 pub use reservations::ReservationStore;
 pub use rows::{
-    Attempt, Balance, Cancelled, CreateError, EditRefusal, HoldRules, OrderRequest, OrderStatus,
-    Paid, Placed, Reserved, SaleTotals, Score, ShardCounts, Shortage, StoredOrder,
-    StoredReservation, StoredSale, SwitchChange, TakenBack, Unscored, Updated, Visitor,
+    Attempt, Balance, Cancelled, CreateError, EditRefusal, HoldRules, OrderOutcome, OrderRequest,
+    OrderStatus, PaymentOutcome, ReservationOutcome, SaleTotals, Score, ShardCounts, Shortage,
+    StoredOrder, StoredReservation, StoredSale, SwitchChange, TakenBack, Unscored, Updated,
+    Visitor,
 };
 pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, SearchStore, Sorting};
 pub use stock_changes::{ChangeBegun, ChangeRefusal, StockChangeStore, StoredChange};
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS, TenantStore};
-pub use user_list::{ListEntry, ListedUser, Remark, Standing, UserListStore};
+pub use user_list::{ListEntry, ListedUser, Remark, UserListStatus, UserListStore};
 pub use warming::WarmingStore;
 
 /// Sales and orders in SQL. Cloning it is cheap.

@@ -8,7 +8,7 @@ use weir_base::id::UserId;
 use super::order_change::{ChangeKind, NewChange};
 use super::outbox;
 use super::payments::pay_in;
-use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
+use super::{OrderStatus, PaymentOutcome, SaleStore, StoredOrder, orders, sales};
 use crate::model::price::Money;
 use weir_origin_core::outbox::Sinks;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
@@ -91,7 +91,7 @@ pub struct StoredPayment {
     pub user: UserId,
     /// Where it stands.
     pub state: PaymentState,
-    /// Why money must be given back: see [`Paid`]; empty otherwise.
+    /// Why money must be given back: see [`PaymentOutcome`]; empty otherwise.
     pub reason: String,
     /// What the operator who gave it back wrote down; empty otherwise.
     pub reference: String,
@@ -398,12 +398,12 @@ async fn follow_event(
         true => "sold_out",
         false if !is_right(tx, event, payment).await? => "wrong_amount",
         false => match pay_in(tx, &payment.order, &payment.user, now_ms).await? {
-            Paid::Now(_) => "",
-            Paid::SoldOut => return Ok(false),
-            Paid::Again(_) => "order_paid",
-            Paid::Expired => "order_expired",
-            Paid::Cancelled => "order_cancelled",
-            Paid::Unknown => return Err(Error::RowNotFound),
+            PaymentOutcome::Now(_) => "",
+            PaymentOutcome::SoldOut => return Ok(false),
+            PaymentOutcome::Again(_) => "order_paid",
+            PaymentOutcome::Expired => "order_expired",
+            PaymentOutcome::Cancelled => "order_cancelled",
+            PaymentOutcome::Unknown => return Err(Error::RowNotFound),
         },
     };
     let state = match refusal {

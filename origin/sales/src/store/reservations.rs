@@ -7,8 +7,8 @@ use weir_sale::sale::Sale;
 use super::orders::user_id;
 use super::sales::sale_id;
 use super::{
-    Reserved, SaleStore, Score, Standing, StoredReservation, TakenBack, Unscored, Visitor, draws,
-    user_list,
+    ReservationOutcome, SaleStore, Score, StoredReservation, TakenBack, Unscored, UserListStatus,
+    Visitor, draws, user_list,
 };
 use crate::model::user_list::UserList;
 use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
@@ -87,7 +87,7 @@ impl ReservationStore<'_> {
         id: &SaleId,
         user: &UserId,
         now_ms: u64,
-    ) -> Result<Reserved, SqlError> {
+    ) -> Result<ReservationOutcome, SqlError> {
         let visitor = Visitor::default();
         self.reserve_from(id, user, &visitor, now_ms).await
     }
@@ -99,23 +99,23 @@ impl ReservationStore<'_> {
         user: &UserId,
         visitor: &Visitor,
         now_ms: u64,
-    ) -> Result<Reserved, SqlError> {
+    ) -> Result<ReservationOutcome, SqlError> {
         let Some(sale) = self.0.sale(id).await? else {
-            return Ok(Reserved::Unknown);
+            return Ok(ReservationOutcome::Unknown);
         };
         let Some(window) = sale.fields.reservation else {
-            return Ok(Reserved::NoReservation);
+            return Ok(ReservationOutcome::NoReservation);
         };
         if now_ms < window.from_ms {
             let wait_ms = window.from_ms - now_ms;
-            return Ok(Reserved::NotOpen { wait_ms });
+            return Ok(ReservationOutcome::NotOpen { wait_ms });
         }
         if now_ms >= window.until_ms {
-            return Ok(Reserved::Closed);
+            return Ok(ReservationOutcome::Closed);
         }
         let listed = self.0.user_list().listed_user(user).await?;
-        if listed.is_some_and(|listed| listed.standing == Standing::Blocked) {
-            return Ok(Reserved::Blocked);
+        if listed.is_some_and(|listed| listed.standing == UserListStatus::Blocked) {
+            return Ok(ReservationOutcome::Blocked);
         }
         let new = New {
             sale: id,
@@ -126,14 +126,14 @@ impl ReservationStore<'_> {
         let is_new = match self.0.draws().draw(id).await? {
             None => retried(|| self.0.db.insert(new.insert("", true))).await?,
             Some(_) => match self.0.draws().enter(&new).await? {
-                None => return Ok(Reserved::Closed),
+                None => return Ok(ReservationOutcome::Closed),
                 Some(is_new) => is_new,
             },
         };
         Ok(if is_new {
-            Reserved::Now
+            ReservationOutcome::Now
         } else {
-            Reserved::Again
+            ReservationOutcome::Again
         })
     }
 
@@ -335,8 +335,8 @@ pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result
     let degrade = sale.degrade;
     let blocked = match user_list::standing(tx, user).await? {
         // No switch of a sale lets them in.
-        Some(Standing::Blocked) => return Ok(true),
-        Some(Standing::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,
+        Some(UserListStatus::Blocked) => return Ok(true),
+        Some(UserListStatus::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,
         None => SELECT_ONE_BLOCKED,
     };
     if !degrade.skip_risk {

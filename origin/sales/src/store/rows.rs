@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use weir_base::id::{SaleId, UserId};
 use weir_origin_core::sql::SqlError;
-use weir_origin_core::tenants::Over;
+use weir_origin_core::tenants::LimitExceeded;
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
@@ -192,7 +192,7 @@ pub struct OrderRequest {
 
 /// The outcome of a claim that asked to be an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum OrderOutcome {
     /// It is an order now.
     New(StoredOrder),
     /// It was an order already, which may have ended meanwhile.
@@ -274,7 +274,7 @@ impl Shortage {
 
 /// The answer to a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Paid {
+pub enum PaymentOutcome {
     /// It is paid now.
     Now(StoredOrder),
     /// It was paid before.
@@ -306,7 +306,7 @@ pub enum Cancelled {
 
 /// The answer to a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReservationOutcome {
     /// The user has reserved now.
     Now,
     /// The user had reserved before.
@@ -360,7 +360,7 @@ pub enum CreateError {
     Sql(#[from] SqlError),
     /// Its tenant would have more than it may.
     #[error(transparent)]
-    Over(#[from] Over),
+    Over(#[from] LimitExceeded),
 }
 
 /// The answer to a changed sale.
@@ -405,7 +405,7 @@ pub enum EditRefusal {
     Drawing,
     /// Its tenant would have more units than it may.
     #[error(transparent)]
-    Over(#[from] Over),
+    Over(#[from] LimitExceeded),
 }
 
 /// A user who has reserved and whom nobody has judged yet.

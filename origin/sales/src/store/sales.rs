@@ -15,7 +15,7 @@ use crate::model::sale::{INSTANT_MS_MAX, NewSale, Payment, SaleFields, Window};
 use weir_origin_core::sql::{
     Columns, Database, Row, SqlError, Tx, damaged, insert_into, retried, sql, update,
 };
-use weir_origin_core::tenants::{Over, held_by};
+use weir_origin_core::tenants::{LimitExceeded, held_by};
 
 static INSERT_SALE: LazyLock<String> = LazyLock::new(|| {
     let others = [
@@ -390,7 +390,7 @@ enum Created {
     /// A sale of that ID exists already.
     Exists,
     /// Its tenant would exceed a limit.
-    OverLimit(Over),
+    OverLimit(LimitExceeded),
 }
 
 async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Created, Error> {

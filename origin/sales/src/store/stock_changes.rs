@@ -9,7 +9,7 @@ use super::sales::{sale_id, select_one};
 use super::{SaleStore, StoredSale, tenants};
 use crate::model::sale::TOTAL_MAX;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
-use weir_origin_core::tenants::{Limits, NameRange, Over, held_by};
+use weir_origin_core::tenants::{LimitExceeded, Limits, NameRange, held_by};
 
 // Takes the row's lock, so that changes of one sale take turns.
 const LOCK_SALE: &str = "UPDATE sales SET total = total WHERE id = ?";
@@ -104,7 +104,7 @@ pub enum ChangeRefusal {
     TooMany,
     /// Its tenant would have more units than it may.
     #[error(transparent)]
-    Over(#[from] Over),
+    Over(#[from] LimitExceeded),
 }
 
 impl StoredChange {

@@ -31,14 +31,14 @@ const NONE: &str = "none";
 
 /// How a user stands, in every sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum UserListStatus {
     /// May not buy.
     Blocked,
     /// May buy, whatever a risk check says.
     Allowed,
 }
 
-impl Standing {
+impl UserListStatus {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Blocked, Self::Allowed];
 
@@ -72,7 +72,7 @@ pub struct ListedUser {
     /// Who.
     pub user: UserId,
     /// How the user stands.
-    pub standing: Standing,
+    pub standing: UserListStatus,
     /// Why.
     pub said: Remark,
     /// Since when, in milliseconds since the Unix epoch.
@@ -83,7 +83,7 @@ pub struct ListedUser {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
     /// How the user stood from then on; `None`: as anybody.
-    pub standing: Option<Standing>,
+    pub standing: Option<UserListStatus>,
     /// Why.
     pub said: Remark,
     /// When, in milliseconds since the Unix epoch.
@@ -104,7 +104,7 @@ impl UserListStore<'_> {
     /// At most `limit` users who stand so, after `after`, sorted by the bytes of their names.
     pub async fn listed_users(
         self,
-        standing: Standing,
+        standing: UserListStatus,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<ListedUser>, SqlError> {
@@ -125,7 +125,7 @@ impl UserListStore<'_> {
     pub async fn set_standing(
         self,
         user: &UserId,
-        standing: Option<Standing>,
+        standing: Option<UserListStatus>,
         said: &Remark,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
@@ -155,7 +155,7 @@ impl UserListStore<'_> {
 async fn set(
     tx: &mut Tx,
     user: &UserId,
-    standing: Option<Standing>,
+    standing: Option<UserListStatus>,
     said: &Remark,
     now_ms: u64,
 ) -> Result<(), Error> {
@@ -164,7 +164,7 @@ async fn set(
         tx.execute(row(INSERT, user, standing.word(), said, now_ms))
             .await?;
     }
-    let word = standing.map_or(NONE, Standing::word);
+    let word = standing.map_or(NONE, UserListStatus::word);
     tx.execute(row(INSERT_LOG, user, word, said, now_ms))
         .await?;
     Ok(())
@@ -186,16 +186,16 @@ fn row<'a>(
 }
 
 /// How a user stands, within a transaction: one look at one key.
-pub(super) async fn standing(tx: &mut Tx, user: &UserId) -> Result<Option<Standing>, Error> {
+pub(super) async fn standing(tx: &mut Tx, user: &UserId) -> Result<Option<UserListStatus>, Error> {
     let row = tx.one(sql(SELECT).text(user.as_str())).await?;
-    row.map(|row| Standing::read(&row.text("standing")?))
+    row.map(|row| UserListStatus::read(&row.text("standing")?))
         .transpose()
 }
 
 fn listed(row: &Row) -> Result<ListedUser, Error> {
     Ok(ListedUser {
         user: user_id(row)?,
-        standing: Standing::read(&row.text("standing")?)?,
+        standing: UserListStatus::read(&row.text("standing")?)?,
         said: said(row)?,
         at_ms: row.number("at_ms")?,
     })
@@ -204,7 +204,7 @@ fn listed(row: &Row) -> Result<ListedUser, Error> {
 fn entry(row: &Row) -> Result<ListEntry, Error> {
     let standing = match row.text("standing")?.as_str() {
         NONE => None,
-        word => Some(Standing::read(word)?),
+        word => Some(UserListStatus::read(word)?),
     };
     Ok(ListEntry {
         standing,

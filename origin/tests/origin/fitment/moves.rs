@@ -4,7 +4,7 @@ use serde_json::json;
 use weir_fitment::check::Stored;
 use weir_fitment::place::Rules;
 use weir_fitment::redis::keys::RouteBucket;
-use weir_fitment::{Answer, Cluster, Place, Spu};
+use weir_fitment::{Answer, Cluster, Placement, Spu};
 use weir_origin::redis::Redis;
 
 use super::{
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::support::World;
 
-fn place(spu: &str) -> Place {
-    Place {
+fn place(spu: &str) -> Placement {
+    Placement {
         cluster: Cluster::home(),
         spu: Spu::new(spu).unwrap(),
     }
@@ -230,7 +230,7 @@ async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
         &keys,
         &sku("S1"),
         2,
-        weir_fitment::redis::fit_put::Newer::Stays,
+        weir_fitment::redis::fit_put::NewerEntryPolicy::Stays,
         &shape,
     );
     assert!(!weir_fitment::redis::fit_put::parse(&world.script(&call).await).unwrap());

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use weir_history::{DELETIONS_MAX, REMOVALS_MS, Sku, ViewedProduct};
 use weir_origin::history::Outcome;
-use weir_origin::history::remove::{RemoveError, Removed};
-use weir_origin::history::store::Noted;
+use weir_origin::history::remove::{RemovalTiming, RemoveError};
+use weir_origin::history::store::RemovalOutcome;
 
 use super::{Clock, cold, list, lose, record, seen, user};
 use crate::support::World;
@@ -84,7 +84,7 @@ async fn delete_and_die(history: &weir_origin::history::History, deleted: &[View
         .delete(&user("alice"), deleted)
         .await
         .unwrap();
-    assert!(matches!(noted, Noted::Done(_)));
+    assert!(matches!(noted, RemovalOutcome::Done(_)));
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn a_removal_counts_while_redis_is_away_and_redis_follows() {
     let set = |settings: &mut weir_origin::history::Settings| clock.set(settings);
     let away = world.history_in(database, "redis://127.0.0.1:1", set);
     let removed = away.delete(&alice, &[Sku::from(1)]).await.unwrap();
-    assert_eq!(removed, Removed::Soon);
+    assert_eq!(removed, RemovalTiming::Soon);
     assert_eq!(history.apply_removals(now).await.unwrap(), 1);
     assert_eq!(list(&history, &alice).await, [(2, now - 8)]);
 }
@@ -171,7 +171,10 @@ async fn deletions_are_bounded_and_forgotten_when_nothing_needs_them() {
     let alice = user("alice");
     let skus: Vec<Sku> = (0..DELETIONS_MAX as u64).map(Sku::from).collect();
     for some in skus.chunks(500) {
-        assert_eq!(history.delete(&alice, some).await.unwrap(), Removed::Now);
+        assert_eq!(
+            history.delete(&alice, some).await.unwrap(),
+            RemovalTiming::Now
+        );
     }
     let one_more = history.delete(&alice, &[Sku::from(1_000_000)]).await;
     assert!(

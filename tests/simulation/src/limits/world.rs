@@ -13,7 +13,7 @@ use weir_engine::config::parse;
 use weir_engine::{Answer, Engine as _, Fetch, FetchId, Headers, StreamId};
 use weir_limit::Algorithm;
 use weir_limit::engine::Limiter;
-use weir_limit::engine::config::{Checked, Config};
+use weir_limit::engine::config::{CheckedConfig, Config};
 
 use super::plan::{Client, Plan, Rule, Second, Without};
 use super::redis::{Arrival, Redis};
@@ -77,7 +77,7 @@ pub(super) struct World {
     pub(super) plan: Plan,
     stage: Stage<Engine, Own>,
     pub(super) redis: Redis,
-    config: Checked,
+    config: CheckedConfig,
     asked: BTreeMap<RequestId, Client>,
     pub(super) heard: BTreeMap<RequestId, Heard>,
     pub(super) witness: Witness,
@@ -295,7 +295,7 @@ impl Play for World {
 
 // --- rules as they are written
 
-fn config(plan: &Plan) -> Checked {
+fn config(plan: &Plan) -> CheckedConfig {
     let json = format!(
         r#"{{
             "rules": [{rules}],

@@ -14,7 +14,7 @@ use weir_engine::config::parse;
 use weir_engine::event::FetchResponse;
 use weir_engine::{Answer, Fetch, FetchId, Headers};
 use weir_link::engine::Links;
-use weir_link::engine::config::{Checked, Config};
+use weir_link::engine::config::{CheckedConfig, Config};
 
 use super::io::{Bus, Done, Io, OpId, TaskId, Transaction, Work};
 use super::origin::{Origin, link_keys};
@@ -136,7 +136,7 @@ pub(super) struct World {
     pub(super) next_task: TaskId,
     pub(super) waited_for: BTreeSet<OpId>,
     pub(super) fetch_fates: VecDeque<FetchFate>,
-    pub(super) config: Checked,
+    pub(super) config: CheckedConfig,
     /// How many engines were made: each has a name and clicks of its own.
     pub(super) engines: u64,
     asked: BTreeMap<RequestId, Asked>,
@@ -472,7 +472,7 @@ impl Play for World {
     }
 }
 
-fn config() -> Checked {
+fn config() -> CheckedConfig {
     let json = format!(
         r#"{{
             "redis": {{ "deadline_ms": {DEADLINE_MS}, "batches_max": 3 }},

@@ -2,7 +2,7 @@
 
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
+use weir_sale::ledger::{Deduction, FollowUpReply, ReleaseKind};
 
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
@@ -200,7 +200,7 @@ impl Orders {
                     };
                     self.ledger.settle(order, deduction).await?;
                 }
-                Followed::Done
+                FollowUpReply::Done
             }
             Status::Paid => {
                 self.ledger.settle(order, Deduction::AtOrder).await?;
@@ -209,8 +209,8 @@ impl Orders {
             Status::Cancelled | Status::Expired => self.ledger.cancel(order).await?,
         };
         match followed {
-            Followed::Cold => Err(RedisError),
-            Followed::Done | Followed::Nothing => Ok(()),
+            FollowUpReply::Cold => Err(RedisError),
+            FollowUpReply::Done | FollowUpReply::Nothing => Ok(()),
         }
     }
 

@@ -13,7 +13,7 @@ use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::{Answer, Fetch, FetchId, Headers};
 use weir_room::engine::WaitingRoom;
-use weir_room::engine::config::{Checked, Config};
+use weir_room::engine::config::{CheckedConfig, Config};
 use weir_room::{Mode, Pass, RoomName, Setting};
 
 use super::plan::{Plan, Room};
@@ -69,7 +69,7 @@ pub(super) struct World {
     pub(super) plan: Plan,
     stage: Stage<Engine, Own>,
     pub(super) redis: Redis,
-    config: Checked,
+    config: CheckedConfig,
     name: RoomName,
     engines: u64,
     settings: u64,
@@ -308,7 +308,7 @@ impl Play for World {
     }
 }
 
-fn config(room: Room) -> Checked {
+fn config(room: Room) -> CheckedConfig {
     let Room {
         per_minute,
         active_max,

@@ -20,7 +20,7 @@ use weir_base::id::SaleId;
 use weir_base::shared_data::LocalData;
 use weir_engine::redis::Reply;
 use weir_engine::{BatchId, StreamId};
-use weir_sale::engine::config::Checked;
+use weir_sale::engine::config::CheckedConfig;
 use weir_sale::sale::{Band, Degrade, Sale, SaleState};
 use weir_sale::shard::bucket;
 
@@ -187,7 +187,7 @@ pub(crate) struct World {
     pub(crate) witness: Witness,
     pub(crate) trace: Trace,
     pub(crate) stats: Stats,
-    config: Checked,
+    config: CheckedConfig,
     mutation: Option<Mutation>,
 }
 
@@ -479,7 +479,7 @@ impl World {
 }
 
 /// The workers of a gateway that starts.
-fn workers(config: &Checked, count: u32, data: &Rc<LocalData>) -> Vec<Worker<Engine>> {
+fn workers(config: &CheckedConfig, count: u32, data: &Rc<LocalData>) -> Vec<Worker<Engine>> {
     let worker = |_| Worker::new(Engine::new(config.clone(), data));
     (0..count).map(worker).collect()
 }

@@ -7,7 +7,7 @@ const READONLY: &[u8] = b"-READONLY You can't write against a read only replica.
 
 impl Bench {
     /// Two requests, one in each call of a batch, and the reply to it.
-    fn pair(&mut self, reply: impl FnOnce(usize) -> Reply) -> Vec<Completed<u32>> {
+    fn pair(&mut self, reply: impl FnOnce(usize) -> Reply) -> Vec<CompletedBatch<u32>> {
         self.enqueue(0, 0, 0).unwrap();
         self.enqueue(1, 1, 0).unwrap();
         self.turn(0);

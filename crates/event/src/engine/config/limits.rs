@@ -9,7 +9,7 @@ use weir_base::headers::{EVENT_KEY, VISITOR};
 use weir_base::{FieldError, breaker};
 use weir_engine::config::{RedisConfig, check_breaker};
 use weir_limit::Algorithm;
-use weir_limit::engine::config::{Checked, Config, HeadersConfig};
+use weir_limit::engine::config::{CheckedConfig, Config, HeadersConfig};
 use weir_limit::rules::{
     ForwardedConfig, HeaderConfig, KeyPart, LimitConfig, MatchConfig, Mode, RuleConfig, Store,
 };
@@ -46,7 +46,7 @@ impl LimitsConfig {
         self,
         user_header: &str,
         trusted_hops: Option<usize>,
-    ) -> Result<Checked, FieldError> {
+    ) -> Result<CheckedConfig, FieldError> {
         check_breaker("limits.breaker", &self.breaker)?;
         let store = self.store;
         let key = || KeyPart::Header(EVENT_KEY.into());

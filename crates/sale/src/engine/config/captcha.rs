@@ -37,13 +37,13 @@ pub struct CaptchaConfig {
     pub tells_address: bool,
     /// How a request is handled when the provider does not answer.
     #[serde(default)]
-    pub if_unreachable: IfUnreachable,
+    pub if_unreachable: UnreachablePolicy,
 }
 
 /// How a request is handled when a captcha provider does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum IfUnreachable {
+pub enum UnreachablePolicy {
     /// It is refused with 503 `unavailable`: nobody passes unseen.
     #[default]
     Refuse,
@@ -69,7 +69,7 @@ pub struct Captcha {
     /// See [`CaptchaConfig::tells_address`].
     pub tells_address: bool,
     /// See [`CaptchaConfig::if_unreachable`].
-    pub if_unreachable: IfUnreachable,
+    pub if_unreachable: UnreachablePolicy,
 }
 
 /// A secret, which stays out of logs.
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn short_configuration_refuses_on_silence_and_sends_no_address() {
         let captcha = checked("").unwrap();
-        assert_eq!(captcha.if_unreachable, IfUnreachable::Refuse);
+        assert_eq!(captcha.if_unreachable, UnreachablePolicy::Refuse);
         assert!(!captcha.tells_address);
         assert_eq!(
             (captcha.timeout_ms, captcha.secret.0.as_str()),

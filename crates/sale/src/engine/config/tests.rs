@@ -9,7 +9,7 @@ fn environment(name: &str) -> Option<Vec<u8>> {
     }
 }
 
-fn checked(json: &str) -> Result<Checked, FieldError> {
+fn checked(json: &str) -> Result<CheckedConfig, FieldError> {
     parse::<Config>(json.as_bytes())?.checked(&environment)
 }
 

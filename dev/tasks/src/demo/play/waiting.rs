@@ -2,7 +2,7 @@
 
 use super::super::cast::{Bot, Person, Trick};
 use super::super::operator;
-use super::super::room::{self, Crowded, Enter, Queue, Turn, Waited};
+use super::super::room::{self, Crowded, Enter, Queue, QueuePoll, Waited};
 use super::super::tally::Tally;
 use super::{PATIENCE, POLL, Play, RUNNING_IN_A_ROW};
 use anyhow::{Context, Result, ensure};
@@ -56,7 +56,7 @@ impl Play<'_> {
             before.joined
         );
         self.teller.tell("waiting", text);
-        let people = came.0.into_iter().map(Turn::who).collect();
+        let people = came.0.into_iter().map(QueuePoll::who).collect();
         Ok(LinedUp {
             people,
             bots: count,
@@ -104,8 +104,8 @@ impl Play<'_> {
             waiting = Vec::new();
             for turn in turns {
                 match turn {
-                    Turn::Waits(who) => waiting.push(who),
-                    Turn::Inside(who, when) => {
+                    QueuePoll::Waits(who) => waiting.push(who),
+                    QueuePoll::Inside(who, when) => {
                         usable = usable.max(when);
                         inside.push(who);
                     }

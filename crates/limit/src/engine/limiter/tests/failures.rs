@@ -1,7 +1,7 @@
 //! Redis slow, gone, or talking nonsense.
 
 use super::super::*;
-use super::host::{Fate, Host, Way};
+use super::host::{Fate, Host, RedisConnectivity};
 
 const REDIS: &str = r#""redis": {}, "breaker": { "min_requests": 4, "window_ms": 1000, "open_ms": 500, "probes": 1 }"#;
 
@@ -71,7 +71,7 @@ fn refusal_of_redis_is_counted_logged_and_opens_the_breaker() {
 #[test]
 fn a_redis_that_cannot_be_reached_is_no_reason_to_wait() {
     let mut host = host("local");
-    host.way = Way::Down;
+    host.way = RedisConnectivity::Down;
     let stream = host.request("alice");
     host.turn();
     host.turn();

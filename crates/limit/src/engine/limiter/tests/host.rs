@@ -23,7 +23,7 @@ pub const SECRET: &str = "0123456789abcdef";
 pub struct Host {
     pub limiter: Limiter<Rc<LocalData>>,
     pub redis: FakeRedis,
-    pub way: Way,
+    pub way: RedisConnectivity,
     pub now_ms: u64,
     pub streams: BTreeMap<StreamId, State>,
     /// Streams that are gone, though the engine was not told: effects for them fail.
@@ -43,7 +43,7 @@ pub struct Host {
 
 /// What the way to Redis is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RedisConnectivity {
     Open,
     /// A call needs a turn.
     Closed,
@@ -90,7 +90,7 @@ impl Host {
         Self {
             limiter: Limiter::new(config, data, 7),
             redis: FakeRedis::default(),
-            way: Way::Open,
+            way: RedisConnectivity::Open,
             now_ms: NOW_MS,
             streams: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -336,11 +336,11 @@ impl Host {
 
     fn send(&mut self, batch: BatchId, body: Vec<u8>, at_once: bool) -> Option<Event<'static>> {
         match self.way {
-            Way::Open => {
+            RedisConnectivity::Open => {
                 self.calls.push_back((batch, body));
                 None
             }
-            Way::Closed if !at_once => {
+            RedisConnectivity::Closed if !at_once => {
                 self.calls.push_back((batch, body));
                 None
             }

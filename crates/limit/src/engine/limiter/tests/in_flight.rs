@@ -8,7 +8,7 @@ use proptest::sample::Index;
 use weir_base::shared_data::LocalData;
 
 use super::super::*;
-use super::host::{Fate, Host, Way};
+use super::host::{Fate, Host, RedisConnectivity};
 
 const HERE: &str =
     r#"{ "name": "here", "algorithm": "concurrency", "limit": { "rate": 4, "per": "1d" } }"#;
@@ -135,7 +135,7 @@ enum Step {
     EndCall(Index, Fate),
     Turn,
     Wait(u64),
-    Way(Way),
+    Way(RedisConnectivity),
 }
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
@@ -151,7 +151,7 @@ fn fates() -> impl Strategy<Value = Fate> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let way = prop_oneof![4 => Just(Way::Open), 1 => Just(Way::Closed), 1 => Just(Way::Down)];
+    let way = prop_oneof![4 => Just(RedisConnectivity::Open), 1 => Just(RedisConnectivity::Closed), 1 => Just(RedisConnectivity::Down)];
     let step = prop_oneof![
         8 => (0..USERS.len()).prop_map(Step::Request),
         2 => any::<Index>().prop_map(Step::Respond),
@@ -229,7 +229,7 @@ proptest! {
             prop_assert!(passed(&host, &streams) <= HERE_MAX);
             prop_assert!(host.limiter.streams.len() <= streams.len());
         }
-        host.way = Way::Open;
+        host.way = RedisConnectivity::Open;
         streams.into_iter().for_each(|stream| host.close(stream));
         host.settle();
         prop_assert!(host.is_at_rest(), "it remembers streams that have ended");

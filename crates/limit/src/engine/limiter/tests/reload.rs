@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 
 use super::super::*;
-use super::host::{Fate, Host, Way};
+use super::host::{Fate, Host, RedisConnectivity};
 
 fn rules(rate: u32) -> String {
     format!(
@@ -77,9 +77,9 @@ fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
     let mut host = host();
     host.passed("alice", 1);
     for (way, fate) in [
-        (Way::Open, Fate::TimedOut),
-        (Way::Open, Fate::Garbled),
-        (Way::Down, Fate::Answered),
+        (RedisConnectivity::Open, Fate::TimedOut),
+        (RedisConnectivity::Open, Fate::Garbled),
+        (RedisConnectivity::Down, Fate::Answered),
     ] {
         host.way = way;
         host.now_ms += 500;
@@ -89,7 +89,7 @@ fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
     assert_eq!(host.metric("weir_ratelimit_polls_failed_total"), 3);
     assert_eq!(host.log.len(), 1);
     assert_eq!(host.passed("bob", 5), 3);
-    host.way = Way::Open;
+    host.way = RedisConnectivity::Open;
     publish(&mut host, None);
     assert!(host.has_logged("rules can be read again"));
 }
@@ -97,7 +97,7 @@ fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
 #[test]
 fn idle_worker_polls_less_often_and_logs_nothing() {
     let mut host = host();
-    host.way = Way::Down;
+    host.way = RedisConnectivity::Down;
     for _ in 0..20 {
         host.now_ms += 40_000;
         host.tick();
@@ -105,7 +105,7 @@ fn idle_worker_polls_less_often_and_logs_nothing() {
     assert!(host.log.is_empty());
     assert_eq!(host.metric("weir_ratelimit_polls_failed_total"), 0);
     assert_eq!(host.limiter.tick_ms(), Some(30_000));
-    host.way = Way::Open;
+    host.way = RedisConnectivity::Open;
     host.ask("alice");
     let tick_ms = host.limiter.tick_ms().unwrap();
     assert!(
@@ -117,12 +117,12 @@ fn idle_worker_polls_less_often_and_logs_nothing() {
 #[test]
 fn the_first_request_of_a_worker_brings_it_the_rules_at_once() {
     let mut host = host();
-    host.way = Way::Down;
+    host.way = RedisConnectivity::Down;
     for _ in 0..20 {
         host.now_ms += 40_000;
         host.tick();
     }
-    host.way = Way::Open;
+    host.way = RedisConnectivity::Open;
     host.redis.document = Some(rules(5).into());
     host.ask("alice");
     assert_eq!(host.metric("weir_ratelimit_rules_loaded_total"), 1);
