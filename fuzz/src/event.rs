@@ -137,5 +137,5 @@ fn check_event(event: Event, sent_at_ms: Option<u64>) {
 
 fn check_rejection(rejection: &Rejection) {
     assert!((1..=MESSAGE_LEN_MAX).contains(&rejection.message.len()));
-    assert!(EventId::new(rejection.reason.word()).is_ok());
+    assert!(EventId::new(rejection.reason.label()).is_ok());
 }

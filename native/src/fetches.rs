@@ -7,7 +7,7 @@ use weir_engine::Fetch;
 use weir_engine::event::FetchResponse;
 use weir_envoy_abi::{ConfigHost, FetchedResponse};
 
-use crate::desk::FetchOf;
+use crate::engine_host::FetchOf;
 
 /// The requests of one filter's configuration.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@
 //! | module | |
 //! |---|---|
 //! | [`settings`] | the object `native` of a filter's configuration: where Redis is, and its secrets |
-//! | [`desk`] | an engine, and the one place that applies effects |
+//! | [`engine_host`] | an engine, and the one place that applies effects |
 //! | [`slot`] | what waits to be done with one stream by the stream's own thread |
 //! | [`service`] | the thread of a desk: ticks and calls to Redis |
 //! | [`redis`] | connections to Redis: one server, or a cluster; with TLS and a password |
@@ -24,7 +24,7 @@
 
 #![deny(unsafe_code)]
 
-pub mod desk;
+pub mod engine_host;
 pub mod fetches;
 pub mod filters;
 pub mod metrics;

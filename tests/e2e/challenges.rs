@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 use weir_stack::envoy::{EnvoyConfig, GATE};
 use weir_stack::http::{self, Method, Response};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{GatewayOptions, Stack, ports, tools};
 use weir_tests::{Browser, Server, books, response, verdict};
 
@@ -299,7 +299,7 @@ async fn a_page_solves_what_it_is_asked() -> Result<()> {
     };
     let server = Server::start(0, Arc::new(respond)).await?;
     let dir = tempfile::tempdir()?;
-    let tool = tools::Chromium::find_or_get(&mut Silent)?;
+    let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
     let browser = Browser::start(&tool, dir.path()).await?;
     browser
         .open(&format!("http://{}/", server.address()))

@@ -12,7 +12,7 @@ use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, validate};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Options};
 use weir_stack::{Secrets, Stack, origin, ports, wasm, workspace};
 use weir_tests::{books, buy, is_left_out_on_native, until, verdict};
@@ -47,7 +47,7 @@ fn options(config: EnvoyConfig, dir: &tempfile::TempDir) -> Result<EnvoyOptions>
 /// Envoy, when the filters are there.
 fn tool() -> Result<tools::Envoy> {
     wasm::ensure_filters()?;
-    tools::Envoy::find_or_get(&Options::default(), &mut Silent)
+    tools::Envoy::find_or_get(&Options::default(), &mut SilentReporter)
 }
 
 /// Starts a gateway whose configuration was edited so, sends it an order, and waits for these words in its log.
@@ -110,7 +110,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let redis = tools::Redis::find_or_get(&mut SilentReporter)?;
     let port = ports::free()?;
     let _redis =
         RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;
@@ -186,7 +186,7 @@ async fn an_idle_gateway_counts_no_failures_and_warns_of_nothing() -> Result<()>
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let redis = tools::Redis::find_or_get(&mut SilentReporter)?;
     let port = ports::free()?;
     let _redis =
         RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;

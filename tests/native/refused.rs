@@ -6,12 +6,12 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set, validate};
 use weir_stack::native::Host;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
 
 /// What Envoy has against the shipped file, edited so: when it only checks it, and when it starts.
 async fn refusals(library: &Path, edit: fn(&mut Value) -> Result<()>) -> Result<[String; 2]> {
-    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
     let data = DataDir::open(None)?;
     let config = EnvoyConfig::native(library, 9)?
         .gateway_port(ports::free()?)?

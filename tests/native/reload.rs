@@ -13,7 +13,7 @@ use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
 use weir_stack::process::Process;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Stack, ports, tools};
 use weir_tests::{PATIENCE, books, claim_groups, until};
 
@@ -98,7 +98,7 @@ impl Gateway {
             drain_s: Some(DRAIN_S),
             dir: data.path.clone(),
         };
-        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
         let envoy = Envoy::start(&tool, &options).await?;
         Ok(Self {
             envoy,

@@ -103,7 +103,7 @@ impl State {
     pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Open => "open",

@@ -52,7 +52,7 @@ pub struct RedisFacts {
     /// Commands that Weir needs and that the user may not run.
     pub forbidden: Vec<String>,
     /// Queries that Redis refused. The checks that need them were skipped.
-    pub untold: Vec<Untold>,
+    pub untold: Vec<RefusedQuery>,
     /// Whether it is a replica.
     pub is_replica: Option<bool>,
     /// Memory in use, in bytes.
@@ -84,7 +84,7 @@ pub struct RefusedWrite {
 
 /// A query that Redis refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untold {
+pub struct RefusedQuery {
     /// The command.
     pub command: &'static str,
     /// The skipped checks, with their verb: `eviction and memory were`.

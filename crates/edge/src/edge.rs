@@ -20,12 +20,12 @@ use weir_limit::engine::Limiter;
 use weir_link::engine::Links;
 use weir_sale::engine::Gate;
 
-use crate::asking::{EngineReply as Asked, ObjectCall, PendingRequest};
+use crate::click_limits::ClickLimits;
 use crate::config::{CheckedConfig, Config, NO_CLAIMS};
+use crate::engine_slot::{EngineSlot, EngineVerdict, Make};
 use crate::host::{maxima_are_elsewhere, stock_is_elsewhere};
 use crate::knowledge::{Feed, Knowledge, TakeError};
-use crate::maxima::Maxima;
-use crate::part::{EngineSlot, EngineVerdict, Make};
+use crate::object_calls::{EngineReply as Asked, ObjectCall, PendingRequest};
 use crate::stock::Stock;
 use crate::store::Store;
 
@@ -67,7 +67,7 @@ pub struct Edge<S> {
     gate: Option<EngineSlot<Gate<Data>>>,
     links: Option<EngineSlot<Links>>,
     stock: Option<Stock>,
-    maxima: Option<Maxima>,
+    maxima: Option<ClickLimits>,
 }
 
 /// The outcome of a request, as far as that is known.
@@ -276,12 +276,12 @@ impl<S: Store> Edge<S> {
     /// An object has replied to an ask of this request, or not: then the reason tells whether it may have run.
     pub fn answered(
         &self,
-        asking: &mut PendingRequest,
+        pending: &mut PendingRequest,
         ask: &ObjectCall,
         reply: Reply,
         now_ms: u64,
     ) {
-        match (asking, &self.stock, &self.maxima) {
+        match (pending, &self.stock, &self.maxima) {
             (PendingRequest::Buys(run), Some(stock), _) => {
                 run.answered(ask, reply, now_ms, &stock.knows(&self.knowledge));
             }
@@ -293,12 +293,12 @@ impl<S: Store> Edge<S> {
     }
 
     /// The outcome of the request, when nothing is left to be asked.
-    pub fn sold(&self, asking: &PendingRequest, request: &PlainRequest) -> RequestOutcome {
-        let said = match asking {
+    pub fn sold(&self, pending: &PendingRequest, request: &PlainRequest) -> RequestOutcome {
+        let said = match pending {
             PendingRequest::Buys(run) => run.said(),
             PendingRequest::Clicks(run) => run.said(),
         };
-        match (said, asking) {
+        match (said, pending) {
             (Some(Asked::Answer(answer)), _) => RequestOutcome::Answer(Arc::clone(answer)),
             (Some(Asked::GoesOn), PendingRequest::Buys(run)) if run.changes().has(CLAIM) => {
                 RequestOutcome::ToOrigin(run.changes().apply(self.outgoing(request)))
@@ -309,8 +309,8 @@ impl<S: Store> Edge<S> {
 
     /// The request is over; of one with a claim, the origin has answered so, or `None` if nobody knows what it has done. There may
     /// be more to be asked then: what has led nowhere goes back.
-    pub fn ended(&self, asking: &mut PendingRequest, response_status: Option<u16>, now_ms: u64) {
-        match (asking, &self.stock, &self.maxima) {
+    pub fn ended(&self, pending: &mut PendingRequest, response_status: Option<u16>, now_ms: u64) {
+        match (pending, &self.stock, &self.maxima) {
             (PendingRequest::Buys(run), Some(stock), _) => {
                 run.closed(response_status, now_ms, &stock.knows(&self.knowledge));
             }
@@ -322,8 +322,8 @@ impl<S: Store> Edge<S> {
     }
 
     /// Nothing is left to be asked, nor [owed](Asking::owes).
-    pub fn finish(&mut self, asking: PendingRequest) {
-        match (asking, &mut self.stock, &mut self.maxima) {
+    pub fn finish(&mut self, pending: PendingRequest) {
+        match (pending, &mut self.stock, &mut self.maxima) {
             (PendingRequest::Buys(run), Some(stock), _) => stock.finish(*run),
             (PendingRequest::Clicks(run), _, Some(maxima)) => maxima.finish(*run),
             _ => {}
@@ -468,10 +468,10 @@ fn links(json: &[u8], host: &Rc<Host>) -> Result<EngineSlot<Links>, FieldError> 
 }
 
 /// Links whose clicks are counted in objects.
-fn maxima(json: &[u8], host: &Rc<Host>) -> Result<Maxima, FieldError> {
+fn maxima(json: &[u8], host: &Rc<Host>) -> Result<ClickLimits, FieldError> {
     let key_prefix = parse::<weir_link::engine::config::Config>(json)?;
     let key_prefix = key_prefix.redis.key_prefix;
-    Maxima::new(make_links(json, host), key_prefix)
+    ClickLimits::new(make_links(json, host), key_prefix)
 }
 
 fn make_links(json: &[u8], host: &Rc<Host>) -> Make<Links> {

@@ -17,8 +17,8 @@ use weir_limit::engine::Limiter;
 
 use crate::config::Config;
 use crate::edge::{Data, EdgeSetup, Host, limiter, within};
+use crate::engine_slot::{EngineSlot, EngineVerdict};
 use crate::knowledge::Knowledge;
-use crate::part::{EngineSlot, EngineVerdict};
 use crate::store::MemoryStore;
 
 /// The limits of `exact_limits`.

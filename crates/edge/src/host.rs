@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn places_are_urls() {
-        let places = Upstreams::read(&*variables("http://gateway.example")).unwrap();
-        assert_eq!(places.origin, "https://origin.example");
-        assert_eq!(places.client_header.as_deref(), Some("x-real-ip"));
+        let upstreams = Upstreams::read(&*variables("http://gateway.example")).unwrap();
+        assert_eq!(upstreams.origin, "https://origin.example");
+        assert_eq!(upstreams.client_header.as_deref(), Some("x-real-ip"));
         let refused = Upstreams::read(&*variables("gateway.example")).unwrap_err();
         assert!(refused.starts_with("WEIR_EDGE_GATEWAY"), "{refused}");
         let nothing: &Variable = &|_| None;

@@ -75,7 +75,7 @@ pub struct Knowledge<S> {
     /// The two documents as engines read them.
     catalogue: Vec<u8>,
     domains_json: Vec<u8>,
-    progress: Stored,
+    progress: StoredProgress,
     /// When each feed was asked for, as far as this instance knows.
     asked_ms: Cell<[Option<u64>; Feed::ALL.len()]>,
     /// The digest by which an engine asks for a link.
@@ -88,7 +88,7 @@ pub struct Knowledge<S> {
 
 /// How far the link feed was read, and which of the store's links count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Stored {
+struct StoredProgress {
     /// Links that were read before the feed began anew are of an earlier one.
     generation: u64,
     progress: Progress,
@@ -104,7 +104,7 @@ impl Feed {
     /// Each.
     pub const ALL: [Self; 3] = [Self::SoldOut, Self::Domains, Self::Links];
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::SoldOut => "sold-out",
             Self::Domains => "domains",
@@ -127,7 +127,7 @@ impl<S: Store> Knowledge<S> {
             domains: None,
             catalogue: Vec::new(),
             domains_json: Vec::new(),
-            progress: Stored::default(),
+            progress: StoredProgress::default(),
             asked_ms: Cell::default(),
             link_read: link_read::SCRIPT.sha1_hex(),
             changes: 0,
@@ -195,11 +195,11 @@ impl<S: Store> Knowledge<S> {
 
     /// Goes by how far the store says that links were read: for a host in which somebody else reads them.
     pub fn follow(&mut self) {
-        let stored: Option<Stored> = self.read(PROGRESS_KEY);
+        let stored: Option<StoredProgress> = self.read(PROGRESS_KEY);
         let Some(stored) = stored.filter(|stored| *stored != self.progress) else {
             return;
         };
-        let place = |stored: &Stored| (stored.generation, stored.progress.cursor.clone());
+        let place = |stored: &StoredProgress| (stored.generation, stored.progress.cursor.clone());
         if place(&stored) != place(&self.progress) {
             self.changes += 1;
         }
@@ -323,7 +323,7 @@ impl<S: Store> Knowledge<S> {
                 self.write(&key, entry)?;
             }
         }
-        let stored = Stored {
+        let stored = StoredProgress {
             generation: self.progress.generation,
             progress,
         };
@@ -342,7 +342,7 @@ impl<S: Store> Knowledge<S> {
 
     /// Nothing that was read counts any more: until all is read again, a gateway answers.
     fn begin_anew(&mut self) -> Result<(), NotWritten> {
-        let stored = Stored {
+        let stored = StoredProgress {
             generation: self.progress.generation + 1,
             progress: Progress::default(),
         };
@@ -449,7 +449,7 @@ impl<S: Store> Knowledge<S> {
 
 /// When a feed was asked for.
 fn asked_key(feed: Feed) -> String {
-    format!("asked/{}", feed.word())
+    format!("asked/{}", feed.label())
 }
 
 /// The link that a key names: `<prefix>:link:{<domain>/<code>}`.

@@ -18,7 +18,7 @@
 //! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
 //! | `part` | one engine: asked, and made anew when its question had no answer |
 //! | [`edge`] | all of it for one request |
-//! | [`asking`] | engines whose questions go to objects, step by step |
+//! | [`object_calls`] | engines whose questions go to objects, step by step |
 //! | [`stock`] | sales whose stock stands in objects: the gate |
 //! | `maxima` | links whose clicks are counted in objects |
 //! | [`exact`] | limits that one place counts |
@@ -41,14 +41,14 @@ extern crate alloc;
 // For what is made once: nothing of it reaches a clock or a file.
 extern crate std;
 
-pub mod asking;
+mod click_limits;
 pub mod config;
 pub mod edge;
+mod engine_slot;
 pub mod exact;
 pub mod host;
 pub mod knowledge;
-mod maxima;
-mod part;
+pub mod object_calls;
 pub mod shard;
 pub mod stock;
 pub mod store;

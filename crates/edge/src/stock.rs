@@ -14,10 +14,10 @@ use weir_sale::engine::Gate;
 use weir_sale::engine::route::{Route, RouteKind};
 use weir_sale::redis::keys::{self, ShardKeys};
 
-use crate::asking::{CallPart, CallRouter, Pool, Run};
 use crate::edge::Data;
+use crate::engine_slot::Make;
 use crate::knowledge::{Knowledge, words};
-use crate::part::Make;
+use crate::object_calls::{CallPart, CallRouter, Pool, Run};
 use crate::shard::{ObjectCommands, ShardCommand};
 use crate::store::Store;
 

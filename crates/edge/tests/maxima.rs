@@ -8,15 +8,15 @@ use weir_base::feed::document::seal;
 use weir_base::key::SigningKey;
 use weir_base::resp::decode;
 use weir_base::shared_data::LocalData;
-use weir_edge::asking::{ObjectCall, PendingRequest};
 use weir_edge::edge::EdgeSetup;
 use weir_edge::knowledge::Feed;
+use weir_edge::object_calls::{ObjectCall, PendingRequest};
 use weir_edge::shard::{Link, LinkCommand, ObjectCommands};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Decision, Edge, FirstOutcome, RequestOutcome};
 use weir_engine::Headers;
 use weir_engine::event::PlainRequest;
-use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 use weir_link::feed::{DomainList, Entry, Page, Source, State};
 use weir_link::record::Link as Record;
 
@@ -133,26 +133,26 @@ impl World {
     fn run(&mut self, ask: &ObjectCall, way: ReplyFate) -> Reply {
         assert_eq!(ask.object, KEY);
         match way {
-            ReplyFate::Stuck => return Err(Unknown::Timeout.into()),
-            ReplyFate::Refused => return Err(Definite::Refused("no".into()).into()),
+            ReplyFate::Stuck => return Err(UnknownFailure::Timeout.into()),
+            ReplyFate::Refused => return Err(DefiniteFailure::Refused("no".into()).into()),
             ReplyFate::Comes | ReplyFate::Lost => {}
         }
         let done = self.object.run(to_link(ask), self.now_ms);
         match way {
-            ReplyFate::Lost => Err(Unknown::Lost.into()),
+            ReplyFate::Lost => Err(UnknownFailure::Lost.into()),
             _ => Ok(done.replies),
         }
     }
 
-    fn ask_all(&mut self, asking: &mut PendingRequest, way: ReplyFate) {
+    fn ask_all(&mut self, request: &mut PendingRequest, way: ReplyFate) {
         loop {
-            let asks = asking.take_asks();
+            let asks = request.take_asks();
             if asks.is_empty() {
                 return;
             }
             for ask in asks {
                 let reply = self.run(&ask, way);
-                self.edge.answered(asking, &ask, reply, self.now_ms);
+                self.edge.answered(request, &ask, reply, self.now_ms);
             }
         }
     }
@@ -163,19 +163,19 @@ impl World {
 
     /// A click, whose first question fares so; what it owes afterwards comes through.
     fn click(&mut self, way: ReplyFate) -> ClickOutcome {
-        let mut asking = match self.begin() {
+        let mut request = match self.begin() {
             FirstOutcome::Decided(decision) => return became(decision),
-            FirstOutcome::Asks(asking) => asking,
+            FirstOutcome::Asks(request) => request,
         };
-        self.ask_all(&mut asking, way);
-        let sold = self.edge.sold(&asking, &click(self.now_ms));
+        self.ask_all(&mut request, way);
+        let sold = self.edge.sold(&request, &click(self.now_ms));
         for _ in 0..5 {
-            self.edge.ended(&mut asking, None, self.now_ms);
-            self.ask_all(&mut asking, ReplyFate::Comes);
+            self.edge.ended(&mut request, None, self.now_ms);
+            self.ask_all(&mut request, ReplyFate::Comes);
             self.now_ms += 200;
         }
-        assert!(!asking.owes());
-        self.edge.finish(asking);
+        assert!(!request.owes());
+        self.edge.finish(request);
         match sold {
             RequestOutcome::Answer(answer) => became(Decision::Answer(answer)),
             RequestOutcome::ToGateway(_) => ClickOutcome::ToGateway,
@@ -306,10 +306,10 @@ fn no_two_engines_give_a_click_the_same_name() {
     }
     let mut names = BTreeSet::new();
     for begun in &mut asked {
-        let FirstOutcome::Asks(asking) = begun else {
+        let FirstOutcome::Asks(request) = begun else {
             panic!("nobody was asked");
         };
-        let asks = asking.take_asks();
+        let asks = request.take_asks();
         let [ask] = &asks[..] else {
             panic!("one question: {asks:?}");
         };

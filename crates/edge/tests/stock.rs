@@ -9,15 +9,15 @@ use weir_base::headers::CLAIM;
 use weir_base::key::SigningKey;
 use weir_base::resp::decode;
 use weir_base::shared_data::LocalData;
-use weir_edge::asking::{ObjectCall, PendingRequest};
 use weir_edge::edge::EdgeSetup;
 use weir_edge::knowledge::Feed;
+use weir_edge::object_calls::{ObjectCall, PendingRequest};
 use weir_edge::shard::{ObjectCommands, Shard, ShardCommand};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Edge, FirstOutcome, RequestOutcome};
 use weir_engine::Headers;
 use weir_engine::event::PlainRequest;
-use weir_engine::redis::{Reply, Unknown};
+use weir_engine::redis::{Reply, UnknownFailure};
 use weir_sale::claim::Ticket;
 use weir_sale::feed::{FRESH_MS, SaleList};
 use weir_sale::redis::warm;
@@ -109,7 +109,7 @@ impl World {
             }
             for ask in asks {
                 let reply = match self.run(&ask) {
-                    Ok(_) if is_lost => Err(Unknown::Lost.into()),
+                    Ok(_) if is_lost => Err(UnknownFailure::Lost.into()),
                     reply => reply,
                 };
                 self.edge.answered(buying, &ask, reply, self.now_ms);

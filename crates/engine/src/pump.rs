@@ -33,7 +33,7 @@ use self::pace::Pace;
 use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
 use crate::metrics::{Counter, Metrics};
-use crate::redis::{Definite, Failure, Reply, Unknown, classify, is_noscript, read};
+use crate::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, classify, is_noscript, read};
 use crate::refusals::Refusals;
 
 /// The most requests in one batch, and the most that complete in one event. To answer N paused requests from one callback
@@ -452,7 +452,7 @@ impl<P: Plan> Pump<P> {
             return false;
         };
         self.counts.take_back(&batch);
-        self.fail(batch.calls, &Definite::NotSent.into());
+        self.fail(batch.calls, &DefiniteFailure::NotSent.into());
         self.wake(effects);
         true
     }
@@ -502,7 +502,7 @@ impl<P: Plan> Pump<P> {
                     Err(failure)
                 }
                 Some(value) => Ok(value),
-                None => Err(Unknown::Garbled.into()),
+                None => Err(UnknownFailure::Garbled.into()),
             };
             self.outbox.push_back(CompletedBatch {
                 requests: planned.requests,
@@ -590,7 +590,7 @@ impl<P: Plan> Pump<P> {
             && first.deadline_ms <= now_ms
         {
             let requests = self.waiting.drain(..1).collect();
-            let outcome = Err(Definite::Expired.into());
+            let outcome = Err(DefiniteFailure::Expired.into());
             self.outbox.push_back(CompletedBatch { requests, outcome });
         }
     }

@@ -152,7 +152,7 @@ impl Refusals {
 mod tests {
     use super::*;
     use crate::effect::Effect;
-    use crate::redis::{Definite, Unknown};
+    use crate::redis::{DefiniteFailure, UnknownFailure};
     use alloc::string::ToString;
     use alloc::vec;
 
@@ -269,8 +269,8 @@ mod tests {
         for replies in [
             Ok(vec![Value::Null, error("NOPERM no"), error("OOM full")]),
             Ok(vec![Value::Null]),
-            Err(Unknown::Login("WRONGPASS no".into()).into()),
-            Err(Definite::NotSent.into()),
+            Err(UnknownFailure::Login("WRONGPASS no".into()).into()),
+            Err(DefiniteFailure::NotSent.into()),
         ] {
             let effects = &mut bench.effects;
             bench.refusals.note_replies(&replies, "GET", 1_000, effects);

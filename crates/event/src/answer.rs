@@ -42,7 +42,7 @@ pub const MESSAGE_LEN_MAX: usize = 512;
 
 /// An event that is refused: for a verdict, and for the dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", reason.word())]
+#[error("{}: {message}", reason.label())]
 pub struct Rejection {
     /// Why, for programs.
     pub reason: Reason,
@@ -122,12 +122,12 @@ fn words<const N: usize>(
 
 #[cfg(feature = "openapi")]
 fn verdicts() -> utoipa::openapi::Object {
-    words("Its outcome.", Verdict::ALL.map(Verdict::word))
+    words("Its outcome.", Verdict::ALL.map(Verdict::label))
 }
 
 #[cfg(feature = "openapi")]
 fn reasons() -> utoipa::openapi::Object {
-    words("Why it was rejected.", Reason::ALL.map(Reason::word))
+    words("Why it was rejected.", Reason::ALL.map(Reason::label))
 }
 
 impl Answer {

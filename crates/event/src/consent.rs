@@ -83,8 +83,11 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         for consent in Consent::ALL {
-            assert_eq!(Consent::from_word(consent.word().as_bytes()), Some(consent));
+            assert_eq!(
+                Consent::from_label(consent.label().as_bytes()),
+                Some(consent)
+            );
         }
-        assert_eq!(Consent::from_word(b"Full"), None);
+        assert_eq!(Consent::from_label(b"Full"), None);
     }
 }

@@ -74,16 +74,16 @@ macro_rules! words {
             /// All of them.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// Its word.
-            pub const fn word(self) -> &'static str {
+            /// Its label.
+            pub const fn label(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
                 }
             }
 
-            /// The one whose word is `word`.
-            pub fn from_word(word: &[u8]) -> Option<Self> {
-                Self::ALL.into_iter().find(|one| one.word().as_bytes() == word)
+            /// The one with this label.
+            pub fn from_label(word: &[u8]) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.label().as_bytes() == word)
             }
         }
     };

@@ -35,7 +35,7 @@ pub enum Answer {
 
 impl Answer {
     /// The word for it in answers.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Fits => "fits",
             Self::DoesNot => "does_not",
@@ -46,7 +46,7 @@ impl Answer {
 
 /// What a store says of one SKU and the vehicles of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredAnswer {
     /// Bit `i` is 1 if it fits vehicle `i`; the others it does not fit.
     Known(u8),
     /// The directory has no such SKU: it is unknown, or in another place.
@@ -55,7 +55,7 @@ pub enum Stored {
     Lost,
 }
 
-impl Stored {
+impl StoredAnswer {
     /// The answer for vehicle `index` of the question, from 0.
     pub fn answer(self, index: usize) -> Answer {
         match self {
@@ -147,10 +147,10 @@ struct Text<'a> {
     #[serde(borrow)]
     vehicles: Vec<Cow<'a, str>>,
     #[serde(borrow)]
-    skus: Vec<WantedText<'a>>,
+    skus: Vec<SkuQueryText<'a>>,
 }
 
-struct WantedText<'a> {
+struct SkuQueryText<'a> {
     sku: Cow<'a, str>,
     spu: Option<Cow<'a, str>>,
 }
@@ -201,7 +201,7 @@ impl Check {
             out.extend_from_slice(b",\"answers\":[");
             for vehicle in 0..self.vehicles.len() {
                 comma(vehicle, out);
-                push_text(answer(index, vehicle).word(), out);
+                push_text(answer(index, vehicle).label(), out);
             }
             out.extend_from_slice(b"]}");
         }
@@ -209,7 +209,7 @@ impl Check {
     }
 }
 
-impl WantedText<'_> {
+impl SkuQueryText<'_> {
     fn check(&self, index: usize) -> Result<SkuQuery, CheckError> {
         let sku = Sku::new(self.sku.as_bytes()).map_err(|error| CheckError::Sku(index, error))?;
         let spu = self.spu.as_ref().map(|spu| Spu::new(spu.as_bytes()));
@@ -220,16 +220,16 @@ impl WantedText<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for WantedText<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for SkuQueryText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WantedVisitor)
+        deserializer.deserialize_any(SkuQueryVisitor)
     }
 }
 
-struct WantedVisitor;
+struct SkuQueryVisitor;
 
-impl<'de> Visitor<'de> for WantedVisitor {
-    type Value = WantedText<'de>;
+impl<'de> Visitor<'de> for SkuQueryVisitor {
+    type Value = SkuQueryText<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a SKU as a text, or {\"sku\", \"spu\"}")
@@ -237,12 +237,12 @@ impl<'de> Visitor<'de> for WantedVisitor {
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
         let sku = Cow::Borrowed(text);
-        Ok(WantedText { sku, spu: None })
+        Ok(SkuQueryText { sku, spu: None })
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
         let sku = Cow::Owned(text.into());
-        Ok(WantedText { sku, spu: None })
+        Ok(SkuQueryText { sku, spu: None })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
@@ -256,7 +256,7 @@ impl<'de> Visitor<'de> for WantedVisitor {
         }
         let Members { sku, spu } =
             Members::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        Ok(WantedText { sku, spu })
+        Ok(SkuQueryText { sku, spu })
     }
 }
 
@@ -444,7 +444,11 @@ mod tests {
         let body = r#"{"skus":["S\"1",{"sku":"S2","spu":"P"},{"sku":"S2"}],"vehicles":["0000007","1000001"]}"#;
         let check = Check::read(body.as_bytes()).unwrap();
         assert_eq!(check.skus[1].spu.as_ref().unwrap().as_str(), "P");
-        let stored = [Stored::Known(0b10), Stored::Absent, Stored::Lost];
+        let stored = [
+            StoredAnswer::Known(0b10),
+            StoredAnswer::Absent,
+            StoredAnswer::Lost,
+        ];
         let mut out = Vec::new();
         check.write(|sku, vehicle| stored[sku].answer(vehicle), &mut out);
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -5,7 +5,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::check::Stored;
+use crate::check::StoredAnswer;
 use crate::shape::bit;
 use crate::{Offset, Placement, SEGMENT_LEN, SPARSE_MAX, Shape, Sku, VehicleId};
 
@@ -35,7 +35,7 @@ enum Kind {
 
 /// The outcome of a change, as `fit_add.lua` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum ChangeOutcome {
     /// It is done.
     Done,
     /// The SKU must be written whole.
@@ -100,15 +100,15 @@ impl Product {
         [from, to]: [u64; 2],
         added: &[Offset],
         removed: &[Offset],
-    ) -> Changed {
+    ) -> ChangeOutcome {
         let Some(entry) = self.directory.get(sku).cloned() else {
-            return Changed::NeedsWhole;
+            return ChangeOutcome::NeedsWhole;
         };
         if entry.version >= to {
-            return Changed::Known;
+            return ChangeOutcome::Known;
         }
         if entry.version != from {
-            return Changed::NeedsWhole;
+            return ChangeOutcome::NeedsWhole;
         }
         let kind = match entry.kind {
             Kind::Set => self.add_to_set(sku, added, removed).then_some(Kind::Set),
@@ -119,11 +119,11 @@ impl Product {
             Kind::None | Kind::Dropped => None,
         };
         let Some(kind) = kind else {
-            return Changed::NeedsWhole;
+            return ChangeOutcome::NeedsWhole;
         };
         self.directory
             .insert(sku.clone(), Entry { version: to, kind });
-        Changed::Done
+        ChangeOutcome::Done
     }
 
     fn add_to_set(&mut self, sku: &Sku, added: &[Offset], removed: &[Offset]) -> bool {
@@ -215,14 +215,14 @@ impl Product {
     }
 
     /// `fit_query.lua`, of one SKU.
-    pub fn query(&self, vehicles: &[Offset], sku: &Sku) -> Stored {
+    pub fn query(&self, vehicles: &[Offset], sku: &Sku) -> StoredAnswer {
         let Some(entry) = self.directory.get(sku) else {
-            return Stored::Absent;
+            return StoredAnswer::Absent;
         };
         let mut fits = 0;
         for (index, vehicle) in vehicles.iter().enumerate() {
             let is_fit = match &entry.kind {
-                Kind::Dropped => return Stored::Absent,
+                Kind::Dropped => return StoredAnswer::Absent,
                 Kind::None => Some(false),
                 Kind::Set => self.sets.get(sku).map(|set| set.contains(vehicle)),
                 Kind::Bitmaps(named) if !named.contains(&vehicle.segment()) => Some(false),
@@ -230,22 +230,22 @@ impl Product {
             };
             match is_fit {
                 Some(is_fit) => fits |= u8::from(is_fit) << index,
-                None => return Stored::Lost,
+                None => return StoredAnswer::Lost,
             }
         }
-        Stored::Known(fits)
+        StoredAnswer::Known(fits)
     }
 
     /// `fit_query_bitmaps.lua`, of one SKU and all vehicles.
-    pub fn query_bitmaps(&self, vehicles: &[Offset], sku: &Sku) -> Stored {
+    pub fn query_bitmaps(&self, vehicles: &[Offset], sku: &Sku) -> StoredAnswer {
         let mut fits = 0;
         for (index, vehicle) in vehicles.iter().enumerate() {
             match self.in_bitmap(sku, *vehicle) {
                 Some(is_fit) => fits |= u8::from(is_fit) << index,
-                None => return Stored::Absent,
+                None => return StoredAnswer::Absent,
             }
         }
-        Stored::Known(fits)
+        StoredAnswer::Known(fits)
     }
 
     fn in_bitmap(&self, sku: &Sku, vehicle: Offset) -> Option<bool> {
@@ -332,7 +332,7 @@ pub struct Map {
 
 /// The result of writing a piece of the map, as `fit_vehicles_put.lua` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapped {
+pub enum MapPutOutcome {
     /// It is written.
     Done,
     /// A newer generation is there.
@@ -349,14 +349,14 @@ impl Map {
         before: u32,
         vehicles: &[Option<VehicleId>],
         head: Option<(u32, u64)>,
-    ) -> Mapped {
+    ) -> MapPutOutcome {
         if self.head.is_some_and(|(known, ..)| known > generation) {
-            return Mapped::Superseded;
+            return MapPutOutcome::Superseded;
         }
         let place = (generation, before / SEGMENT_LEN);
         let begin = (before % SEGMENT_LEN) as usize;
         if self.blocks.get(&place).map_or(0, Vec::len) < begin {
-            return Mapped::Hole;
+            return MapPutOutcome::Hole;
         }
         if !vehicles.is_empty() {
             let block = self.blocks.entry(place).or_default();
@@ -367,7 +367,7 @@ impl Map {
         if let Some((count, stamp)) = head {
             self.flip(generation, count, stamp);
         }
-        Mapped::Done
+        MapPutOutcome::Done
     }
 
     fn flip(&mut self, generation: u64, mut count: u32, mut stamp: u64) {

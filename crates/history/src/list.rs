@@ -36,7 +36,7 @@ pub enum LoadedLists {
 
 /// The outcome of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Viewed {
+pub enum ViewOutcome {
     /// It was deleted or cleared before: nothing changed.
     Removed,
     /// It is the latest view of its product.

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{LoadedLists, Removals, Sku, Viewed, ViewedProduct};
+use crate::{LoadedLists, Removals, Sku, ViewOutcome, ViewedProduct};
 
 /// The keys of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,22 +49,22 @@ enum Count {
 
 impl Hot {
     /// `history_view.lua`.
-    pub fn view(&mut self, views: &[ViewedProduct], max: usize) -> Vec<Viewed> {
+    pub fn view(&mut self, views: &[ViewedProduct], max: usize) -> Vec<ViewOutcome> {
         let cleared_ms = self.cleared_ms();
         let mut outcomes = Vec::new();
         for ViewedProduct { sku, at_ms } in views {
             let deleted_ms = self.deleted.get(sku).copied();
             let known_ms = self.views.get(sku).copied();
             outcomes.push(if *at_ms <= cleared_ms.max(deleted_ms.unwrap_or(0)) {
-                Viewed::Removed
+                ViewOutcome::Removed
             } else if known_ms.is_some_and(|known_ms| *at_ms <= known_ms) {
-                Viewed::Known
+                ViewOutcome::Known
             } else {
                 self.views.insert(sku.clone(), *at_ms);
-                Viewed::Latest
+                ViewOutcome::Latest
             });
         }
-        if outcomes.contains(&Viewed::Latest) {
+        if outcomes.contains(&ViewOutcome::Latest) {
             self.trim(max);
             self.changed();
         }

@@ -370,7 +370,7 @@ impl Link {
 
 impl InactiveReason {
     /// Its word, in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
             Self::Expired => "expired",

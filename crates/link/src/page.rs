@@ -25,25 +25,25 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-sr
 
 /// What a page says that is shown where no link leads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct PageMessage {
     status: u16,
     title: &'static str,
     text: &'static str,
 }
 
-pub(crate) const NOT_FOUND: Notice = Notice {
+pub(crate) const NOT_FOUND: PageMessage = PageMessage {
     status: 404,
     title: "No such link",
     text: "It may have been mistyped, or have ended.",
 };
 
-pub(crate) const GONE: Notice = Notice {
+pub(crate) const GONE: PageMessage = PageMessage {
     status: 410,
     title: "This link has ended",
     text: "It leads nowhere any more.",
 };
 
-pub(crate) const UNAVAILABLE: Notice = Notice {
+pub(crate) const UNAVAILABLE: PageMessage = PageMessage {
     status: 503,
     title: "Please try again in a moment",
     text: "This link cannot be looked up right now.",
@@ -59,7 +59,7 @@ pub struct PageOptions {
     pub in_chinese: bool,
 }
 
-impl Notice {
+impl PageMessage {
     /// As it is sent: in the domain's own words, if it has some.
     pub(crate) fn reply(self, own_page: Option<&str>) -> Reply<'_> {
         let body = own_page.map_or_else(|| self.page().into(), Cow::Borrowed);

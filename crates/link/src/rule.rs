@@ -75,7 +75,7 @@ impl utoipa::PartialSchema for Platform {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .description(Some("Clients of a kind."))
-            .enum_values(Some(Self::ALL.map(Self::word)))
+            .enum_values(Some(Self::ALL.map(Self::label)))
             .into()
     }
 }

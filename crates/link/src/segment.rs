@@ -83,7 +83,7 @@ impl SkipReason {
     pub const ALL: [Self; 2] = [Self::InUse, Self::HasLinks];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::InUse => "in_use",
             Self::HasLinks => "has_links",
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn reasons_have_words_of_their_own() {
-        let words = SkipReason::ALL.map(SkipReason::word);
+        let words = SkipReason::ALL.map(SkipReason::label);
         assert_eq!(words, ["in_use", "has_links"]);
     }
 

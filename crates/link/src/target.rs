@@ -81,7 +81,7 @@ pub enum TargetError {
 
 impl TargetError {
     /// The word in answers and metrics.
-    pub const fn word(&self) -> &'static str {
+    pub const fn label(&self) -> &'static str {
         match self {
             Self::TooLong => "target_too_long",
             Self::Control { .. } => "target_control_character",

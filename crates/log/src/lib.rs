@@ -27,7 +27,7 @@ pub mod kafka;
 mod read;
 mod retain;
 mod seek;
-mod shared;
+mod state;
 mod write;
 
 use std::io;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracing::error;
 
 use crate::frame::{self, Frame, Parts};
-use crate::shared::LogState;
+use crate::state::LogState;
 use crate::{Log, LogError, Position, Record, at};
 
 /// How many bytes are read at once.

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::error;
 
 use crate::folder::Folder;
-use crate::shared::LogState;
+use crate::state::LogState;
 use crate::{LogError, NewRecord, Position, Sync, at, frame};
 
 /// The most bytes of one write: what is lost together if the disk refuses it.

@@ -26,7 +26,7 @@ pub trait Settings: Any {
 }
 
 /// A filter's engine, by the type of its configuration.
-trait Registered: DeserializeOwned + Clone + 'static {
+trait EngineRegistration: DeserializeOwned + Clone + 'static {
     /// Its filter.
     const FILTER: &'static Filter;
 
@@ -49,9 +49,9 @@ trait Registered: DeserializeOwned + Clone + 'static {
     }
 }
 
-impl<C: Registered> Settings for C {
+impl<C: EngineRegistration> Settings for C {
     fn redis(&self) -> Vec<(&str, &RedisConfig)> {
-        Registered::redis(self)
+        EngineRegistration::redis(self)
     }
 }
 
@@ -122,7 +122,7 @@ engines!(
     weir_room::engine::config::Config,
 );
 
-impl Registered for weir_sale::engine::Config {
+impl EngineRegistration for weir_sale::engine::Config {
     const FILTER: &'static Filter = &GATE;
 
     fn check(self, _: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -138,7 +138,7 @@ impl Registered for weir_sale::engine::Config {
     }
 }
 
-impl Registered for weir_limit::engine::config::Config {
+impl EngineRegistration for weir_limit::engine::config::Config {
     const FILTER: &'static Filter = &LIMITER;
 
     fn check(self, sees_responses: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -162,7 +162,7 @@ impl Registered for weir_limit::engine::config::Config {
     }
 }
 
-impl Registered for weir_link::engine::config::Config {
+impl EngineRegistration for weir_link::engine::config::Config {
     const FILTER: &'static Filter = &LINKS;
 
     fn check(self, _: bool, _: Environment<'_>) -> Result<(), FieldError> {
@@ -178,7 +178,7 @@ impl Registered for weir_link::engine::config::Config {
     }
 }
 
-impl Registered for weir_event::engine::config::Config {
+impl EngineRegistration for weir_event::engine::config::Config {
     const FILTER: &'static Filter = &EVENTS;
 
     fn check(self, _: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -199,7 +199,7 @@ impl Registered for weir_event::engine::config::Config {
     }
 }
 
-impl Registered for weir_fitment::engine::config::Config {
+impl EngineRegistration for weir_fitment::engine::config::Config {
     const FILTER: &'static Filter = &FITMENT;
 
     fn check(self, _: bool, _: Environment<'_>) -> Result<(), FieldError> {
@@ -217,7 +217,7 @@ impl Registered for weir_fitment::engine::config::Config {
     }
 }
 
-impl Registered for weir_room::engine::config::Config {
+impl EngineRegistration for weir_room::engine::config::Config {
     const FILTER: &'static Filter = &ROOM;
 
     fn check(self, _: bool, environment: Environment<'_>) -> Result<(), FieldError> {
@@ -272,7 +272,7 @@ fn found<T: Copy>(all: &[(&Filter, T)], filter: &Filter) -> Result<T, FieldError
     found.map(|(_, of)| *of).ok_or_else(missing)
 }
 
-fn read_as<C: Registered>(
+fn read_as<C: EngineRegistration>(
     json: &[u8],
     sees_responses: bool,
     environment: Environment<'_>,

@@ -37,7 +37,7 @@ struct Window {
 
 /// A called visitor who asked and found no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hold {
+struct CapacityWait {
     /// The place, in the order after a draw.
     order: u64,
     /// When the visitor loses it unless it asks again, by the claim clock.
@@ -51,7 +51,7 @@ pub struct Model {
     setting: Option<Setting>,
     inside: BTreeMap<Visitor, u64>,
     places: BTreeMap<Visitor, i64>,
-    holds: BTreeMap<Visitor, Hold>,
+    holds: BTreeMap<Visitor, CapacityWait>,
     addresses: BTreeMap<[u8; 8], (u64, u64)>,
     /// How many entered, by how long they waited.
     pub waits: [u64; WAITS],
@@ -463,7 +463,7 @@ impl<'a> RunningCall<'a> {
 
     /// Keeps the place of a called visitor for whom there is no room, for another claim.
     fn hold(&mut self, ask: &VisitorRequest) {
-        let hold = Hold {
+        let hold = CapacityWait {
             order: ask.order,
             ends_ms: self.state.clock_ms + self.terms.claim_ms + self.window_ms(),
         };

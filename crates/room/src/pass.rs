@@ -75,7 +75,7 @@ impl PassError {
     ];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
             Self::Malformed => "malformed",

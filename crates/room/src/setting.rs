@@ -40,7 +40,7 @@ impl Mode {
     }
 
     /// The word in JSON and SQL.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Paused => "paused",
@@ -51,8 +51,8 @@ impl Mode {
     }
 
     /// The mode with this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.word() == word)
+    pub fn from_label(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.label() == word)
     }
 
     /// Whether places are called.
@@ -122,10 +122,10 @@ mod tests {
         for (number, mode) in (0..).zip(Mode::ALL) {
             assert_eq!(mode.number(), number);
             assert_eq!(Mode::from_number(number), Some(mode));
-            assert_eq!(Mode::from_word(mode.word()), Some(mode));
+            assert_eq!(Mode::from_label(mode.label()), Some(mode));
         }
         assert_eq!(Mode::from_number(5), None);
-        assert_eq!(Mode::from_word("shut"), None);
+        assert_eq!(Mode::from_label("shut"), None);
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl SolutionError {
     ];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
             Self::Forged => "forged",
@@ -455,7 +455,7 @@ mod tests {
     fn words_are_distinct() {
         let words: BTreeSet<_> = SolutionError::ALL
             .iter()
-            .map(|error| error.word())
+            .map(|error| error.label())
             .collect();
         assert_eq!(words.len(), SolutionError::ALL.len());
     }

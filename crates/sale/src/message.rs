@@ -405,7 +405,7 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
 
 /// The sentence that goes with a code, if there is one.
 pub fn message(code: &str, language: Language) -> Option<&'static str> {
-    if let Some(verdict) = Verdict::ALL.into_iter().find(|v| v.word() == code) {
+    if let Some(verdict) = Verdict::ALL.into_iter().find(|v| v.label() == code) {
         return Some(verdict.message(language));
     }
     let (_, sentence) = OF_ORIGIN.iter().find(|(known, _)| *known == code)?;
@@ -421,7 +421,7 @@ mod tests {
     use std::vec::Vec;
 
     fn codes() -> Vec<&'static str> {
-        let verdicts = Verdict::ALL.into_iter().map(Verdict::word);
+        let verdicts = Verdict::ALL.into_iter().map(Verdict::label);
         let origin = OF_ORIGIN.iter().map(|(code, _)| *code);
         verdicts.chain(origin).collect()
     }

@@ -172,7 +172,7 @@ impl SaleState {
     pub const ALL: [Self; 4] = [Self::Open, Self::Shadow, Self::Drain, Self::Closed];
 
     /// The word in JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Shadow => "shadow",
@@ -199,7 +199,7 @@ impl Band {
     }
 
     /// The word in JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::High => "high",
             Self::Medium => "medium",
@@ -474,7 +474,7 @@ pub(crate) mod tests {
     fn the_stricter_switch_counts_and_its_word_is_its_json() {
         for (index, state) in SaleState::ALL.into_iter().enumerate() {
             let text = serde_json::to_string(&state).unwrap();
-            assert_eq!(text.trim_matches('"'), state.word());
+            assert_eq!(text.trim_matches('"'), state.label());
             for (other_index, other) in SaleState::ALL.into_iter().enumerate() {
                 let mut catalogue = catalogue(vec![Sale { state, ..sale("s") }]);
                 catalogue.switch = other;
@@ -486,7 +486,7 @@ pub(crate) mod tests {
 
     #[test]
     fn bands_end_at_the_half_the_tenth_and_nothing() {
-        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::of(left, 100).word());
+        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::of(left, 100).label());
         assert_eq!(bands, ["high", "medium", "medium", "low", "low", "none"]);
         assert_eq!(Band::of(0, 0), Band::None);
         assert_eq!(Band::of(u64::MAX, u64::MAX), Band::High);

@@ -83,7 +83,7 @@ impl TokenError {
     ];
 
     /// The word in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::TooLong => "too_long",
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn words_are_distinct_and_fit_for_metrics() {
-        let words: BTreeSet<_> = TokenError::ALL.iter().map(|error| error.word()).collect();
+        let words: BTreeSet<_> = TokenError::ALL.iter().map(|error| error.label()).collect();
         assert_eq!(words.len(), TokenError::ALL.len());
         let is_fit = |word: &&str| {
             word.bytes()

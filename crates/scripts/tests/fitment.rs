@@ -10,9 +10,9 @@ use crate::support::{Redis, Server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use weir_base::resp::Value;
-use weir_fitment::check::Stored;
+use weir_fitment::check::StoredAnswer;
 use weir_fitment::model::{self, LostKey, Product, Routes};
-use weir_fitment::redis::fit_add::{Change, Changed};
+use weir_fitment::redis::fit_add::{Change, ChangeOutcome};
 use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route_put::NewRoute;
 use weir_fitment::redis::fit_verify::StoredSku;
@@ -86,7 +86,7 @@ impl<'a> Pair<'a> {
         versions: [u64; 2],
         added: &[Offset],
         removed: &[Offset],
-    ) -> Changed {
+    ) -> ChangeOutcome {
         let change = Change {
             from_version: versions[0],
             to_version: versions[1],
@@ -96,9 +96,9 @@ impl<'a> Pair<'a> {
         let call = fit_add::call(&self.keys, sku, &change);
         let changed = fit_add::parse(&self.redis.run(&call)).unwrap();
         let expected = match self.model.add(sku, versions, added, removed) {
-            model::Changed::Done => Changed::Done,
-            model::Changed::NeedsWhole => Changed::NeedsWhole,
-            model::Changed::Known => Changed::Known,
+            model::ChangeOutcome::Done => ChangeOutcome::Done,
+            model::ChangeOutcome::NeedsWhole => ChangeOutcome::NeedsWhole,
+            model::ChangeOutcome::Known => ChangeOutcome::Known,
         };
         assert_eq!(changed, expected);
         changed
@@ -111,7 +111,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn query(&mut self, vehicles: &[Offset], skus: &[Sku]) -> Vec<Stored> {
+    fn query(&mut self, vehicles: &[Offset], skus: &[Sku]) -> Vec<StoredAnswer> {
         let calls = fit_query::calls(self.plan, &self.keys, vehicles, skus.iter());
         let replies: Vec<Value> = calls.iter().map(|call| self.redis.run(call)).collect();
         let told = fit_query::parse(self.plan, &replies, vehicles.len(), skus.len()).unwrap();
@@ -302,8 +302,8 @@ fn both_plans_answer_alike() {
         for (stored, numbers) in told[0].iter().zip(&all) {
             let has = |numbers: &Vec<u32>, offset: &Offset| numbers.contains(&offset.get());
             let expected = match numbers {
-                None => Stored::Absent,
-                Some(numbers) => Stored::Known(
+                None => StoredAnswer::Absent,
+                Some(numbers) => StoredAnswer::Known(
                     (0..asked.len())
                         .map(|at| u8::from(has(numbers, &asked[at])) << at)
                         .sum(),
@@ -326,29 +326,32 @@ fn a_key_that_is_lost_reads_as_unknown() {
     pair.put(&sparse, 1, false, &[offset(7)]);
     pair.put(&dense, 1, false, &many);
     let skus = [sparse.clone(), dense.clone()];
-    assert_eq!(pair.query(&[offset(7)], &skus), [Stored::Known(1); 2]);
+    assert_eq!(pair.query(&[offset(7)], &skus), [StoredAnswer::Known(1); 2]);
     pair.lose(&LostKey::Set(sparse.clone()));
     pair.lose(&LostKey::Bitmap(dense.clone(), 0));
-    assert_eq!(pair.query(&[offset(7)], &skus), [Stored::Lost; 2]);
+    assert_eq!(pair.query(&[offset(7)], &skus), [StoredAnswer::Lost; 2]);
     // What is not lost still answers, and a segment that has nothing.
     assert_eq!(
         pair.query(&[offset(50_001), offset(120_000)], &skus[1..]),
-        [Stored::Known(1)]
+        [StoredAnswer::Known(1)]
     );
     // An increment does not take what is lost for empty.
     assert_eq!(
         pair.add(&sparse, [1, 2], &[offset(9)], &[]),
-        Changed::NeedsWhole
+        ChangeOutcome::NeedsWhole
     );
     assert_eq!(
         pair.add(&dense, [1, 2], &[offset(9)], &[]),
-        Changed::NeedsWhole
+        ChangeOutcome::NeedsWhole
     );
     // The same version again mends it.
     assert!(pair.put(&sparse, 1, false, &[offset(7)]));
-    assert_eq!(pair.query(&[offset(7)], &skus[..1]), [Stored::Known(1)]);
+    assert_eq!(
+        pair.query(&[offset(7)], &skus[..1]),
+        [StoredAnswer::Known(1)]
+    );
     pair.lose(&LostKey::Directory);
-    assert_eq!(pair.query(&[offset(7)], &skus), [Stored::Absent; 2]);
+    assert_eq!(pair.query(&[offset(7)], &skus), [StoredAnswer::Absent; 2]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use weir_history::redis::{
 };
 use weir_history::slot::Tags;
 use weir_history::{
-    DAY_MS, HOT_MS, LoadedLists, Owner, Removals, Sku, VIEWS_MAX, Viewed, ViewedProduct,
+    DAY_MS, HOT_MS, LoadedLists, Owner, Removals, Sku, VIEWS_MAX, ViewOutcome, ViewedProduct,
 };
 
 const ACTIVE_MS: u64 = HOT_MS + DAY_MS;
@@ -114,7 +114,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn view(&mut self, views: &[ViewedProduct]) -> Vec<Viewed> {
+    fn view(&mut self, views: &[ViewedProduct]) -> Vec<ViewOutcome> {
         let call = history_view::call(&self.keys, &self.active(), &self.change(), views);
         let reply = self.redis.run(&call);
         let outcomes = history_view::parse(&reply, views.len()).unwrap();
@@ -360,8 +360,11 @@ fn what_was_cleared_or_deleted_does_not_come_back_by_a_fill() {
         (list.loaded, list.views),
         (LoadedLists::All, all(&[(2, 20), (5, 11)]))
     );
-    assert_eq!(pair.view(&all(&[(3, 30), (1, 10)])), [Viewed::Removed; 2]);
-    assert_eq!(pair.view(&all(&[(3, 31)])), [Viewed::Latest]);
+    assert_eq!(
+        pair.view(&all(&[(3, 30), (1, 10)])),
+        [ViewOutcome::Removed; 2]
+    );
+    assert_eq!(pair.view(&all(&[(3, 31)])), [ViewOutcome::Latest]);
 }
 
 #[test]

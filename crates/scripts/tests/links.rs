@@ -37,12 +37,12 @@ struct Model {
     left: Option<u64>,
     used: u64,
     used_left: Option<u64>,
-    marks: BTreeMap<ClickId, Mark>,
+    marks: BTreeMap<ClickId, ClickMark>,
 }
 
 /// What is known of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum ClickMark {
     /// It was used; so many were left before it.
     Used(u64),
     /// It was given back.
@@ -79,7 +79,7 @@ impl Model {
         let mut clicks_left = (max > 0).then(|| max.saturating_sub(self.used));
         let click = purpose.click().filter(|_| max > 0);
         let mark = click.and_then(|click| self.marks.get(&click).copied());
-        if let Some(Mark::Used(left)) = mark {
+        if let Some(ClickMark::Used(left)) = mark {
             clicks_left = Some(left);
         }
         let is_used_up = clicks_left == Some(0);
@@ -97,7 +97,7 @@ impl Model {
         {
             self.used += 1;
             self.used_left = self.left;
-            self.marks.insert(click, Mark::Used(left));
+            self.marks.insert(click, ClickMark::Used(left));
         }
         Read {
             record: self.link.encode(),
@@ -107,7 +107,10 @@ impl Model {
     }
 
     fn give_back(&mut self, click: ClickId) -> bool {
-        let was_used = matches!(self.marks.insert(click, Mark::Back), Some(Mark::Used(_)));
+        let was_used = matches!(
+            self.marks.insert(click, ClickMark::Back),
+            Some(ClickMark::Used(_))
+        );
         if was_used {
             self.used = self.used.saturating_sub(1);
         }

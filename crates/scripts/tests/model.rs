@@ -300,20 +300,20 @@ impl Pair {
         }
     }
 
-    fn mark(&mut self, user: &UserId, mark: Mark) {
+    fn mark(&mut self, user: &UserId, mark: UserMark) {
         let set = match mark {
-            Mark::Reserve => self.keys.reserved(bucket(user)),
-            Mark::Block | Mark::Unblock => self.keys.blocked(bucket(user)),
+            UserMark::Reserve => self.keys.reserved(bucket(user)),
+            UserMark::Block | UserMark::Unblock => self.keys.blocked(bucket(user)),
         };
         let command: &[u8] = match mark {
-            Mark::Unblock => b"SREM",
+            UserMark::Unblock => b"SREM",
             _ => b"SADD",
         };
         self.command(&[command, &set, user.as_str().as_bytes()]);
         match mark {
-            Mark::Reserve => self.model.reserve(user),
-            Mark::Block => self.model.block(user, true),
-            Mark::Unblock => self.model.block(user, false),
+            UserMark::Reserve => self.model.reserve(user),
+            UserMark::Block => self.model.block(user, true),
+            UserMark::Unblock => self.model.block(user, false),
         }
     }
 
@@ -398,7 +398,7 @@ fn terms(user_cap: u32, quantity: u32) -> ClaimTerms {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Mark {
+enum UserMark {
     Reserve,
     Block,
     Unblock,
@@ -426,7 +426,7 @@ enum ModelOperation {
         kind: ReleaseKind,
         off_by: u64,
     },
-    Mark(u8, Mark),
+    Mark(u8, UserMark),
     Lend(u32, u64),
     /// From this shard, this id.
     Deposit(u32, Transfer),
@@ -456,7 +456,11 @@ fn any_op() -> impl Strategy<Value = ModelOperation> {
         Just(ReleaseKind::Void),
     ];
     let deduction = prop_oneof![3 => Just(Deduction::AtOrder), 2 => Just(Deduction::AtPayment)];
-    let mark = prop_oneof![Just(Mark::Reserve), Just(Mark::Block), Just(Mark::Unblock)];
+    let mark = prop_oneof![
+        Just(UserMark::Reserve),
+        Just(UserMark::Block),
+        Just(UserMark::Unblock)
+    ];
     let yes_or_no = || prop::bool::weighted(0.2);
     let checks =
         (yes_or_no(), yes_or_no(), yes_or_no()).prop_map(|(blocked, reserved, drain)| Checks {
@@ -675,7 +679,7 @@ fn keyed_attempt_gets_same_claim_and_order_and_never_a_second() {
     };
     pair.settle(&alice[0], next.generation, Deduction::AtOrder);
     assert_eq!(claim(&mut pair, &first), ordered, "though nothing is left");
-    pair.mark(&alice[0], Mark::Block);
+    pair.mark(&alice[0], UserMark::Block);
     assert_eq!(
         claim(&mut pair, &first),
         ordered,

@@ -3,7 +3,7 @@
 mod report;
 
 use super::gateway::Memory;
-use super::keyspace::{self, Keyspace, Listed};
+use super::keyspace::{self, Keyspace, ListedUsers};
 use super::reservations::{self, user};
 use anyhow::{Context, Result, ensure};
 use report::Report;
@@ -20,7 +20,7 @@ use weir_stack::http::{self, Method};
 use weir_stack::report::{Console, Reporter};
 use weir_stack::sale::{sale_json, verdict};
 use weir_stack::tools::Options;
-use weir_tasks::up::{self, Stop, Unnamed};
+use weir_tasks::up::{self, Stop, UnnamedPorts};
 
 /// Units of each sale: more than the buyers here.
 const STOCK: u64 = 1_000;
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    let builder = up::prepare(&arguments.up, tools, Unnamed::Free)?;
+    let builder = up::prepare(&arguments.up, tools, UnnamedPorts::Free)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -155,7 +155,7 @@ async fn measure(stack: &mut Stack, plan: Plan, say: &mut dyn Reporter) -> Resul
     let after_purchases = Memory::read(stack).await?;
     say.line("redis", "every key's size…");
     let keyspace = Keyspace::scan(&mut redis, &stack.key_prefix).await?;
-    let listed = Listed::count(&mut redis, &shards_of(stack, &large, plan.shards)?).await?;
+    let listed = ListedUsers::count(&mut redis, &shards_of(stack, &large, plan.shards)?).await?;
     stack.check_children()?;
     Ok(Report {
         plan,
@@ -213,7 +213,7 @@ impl Buyer {
         Self::Elsewhere,
     ];
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Reserved => "reserved",
             Self::Blocked => "blocked",
@@ -281,7 +281,7 @@ async fn buy(stack: &Stack, plan: Plan, large: &str, others: &[String]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_stack::report::Silent;
+    use weir_stack::report::SilentReporter;
 
     #[tokio::test]
     async fn users_arrive_in_small_values_and_get_their_answers() {
@@ -294,9 +294,11 @@ mod tests {
         };
         let builder = Stack::builder().workers(plan.workers);
         let mut stack = builder.start().await.unwrap();
-        let report = measure(&mut stack, plan, &mut Silent).await.unwrap();
+        let report = measure(&mut stack, plan, &mut SilentReporter)
+            .await
+            .unwrap();
         assert!(report.is_good(), "{}", report.table());
-        let listed = Listed {
+        let listed = ListedUsers {
             reserved: 5_000,
             blocked: 50,
         };

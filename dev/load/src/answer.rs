@@ -1,6 +1,6 @@
 //! The end of an answer, found in bytes that may have come in pieces.
 
-use crate::ask::Answered;
+use crate::ask::FullAnswer;
 use anyhow::{Context, Result, anyhow, bail};
 
 /// More headers than any server here sends.
@@ -51,7 +51,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
 }
 
 /// All of the answer that `bytes` hold, and nothing else.
-pub(crate) fn whole(bytes: &[u8]) -> Result<Answered> {
+pub(crate) fn whole(bytes: &[u8]) -> Result<FullAnswer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let parsed = response.parse(bytes);
@@ -65,7 +65,7 @@ pub(crate) fn whole(bytes: &[u8]) -> Result<Answered> {
     };
     let mut headers: Vec<_> = response.headers.iter().map(header).collect();
     headers.sort();
-    Ok(Answered {
+    Ok(FullAnswer {
         status: response.code.context("an answer without a status")?,
         headers,
         body: bytes.get(head..).unwrap_or_default().to_vec(),

@@ -427,10 +427,10 @@ fn parse_commandstats(info: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Silent;
+    use crate::report::SilentReporter;
 
     fn tool() -> tools::Redis {
-        tools::Redis::find_or_get(&mut Silent).unwrap()
+        tools::Redis::find_or_get(&mut SilentReporter).unwrap()
     }
 
     async fn set(server: &RedisServer) {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_stack::native::Host;
-use weir_stack::report::{Console, Doing};
+use weir_stack::report::{Console, ProgressReporter};
 use weir_stack::tools::{self, Options, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Builder, Stack, ports};
@@ -80,7 +80,7 @@ pub struct Arguments {
 
 /// Whether ports that were not named are those of `up` or any free ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unnamed {
+pub enum UnnamedPorts {
     /// Those of `up`.
     Default,
     /// Any.
@@ -89,7 +89,7 @@ pub enum Unnamed {
 
 /// Runs everything until somebody stops it.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    let mut builder = prepare(arguments, tools, Unnamed::Default)?;
+    let mut builder = prepare(arguments, tools, UnnamedPorts::Default)?;
     // The native module has no file with everything yet.
     let has_all = Host::of_run() == Host::Wasm;
     if has_all {
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 ///
 /// This is done before there is a [`Stop`]: it can take minutes, in which Ctrl-C and SIGTERM
 /// shall end us as they end any program. There is nothing to stop in order yet.
-pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Result<Builder> {
+pub fn prepare(arguments: &Arguments, tools: Options, unnamed: UnnamedPorts) -> Result<Builder> {
     if let Some(host) = arguments.host.as_deref().and_then(Host::named) {
         host.choose();
     }
@@ -141,7 +141,7 @@ pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Resul
 fn build_filters() -> Result<()> {
     match Host::of_run() {
         Host::Wasm => {
-            let toolchain = WasmToolchain::find_or_get(&mut Doing)?;
+            let toolchain = WasmToolchain::find_or_get(&mut ProgressReporter)?;
             wasm::build_filters(&toolchain, Messages::Show).map(drop)
         }
         native => native.ensure_built(),
@@ -149,9 +149,9 @@ fn build_filters() -> Result<()> {
 }
 
 fn get_tools(options: &Options, needs_redis: bool) -> Result<()> {
-    tools::Envoy::find_or_get(options, &mut Doing)?;
+    tools::Envoy::find_or_get(options, &mut ProgressReporter)?;
     if needs_redis {
-        tools::Redis::find_or_get(&mut Doing)?;
+        tools::Redis::find_or_get(&mut ProgressReporter)?;
     }
     Ok(())
 }
@@ -193,12 +193,12 @@ impl Arguments {
         self.gateway_port.unwrap_or(GATEWAY_PORT)
     }
 
-    fn builder(&self, unnamed: Unnamed) -> Result<Builder> {
+    fn builder(&self, unnamed: UnnamedPorts) -> Result<Builder> {
         let port = |named: Option<u16>, default: u16, flag: &str| -> Result<Option<u16>> {
             let port = match (named, unnamed) {
                 (Some(named), _) => named,
-                (None, Unnamed::Default) => default,
-                (None, Unnamed::Free) => return Ok(None),
+                (None, UnnamedPorts::Default) => default,
+                (None, UnnamedPorts::Free) => return Ok(None),
             };
             ports::check(port, flag)?;
             Ok(Some(port))

@@ -58,8 +58,8 @@ pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) ->
         Some(FirstOutcome::Decided(Decision::Forward(headers))) => {
             to_gateway(&space, request, &asked, &headers).await
         }
-        Some(FirstOutcome::Asks(asking)) => {
-            sell::sell(&space, request, &asked, asking, (env, context)).await
+        Some(FirstOutcome::Asks(pending)) => {
+            sell::sell(&space, request, &asked, pending, (env, context)).await
         }
         None => sent(&misconfigured(), "GET"),
     }
@@ -205,7 +205,7 @@ pub(crate) fn feed_request(site: &Site, path: &str, now_ms: u64) -> Result<Reque
     headers.set(weir_edge::EDGE_SIGNATURE, &signed.signature)?;
     let mut init = RequestInit::new();
     init.with_headers(headers);
-    Request::new_with_init(&format!("{}{path}", site.places.origin), &init)
+    Request::new_with_init(&format!("{}{path}", site.upstreams.origin), &init)
 }
 
 /// What the origin answers: its status and its document.
@@ -282,7 +282,7 @@ pub(crate) async fn to_gateway(
     asked: &PlainRequest,
     headers: &Pairs,
 ) -> Result<Response> {
-    let gateway = with_site(space, |site| site.places.gateway.clone());
+    let gateway = with_site(space, |site| site.upstreams.gateway.clone());
     let (path, _) = path(&request)?;
     let url = format!("{}{path}", gateway.unwrap_or_default());
     came(forward(request, asked, headers, &url).await)

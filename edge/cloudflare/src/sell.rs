@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures_util::future::{Either, join_all, select};
 use weir_base::headers::VERDICT;
 use weir_edge::RequestOutcome;
-use weir_edge::asking::{ObjectCall, PendingRequest};
 use weir_edge::edge::Pairs;
+use weir_edge::object_calls::{ObjectCall, PendingRequest};
 use weir_edge::stock::ORDERS;
 use weir_engine::event::PlainRequest;
-use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 use worker::{
     Context, Date, Delay, Env, Method, Request, RequestInit, Response, Result, console_error,
 };
@@ -37,33 +37,33 @@ pub(crate) async fn sell(
     space: &str,
     request: Request,
     asked: &PlainRequest,
-    mut asking: PendingRequest,
+    mut pending: PendingRequest,
     (env, context): (&Env, &Context),
 ) -> Result<Response> {
-    ask_all(space, &mut asking, env).await;
-    let sold = with_site(space, |site| site.edge.sold(&asking, asked)).ok_or("no edge")?;
+    ask_all(space, &mut pending, env).await;
+    let sold = with_site(space, |site| site.edge.sold(&pending, asked)).ok_or("no edge")?;
     match sold {
         RequestOutcome::ToOrigin(headers) => {
-            let origin = with_site(space, |site| site.places.origin.clone());
+            let origin = with_site(space, |site| site.upstreams.origin.clone());
             let url = format!("{}{ORDERS}", origin.unwrap_or_default());
             let came = host::forward(request, asked, &headers, &url).await;
             let status = came.as_ref().ok().map(Response::status_code);
             let now_ms = Date::now().as_millis();
-            with_site(space, |site| site.edge.ended(&mut asking, status, now_ms));
+            with_site(space, |site| site.edge.ended(&mut pending, status, now_ms));
             let (space, env) = (space.to_owned(), env.clone());
             // Nobody waits for what goes back.
             context.wait_until(async move {
-                ask_all(&space, &mut asking, &env).await;
-                finish(&space, asking);
+                ask_all(&space, &mut pending, &env).await;
+                finish(&space, pending);
             });
             with_verdict(host::came(came)?, &headers)
         }
         RequestOutcome::Answer(answer) => {
-            settle(space, asking, env, context);
+            settle(space, pending, env, context);
             host::sent(&answer, request.method().as_ref())
         }
         RequestOutcome::ToGateway(headers) => {
-            settle(space, asking, env, context);
+            settle(space, pending, env, context);
             host::to_gateway(space, request, asked, &headers).await
         }
     }
@@ -78,34 +78,34 @@ fn with_verdict(response: Response, headers: &Pairs) -> Result<Response> {
     Ok(response)
 }
 
-fn finish(space: &str, asking: PendingRequest) {
-    with_site(space, |site| site.edge.finish(asking));
+fn finish(space: &str, pending: PendingRequest) {
+    with_site(space, |site| site.edge.finish(pending));
 }
 
 /// Gives back a click that led nowhere, if there is one; nobody waits for it.
-fn settle(space: &str, mut asking: PendingRequest, env: &Env, context: &Context) {
-    if !asking.owes() {
-        return finish(space, asking);
+fn settle(space: &str, mut pending: PendingRequest, env: &Env, context: &Context) {
+    if !pending.owes() {
+        return finish(space, pending);
     }
     let (space, env) = (space.to_owned(), env.clone());
     context.wait_until(async move {
         for _ in 0..BACKS_MAX {
             let now_ms = Date::now().as_millis();
-            with_site(&space, |site| site.edge.ended(&mut asking, None, now_ms));
-            ask_all(&space, &mut asking, &env).await;
-            if !asking.owes() {
+            with_site(&space, |site| site.edge.ended(&mut pending, None, now_ms));
+            ask_all(&space, &mut pending, &env).await;
+            if !pending.owes() {
                 break;
             }
             Delay::from(BACK_PAUSE).await;
         }
-        finish(&space, asking);
+        finish(&space, pending);
     });
 }
 
 /// Asks until nothing is left to be asked.
-async fn ask_all(space: &str, asking: &mut PendingRequest, env: &Env) {
+async fn ask_all(space: &str, pending: &mut PendingRequest, env: &Env) {
     for _ in 0..ROUNDS_MAX {
-        let asks = asking.take_asks();
+        let asks = pending.take_asks();
         if asks.is_empty() {
             return;
         }
@@ -114,7 +114,7 @@ async fn ask_all(space: &str, asking: &mut PendingRequest, env: &Env) {
         let now_ms = Date::now().as_millis();
         with_site(space, |site| {
             for (ask, reply) in asks.iter().zip(replies) {
-                site.edge.answered(asking, ask, reply, now_ms);
+                site.edge.answered(pending, ask, reply, now_ms);
             }
         });
     }
@@ -127,17 +127,17 @@ async fn in_time(space: &str, ask: &ObjectCall, env: &Env) -> Reply {
         Either::Left((Ok((200, replies)), _)) => Ok(replies),
         Either::Left((Ok((shard::REFUSED, _)), _)) => {
             let reason = format!("the object of {} has refused it", ask.object);
-            Err(Definite::Refused(reason).into())
+            Err(DefiniteFailure::Refused(reason).into())
         }
         Either::Left((Ok((status, _)), _)) => {
             let reason = format!("the object of {} has answered {status}", ask.object);
-            Err(Unknown::LostAt(reason).into())
+            Err(UnknownFailure::LostAt(reason).into())
         }
         Either::Left((Err(error), _)) => {
             console_error!("weir: the object of {}: {error}", ask.object);
-            Err(Unknown::Lost.into())
+            Err(UnknownFailure::Lost.into())
         }
-        Either::Right(_) => Err(Unknown::Timeout.into()),
+        Either::Right(_) => Err(UnknownFailure::Timeout.into()),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::front::Front;
 pub(crate) struct Site {
     pub(crate) edge: Edge<Rc<Front>>,
     pub(crate) front: Rc<Front>,
-    pub(crate) places: Upstreams,
+    pub(crate) upstreams: Upstreams,
     pub(crate) exact: Option<Probe>,
 }
 
@@ -27,7 +27,7 @@ impl Site {
     /// # Errors
     /// When one is missing, or the configuration is refused.
     pub(crate) fn new(variable: Rc<Variable>, front: Rc<Front>) -> Result<Self, String> {
-        let (json, places) = (text(&*variable, CONFIG)?, Upstreams::read(&*variable)?);
+        let (json, upstreams) = (text(&*variable, CONFIG)?, Upstreams::read(&*variable)?);
         let exact = Probe::new(json.as_bytes(), boxed(&variable));
         let exact = exact.map_err(|error| format!("{CONFIG} is refused: {error}"))?;
         let variable = boxed(&variable);
@@ -42,7 +42,7 @@ impl Site {
         Ok(Self {
             edge,
             front,
-            places,
+            upstreams,
             exact,
         })
     }

@@ -16,14 +16,14 @@ pub(crate) type AnyStore = Box<dyn Store>;
 /// An edge, and where it sends what.
 pub(crate) struct Settings {
     pub(crate) edge: Edge<AnyStore>,
-    pub(crate) places: Upstreams,
+    pub(crate) upstreams: Upstreams,
 }
 
 impl Settings {
     /// Reads the environment.
     pub(crate) fn read() -> Result<Self, String> {
         let variable = |name: &str| std::env::var(name).ok().map(String::into_bytes);
-        let (json, places) = (text(&variable, CONFIG)?, Upstreams::read(&variable)?);
+        let (json, upstreams) = (text(&variable, CONFIG)?, Upstreams::read(&variable)?);
         let given = EdgeSetup {
             variable: Box::new(variable),
             seed: random(),
@@ -36,7 +36,7 @@ impl Settings {
         };
         let edge = Edge::new(json.as_bytes(), given, store)
             .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
-        Ok(Self { edge, places })
+        Ok(Self { edge, upstreams })
     }
 }
 

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_base::FieldError;
 use weir_base::resp::{Direction, Framer, encode_command};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure};
 
 use crate::settings::{self, Kind, RedisSettings};
 use cluster::Cluster;
@@ -117,7 +117,7 @@ fn count(commands: &[u8]) -> Result<usize, Failure> {
     let progress = framer.advance(commands, usize::MAX);
     match progress {
         Ok(progress) if framer.is_between_frames() => Ok(progress.frames),
-        _ => Err(Definite::Refused("the call is not whole commands".into()).into()),
+        _ => Err(DefiniteFailure::Refused("the call is not whole commands".into()).into()),
     }
 }
 
@@ -187,7 +187,7 @@ impl DialTls {
 
 /// It is not known what has become of a call, as no reply came in time.
 fn timeout() -> Failure {
-    Unknown::Timeout.into()
+    UnknownFailure::Timeout.into()
 }
 
 #[cfg(test)]

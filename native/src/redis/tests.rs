@@ -67,7 +67,7 @@ fn run(test: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime.unwrap(), test);
 }
 
-fn unknown(why: Unknown) -> Reply {
+fn unknown(why: UnknownFailure) -> Reply {
     Err(why.into())
 }
 
@@ -85,7 +85,7 @@ fn replies_keep_their_order_and_the_connection_is_reused() {
 fn a_connection_that_fell_silent_is_left_and_its_call_unknown() {
     run(async {
         let client = client(server(&[ServerAction::Silence, ServerAction::Say(b"+OK\r\n")]).await);
-        assert_eq!(ask(&client, GET).await, unknown(Unknown::Timeout));
+        assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Timeout));
         assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
     });
 }
@@ -94,7 +94,7 @@ fn a_connection_that_fell_silent_is_left_and_its_call_unknown() {
 fn a_call_on_a_connection_that_breaks_is_unknown() {
     run(async {
         let client = client(server(&[ServerAction::Close, ServerAction::Say(b"+OK\r\n")]).await);
-        assert_eq!(ask(&client, GET).await, unknown(Unknown::Lost));
+        assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Lost));
         assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
     });
 }
@@ -134,7 +134,7 @@ fn replies_that_are_none_or_too_many_are_unknown() {
     run(async {
         for reply in [b"+OK\r\n+OK\r\n".as_slice(), b"hello\r\n"] {
             let client = client(server(&[ServerAction::Say(reply)]).await);
-            assert_eq!(ask(&client, GET).await, unknown(Unknown::Garbled));
+            assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Garbled));
         }
     });
 }
@@ -163,7 +163,7 @@ fn a_wrong_password_is_a_refusal_before_anything_has_run() {
         let settings = serde_json::from_str(&json).unwrap();
         let client = Client::new(&Plan::new("p", &settings).unwrap());
         let reply = ask(&client, GET).await;
-        let login = Definite::Login("WRONGPASS no".into());
+        let login = DefiniteFailure::Login("WRONGPASS no".into());
         assert_eq!(reply, Err(login.into()));
     });
 }

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::events::Events;
 use crate::events::model::record::LogRecord;
 use crate::origin::Origin;
-use crate::outbox::{Change, Delivered, Sink, SinkName};
+use crate::outbox::{Change, DeliveryFuture, Sink, SinkName};
 
 /// The topic of changes of orders.
 #[cfg(feature = "sales")]
@@ -96,7 +96,7 @@ impl ChangeEvents {
 }
 
 impl Sink for ChangeEvents {
-    fn deliver<'a>(&'a self, change: &'a Change) -> Delivered<'a> {
+    fn deliver<'a>(&'a self, change: &'a Change) -> DeliveryFuture<'a> {
         Box::pin(async move {
             let events = &self.events;
             let record = LogRecord::Event(Box::new(self.envelope(change)?));

@@ -11,7 +11,7 @@ use crate::console;
 use crate::disk::{Disk, Disks};
 use crate::domains::{self, AREAS, COUNTS};
 use crate::http::{
-    self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, Live, PUBLIC_LIMIT,
+    self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, LiveAnswers, PUBLIC_LIMIT,
 };
 use crate::metrics::Metrics;
 use crate::openapi;
@@ -54,7 +54,7 @@ pub(crate) struct Common {
     pub(crate) redis: Redis,
     pub(crate) metrics: Metrics,
     pub(crate) edges: Edges,
-    pub(crate) live: Live,
+    pub(crate) live: LiveAnswers,
     pub(crate) disks: Disks,
     cors: Cors,
     access_log: AccessLog,
@@ -85,7 +85,7 @@ impl Common {
             edges: Edges::default(),
             cors: Cors::default(),
             access_log: AccessLog::default(),
-            live: Live::default(),
+            live: LiveAnswers::default(),
             disks,
             database,
             redis,
@@ -194,13 +194,13 @@ impl Origin {
             loops: all.iter().flat_map(|domain| domain.loops()).collect(),
             document: openapi::text(),
         };
-        let door = common.access.with_token(token);
-        let own = access::http::routes(&door)
+        let auth = common.access.with_token(token);
+        let own = access::http::routes(&auth)
             .merge(http::alive().into_router(()))
             .merge(http::probes().into_router(health))
             .merge(console::page().into_router(()));
         let routes = all.iter().fold(own, |routes, domain| {
-            routes.merge(domain.admin(self, &door)).merge(domain.page())
+            routes.merge(domain.admin(self, &auth)).merge(domain.page())
         });
         let limit = http::TimeLimit {
             usual: ADMIN_LIMIT,

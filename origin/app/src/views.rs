@@ -12,7 +12,9 @@ use weir_event::name::{CustomerId, VisitorId};
 use weir_history::{Owner, Sku};
 
 use crate::events::groups::marks::{MarkFuture, Marks};
-use crate::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome, Recomputed, Unit};
+use crate::events::groups::{
+    Delivery, HandleFuture, Handler, NewGroup, Outcome, RecomputeFuture, Unit,
+};
 use crate::events::log::Target;
 use crate::history::marks::Rebuild;
 use crate::history::{History, View};
@@ -106,7 +108,7 @@ impl Views {
 }
 
 impl Handler for Views {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move { self.note(events.iter().map(|event| &event.envelope)).await })
     }
 
@@ -114,7 +116,11 @@ impl Handler for Views {
         false
     }
 
-    fn recompute<'a>(&'a self, _unit: &'a Unit, events: &'a [Envelope]) -> Option<Recomputed<'a>> {
+    fn recompute<'a>(
+        &'a self,
+        _unit: &'a Unit,
+        events: &'a [Envelope],
+    ) -> Option<RecomputeFuture<'a>> {
         Some(Box::pin(async move {
             let outcomes = self.note(events.iter()).await;
             let failed = outcomes.into_iter().find_map(|outcome| match outcome {

@@ -12,7 +12,7 @@ use super::log::{EventLog, Lag, LogError, Position, Source, Target};
 use super::store::{DeadFilter, DeadLetter, NewRetry, RetryCounts, STORE_GROUP};
 use super::{Events, GroupHandle};
 use crate::groups::Unit;
-use crate::model::letter::Letter;
+use crate::model::letter::DeadLetterContent;
 use weir_event::envelope::Envelope;
 use weir_origin_core::sql::SqlError;
 
@@ -213,14 +213,14 @@ pub async fn retry_now(events: &Events, group: &GroupHandle) -> Result<u64, Admi
 /// When there is none, or it is of another kind.
 pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter, AdminError> {
     let letter = find(events, id).await?;
-    let Letter::Sent(mut sent) = letter_of(&letter)? else {
+    let DeadLetterContent::Sent(mut sent) = letter_of(&letter)? else {
         return Err(AdminError::Kind(
             "only what was refused when it came can be mended: a group gets its events as they are in the log",
         ));
     };
     sent.event = event;
     sent.is_cut = false;
-    let json = Letter::Sent(sent).to_json();
+    let json = DeadLetterContent::Sent(sent).to_json();
     let (store, now_ms) = (events.store(), events.now_ms());
     match store.letters().edit_dead_letter(id, &json, now_ms).await? {
         true => find(events, id).await,
@@ -239,7 +239,7 @@ pub async fn resend(events: &Events, id: &str) -> Result<ResendOutcome, AdminErr
 
 async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOutcome, AdminError> {
     match letter_of(letter)? {
-        Letter::Sent(sent) => {
+        DeadLetterContent::Sent(sent) => {
             let answer = events.collector().collect_again(&sent).await?;
             if is_taken(&answer) {
                 // If this fails the event is sent twice, and counts once: it has an id.
@@ -251,7 +251,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOut
             }
             Ok(ResendOutcome::Judged(answer))
         }
-        Letter::GivenUp {
+        DeadLetterContent::GivenUp {
             source,
             position,
             received_ms,
@@ -272,7 +272,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOut
             };
             revive(events, letter, &source, &retry).await
         }
-        Letter::Record { .. } => Err(AdminError::Kind("it is no event")),
+        DeadLetterContent::Record { .. } => Err(AdminError::Kind("it is no event")),
     }
 }
 
@@ -352,6 +352,7 @@ async fn find(events: &Events, id: &str) -> Result<DeadLetter, AdminError> {
     letter.ok_or(AdminError::Unknown)
 }
 
-fn letter_of(letter: &DeadLetter) -> Result<Letter, AdminError> {
-    Letter::from_json(&letter.letter).map_err(|_| AdminError::Kind("it is of another version"))
+fn letter_of(letter: &DeadLetter) -> Result<DeadLetterContent, AdminError> {
+    DeadLetterContent::from_json(&letter.letter)
+        .map_err(|_| AdminError::Kind("it is of another version"))
 }

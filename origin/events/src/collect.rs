@@ -192,7 +192,7 @@ impl Collector {
                     sent,
                 } => {
                     let refused = RefusedEvent {
-                        reason: rejection.reason.word().to_owned(),
+                        reason: rejection.reason.label().to_owned(),
                         message: rejection.message.clone(),
                         sent: *sent,
                     };
@@ -209,8 +209,8 @@ impl Collector {
             self.seen.note(id.as_str(), fingerprint);
         }
         for one in &answer.verdicts {
-            let reason = one.reason.map_or("", Reason::word);
-            self.metrics.event(one.verdict.word(), reason);
+            let reason = one.reason.map_or("", Reason::label);
+            self.metrics.event(one.verdict.label(), reason);
         }
         Ok(answer)
     }

@@ -22,12 +22,12 @@ const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Deletes events and dead letters at their end, and the log's old files, until `stop`.
 pub(super) async fn clean(events: Events, stop: CancellationToken) {
-    let mut rounds = Interval::every(CLEAN_PERIOD, "deleting old events", stop);
-    while rounds.next().await {
+    let mut interval = Interval::every(CLEAN_PERIOD, "deleting old events", stop);
+    while interval.next().await {
         let cleaned = clean_once(&events).await;
-        rounds.ended(&cleaned);
+        interval.ended(&cleaned);
         if matches!(cleaned, Ok(true)) {
-            rounds.next_at_once();
+            interval.next_at_once();
         }
     }
 }
@@ -48,10 +48,10 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
 
 /// Measures how far groups are behind, until `stop`.
 pub(super) async fn measure(events: Events, stop: CancellationToken) {
-    let mut rounds = Interval::every(MEASURE_PERIOD, "measuring groups of events", stop);
-    while rounds.next().await {
+    let mut interval = Interval::every(MEASURE_PERIOD, "measuring groups of events", stop);
+    while interval.next().await {
         let measured = measure_once(&events).await;
-        rounds.ended(&measured);
+        interval.ended(&measured);
     }
 }
 

@@ -11,7 +11,7 @@ use weir_event::answer::{Reason, Verdict};
 
 use super::groups::status::GroupState;
 use super::log::{AppendError, Fill, Lag};
-use super::store::{RetryCounts, Stored};
+use super::store::{RetryCounts, StoreCounts};
 use weir_origin_core::metrics::{Group, Metrics};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -132,12 +132,12 @@ impl EventMetrics {
     fn start_at_zero(&self) {
         for verdict in Verdict::ALL {
             let reasons: &[&'static str] = match verdict {
-                Verdict::Rejected => &Reason::ALL.map(Reason::word),
+                Verdict::Rejected => &Reason::ALL.map(Reason::label),
                 _ => &[""],
             };
             for reason in reasons {
                 let labels = VerdictLabels {
-                    verdict: verdict.word(),
+                    verdict: verdict.label(),
                     reason,
                 };
                 let _ = self.events.get_or_create(&labels);
@@ -177,7 +177,7 @@ impl EventMetrics {
     }
 
     /// Counts events that SQL has.
-    pub fn stored(&self, stored: Stored) {
+    pub fn stored(&self, stored: StoreCounts) {
         let counts = [
             ("new", stored.new),
             ("again", stored.again),
@@ -260,7 +260,7 @@ impl EventMetrics {
         for known in GroupState::ALL {
             let labels = GroupStateLabel {
                 group: group.to_owned(),
-                state: known.word(),
+                state: known.label(),
             };
             let gauge = self.states.get_or_create(&labels);
             gauge.set(i64::from(known == state));

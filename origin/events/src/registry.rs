@@ -74,10 +74,10 @@ impl Registry {
 
     /// Follows what other origins change until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "following the types of events", stop).delayed();
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "following the types of events", stop).delayed();
+        while interval.next().await {
             let refreshed = self.refresh().await;
-            rounds.ended(&refreshed);
+            interval.ended(&refreshed);
         }
     }
 

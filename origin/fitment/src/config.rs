@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use weir_fitment::place::Rules;
+use weir_fitment::placement::Rules;
 use weir_fitment::{Cluster, Plan};
 
 use weir_origin_core::clock::{Clock, now_ms};

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use weir_history::{COLD_MS, Owner, ViewedProduct, cold};
 
-use super::model::cold::{ColdFuture, ColdStore, ColdStoreError, Stored};
+use super::model::cold::{ColdFuture, ColdStore, ColdStoreError, StoredList};
 use weir_origin_core::clock::Clock;
 
 /// How long one call may take: a reader waits for it.
@@ -108,16 +108,16 @@ impl CqlStore {
         ready.ok_or_else(|| ColdStoreError::Other("there is no connection yet".to_owned()))
     }
 
-    async fn read_list(&self, owner: &Owner) -> Result<Stored, ColdStoreError> {
+    async fn read_list(&self, owner: &Owner) -> Result<StoredList, ColdStoreError> {
         let ready = self.ready().await?;
         let key = cold::key(owner);
         let rows = ready.ask(&ready.select, (key,)).await?;
         let rows = rows.into_rows_result().map_err(other)?;
         let row = rows.maybe_first_row::<(Option<i64>, Option<Vec<u8>>)>();
         let Some((Some(version), Some(value))) = row.map_err(other)? else {
-            return Ok(Stored::default());
+            return Ok(StoredList::default());
         };
-        Ok(Stored {
+        Ok(StoredList {
             version: Some(u64::try_from(version).map_err(other)?),
             views: cold::decode(&value)?,
         })
@@ -158,7 +158,7 @@ impl CqlStore {
 }
 
 impl ColdStore for CqlStore {
-    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, Stored> {
+    fn read<'a>(&'a self, owner: &'a Owner) -> ColdFuture<'a, StoredList> {
         Box::pin(self.read_list(owner))
     }
 

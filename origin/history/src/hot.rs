@@ -14,7 +14,7 @@ use weir_history::redis::{
     history_clear, history_count, history_delete, history_fill, history_read, history_view,
 };
 use weir_history::slot::{SLOTS, Tags};
-use weir_history::{DAY_MS, Owner, Removals, Viewed, ViewedProduct};
+use weir_history::{DAY_MS, Owner, Removals, ViewOutcome, ViewedProduct};
 use weir_scripts::Call;
 
 use super::config::Bounds;
@@ -107,7 +107,7 @@ impl HotLists {
         &self,
         views: &[(Owner, Vec<ViewedProduct>)],
         now_ms: u64,
-    ) -> Result<Vec<Vec<Viewed>>, CallError> {
+    ) -> Result<Vec<Vec<ViewOutcome>>, CallError> {
         let mut outcomes = Vec::with_capacity(views.len());
         for chunk in views.chunks(PIPELINE) {
             let call = |(owner, views): &(Owner, Vec<ViewedProduct>)| {
@@ -318,9 +318,9 @@ fn named(name: &str) -> NewGeneration<'_> {
 /// Says in the log, as long as it is so, that lists take five times the memory that they need: once when it is seen, and
 /// again when it has changed. Ends with `stop`.
 pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
-    let mut rounds = Interval::every(WATCH_PERIOD, "looking at how Redis keeps lists", stop);
+    let mut interval = Interval::every(WATCH_PERIOD, "looking at how Redis keeps lists", stop);
     let mut said = None;
-    while rounds.next().await {
+    while interval.next().await {
         // A Redis that does not let us ask is left alone.
         let packed_max = hot.packed_max().await.ok().flatten();
         if packed_max != said
@@ -332,7 +332,7 @@ pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
             );
         }
         said = packed_max;
-        rounds.ended(&Ok::<(), CallError>(()));
+        interval.ended(&Ok::<(), CallError>(()));
     }
 }
 

@@ -77,7 +77,7 @@ struct Parts {
     settings: Settings,
     switches: Switches,
     metrics: HistoryMetrics,
-    begins: marks::Begins,
+    begins: marks::DayStarts,
 }
 
 impl History {
@@ -102,7 +102,7 @@ impl History {
             store,
             settings,
             metrics,
-            begins: marks::Begins::default(),
+            begins: marks::DayStarts::default(),
         }))
     }
 

@@ -39,7 +39,7 @@ impl HistoryMetrics {
     /// Registers all of them.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(Self::add_to);
-        for outcome in Outcome::ALL.map(Outcome::word) {
+        for outcome in Outcome::ALL.map(Outcome::label) {
             let _ = metrics.views.get_or_create(&OutcomeLabel { outcome });
         }
         for outcome in COUNTS {
@@ -81,7 +81,7 @@ impl HistoryMetrics {
 
     /// Counts a view.
     pub fn view(&self, outcome: Outcome) {
-        let outcome = outcome.word();
+        let outcome = outcome.label();
         self.views.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 

@@ -210,13 +210,13 @@ impl History {
     }
 
     pub(super) async fn run_applying(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "applying removals of history", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "applying removals of history", stop);
+        while interval.next().await {
             let until_ms = self.now_ms().saturating_sub(AGE_MS);
             let applied = self.apply_removals(until_ms).await;
-            rounds.ended(&applied);
+            interval.ended(&applied);
             if applied.is_ok_and(|applied| applied == STEP) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }

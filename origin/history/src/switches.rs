@@ -96,10 +96,10 @@ impl History {
     }
 
     pub(crate) async fn run_following_switches(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "following the switches of history", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "following the switches of history", stop);
+        while interval.next().await {
             let followed = self.follow_switches().await;
-            rounds.ended(&followed);
+            interval.ended(&followed);
         }
     }
 }

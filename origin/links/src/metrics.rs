@@ -33,7 +33,7 @@ struct ReceiverLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToldLabel {
+struct DeliveryLabel {
     receiver: &'static str,
     outcome: &'static str,
 }
@@ -75,7 +75,7 @@ pub struct LinkMetrics {
     numbers_left: Family<LengthLabel, Gauge>,
     numbers_seconds_left: Family<LengthLabel, Gauge>,
     log_waiting: Gauge,
-    told: Family<ToldLabel, Counter>,
+    told: Family<DeliveryLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
 }
@@ -153,7 +153,7 @@ impl LinkMetrics {
         for length in Length::ALL {
             self.numbers_left(length, length.capacity(), DAYS_LEFT_MAX);
         }
-        let skips = SkipReason::ALL.into_iter().map(SkipReason::word);
+        let skips = SkipReason::ALL.into_iter().map(SkipReason::label);
         for outcome in skips.chain([RESERVED, TAKEN]) {
             let _ = self.segments.get_or_create(&OutcomeLabel { outcome });
         }
@@ -166,8 +166,10 @@ impl LinkMetrics {
         for name in SinkName::ALL {
             self.backlog(name, Backlog::default(), 0);
             for outcome in ["sent", "failed"] {
-                let receiver = name.word();
-                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+                let receiver = name.label();
+                let _ = self
+                    .told
+                    .get_or_create(&DeliveryLabel { receiver, outcome });
             }
         }
         for outcome in PASSWORDS {
@@ -210,7 +212,7 @@ impl LinkMetrics {
 
     /// Counts a segment that is not handed out again.
     pub fn segment_skipped(&self, skip: SkipReason) {
-        let outcome = skip.word();
+        let outcome = skip.label();
         self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
@@ -255,14 +257,14 @@ impl LinkMetrics {
 
 impl Meter for LinkMetrics {
     fn told(&self, receiver: SinkName, outcome: &'static str) {
-        let receiver = receiver.word();
-        let label = ToldLabel { receiver, outcome };
+        let receiver = receiver.label();
+        let label = DeliveryLabel { receiver, outcome };
         self.told.get_or_create(&label).inc();
     }
 
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
         let label = ReceiverLabel {
-            receiver: receiver.word(),
+            receiver: receiver.label(),
         };
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let age_ms = backlog.age_ms(now_ms);

@@ -259,12 +259,12 @@ impl Allocator {
     /// Keeps the queue of one length filled until `stop`.
     pub async fn run(self, length: Length, stop: CancellationToken) {
         let queue = self.queue(length);
-        let rounds = Interval::every(Duration::ZERO, "reserving numbers for links", stop);
-        let mut rounds = rounds.backing_off(BACKOFF);
+        let interval = Interval::every(Duration::ZERO, "reserving numbers for links", stop);
+        let mut interval = interval.backing_off(BACKOFF);
         let mut skips = 0_u32;
-        while rounds.next().await {
+        while interval.next().await {
             let filled = self.fill(queue).await;
-            rounds.ended(&filled);
+            interval.ended(&filled);
             skips = match filled {
                 Ok(FillOutcome::Skipped) => skips.saturating_add(1),
                 Ok(_) => 0,
@@ -272,12 +272,12 @@ impl Allocator {
             };
             match filled {
                 Ok(FillOutcome::Already) => {
-                    if !rounds.wait(self.until_wanted(queue)).await {
+                    if !interval.wait(self.until_wanted(queue)).await {
                         return;
                     }
                 }
-                Ok(FillOutcome::Skipped) if skips < SKIPS_MAX => rounds.next_after(SKIP_PAUSE),
-                Ok(FillOutcome::Skipped) => rounds.next_after(BACKOFF.max),
+                Ok(FillOutcome::Skipped) if skips < SKIPS_MAX => interval.next_after(SKIP_PAUSE),
+                Ok(FillOutcome::Skipped) => interval.next_after(BACKOFF.max),
                 Ok(FillOutcome::Some) | Err(_) => {}
             }
         }

@@ -19,7 +19,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Deserializer};
 use weir_link::code::LinkId;
 use weir_link::password::PASSWORD_LEN_MAX;
-use weir_link::record::Guard;
+use weir_link::record::PasswordGuard;
 
 use super::metrics::LinkMetrics;
 use super::numbers::Clock;
@@ -127,9 +127,9 @@ impl Passwords {
     ///
     /// # Errors
     /// See [`Busy`].
-    pub async fn guard(&self, password: Password) -> Result<Guard, Busy> {
+    pub async fn guard(&self, password: Password) -> Result<PasswordGuard, Busy> {
         let made = self.slowly(None, move || hash(&password)).await?;
-        made.map(Guard::new).ok_or(Busy)
+        made.map(PasswordGuard::new).ok_or(Busy)
     }
 
     /// Tries a password for a link, from this address if it is known.
@@ -137,7 +137,7 @@ impl Passwords {
         &self,
         link: &LinkId,
         address: Option<IpAddr>,
-        guard: &Guard,
+        guard: &PasswordGuard,
         password: Password,
     ) -> PasswordOutcome {
         let tried = self.tried(link, address, guard, password).await;
@@ -154,7 +154,7 @@ impl Passwords {
         &self,
         link: &LinkId,
         address: Option<IpAddr>,
-        guard: &Guard,
+        guard: &PasswordGuard,
         password: Password,
     ) -> PasswordOutcome {
         let network = address.map(network_of);

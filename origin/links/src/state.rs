@@ -53,7 +53,7 @@ pub struct States {
 
 impl State {
     /// The word in tables; the same as in JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Active => "active",
             Self::Disabled => "disabled",

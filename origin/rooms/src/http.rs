@@ -20,7 +20,7 @@ use weir_origin_core::access::{Caller, TENANT_LIMIT, over_limit};
 use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
-use weir_origin_core::http::{Fault, Problem, Refusal, TypedBody};
+use weir_origin_core::http::{Problem, Refusal, TypedBody, ValidationError};
 use weir_origin_core::redis::CallError;
 
 /// A setting of a room was refused.
@@ -227,18 +227,21 @@ fn check(fields: &RoomFields) -> Result<(), Problem> {
         ("opens_at_ms", fields.opens_at_ms, NUMBER_MAX - 1),
     ];
     let wrong = limits.into_iter().filter(|(_, value, max)| value > max);
-    let faults: Vec<Fault> = wrong
-        .map(|(field, value, max)| Fault {
+    let validation_errors: Vec<ValidationError> = wrong
+        .map(|(field, value, max)| ValidationError {
             pointer: format!("/{field}"),
             detail: format!("{field}: must be 0 to {max}, is {value}"),
         })
         .collect();
-    if faults.is_empty() {
+    if validation_errors.is_empty() {
         return Ok(());
     }
-    let details: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
+    let details: Vec<&str> = validation_errors
+        .iter()
+        .map(|fault| fault.detail.as_str())
+        .collect();
     let problem = INVALID_ROOM.because(details.join("; "));
-    Err(problem.with_faults(faults))
+    Err(problem.with_validation_errors(validation_errors))
 }
 
 impl Rooms {

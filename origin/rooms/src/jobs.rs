@@ -13,10 +13,10 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 impl Rooms {
     pub(super) async fn run_publishing(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "publishing waiting rooms", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "publishing waiting rooms", stop);
+        while interval.next().await {
             let outcome = self.publish_all().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 

@@ -49,11 +49,11 @@ struct ModeColumn;
 
 impl Codec<Mode> for ModeColumn {
     fn bind<'a>(mode: &'a Mode, statement: Statement<'a>) -> Statement<'a> {
-        statement.text(mode.word())
+        statement.text(mode.label())
     }
 
     fn read(row: &Row, _: &[&str]) -> Result<Mode, sqlx::Error> {
-        Mode::from_word(&row.text("mode")?).ok_or_else(|| damaged("mode", "is not a mode"))
+        Mode::from_label(&row.text("mode")?).ok_or_else(|| damaged("mode", "is not a mode"))
     }
 }
 

@@ -131,18 +131,18 @@ impl BySale {
 }
 
 /// One gauge of a sale: its further label, if it has one, and its value.
-type Reading = (Option<(&'static str, &'static str)>, Option<i64>);
+type GaugeReading = (Option<(&'static str, &'static str)>, Option<i64>);
 
 fn number(units: u64) -> Option<i64> {
     Some(i64::try_from(units).unwrap_or(i64::MAX))
 }
 
 /// A gauge without a further label.
-fn plain(value: Option<i64>) -> Vec<Reading> {
+fn plain(value: Option<i64>) -> Vec<GaugeReading> {
     vec![(None, value)]
 }
 
-fn units(numbers: &SaleNumbers) -> Vec<Reading> {
+fn units(numbers: &SaleNumbers) -> Vec<GaugeReading> {
     let states = [
         ("stock", numbers.stock),
         ("held", numbers.held),
@@ -152,7 +152,7 @@ fn units(numbers: &SaleNumbers) -> Vec<Reading> {
     states.map(reading).into()
 }
 
-fn by_age(numbers: &SaleNumbers) -> Vec<Reading> {
+fn by_age(numbers: &SaleNumbers) -> Vec<GaugeReading> {
     let ages = CLAIM_AGES.iter().zip(numbers.open_claims_by_age);
     let reading =
         |(age, claims): (&ClaimAge, u64)| (Some(("past_deadline", age.word)), number(claims));
@@ -162,7 +162,7 @@ fn by_age(numbers: &SaleNumbers) -> Vec<Reading> {
 impl Collector for BySale {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let sales = self.labelled();
-        let mut family = |name, help, read: fn(&SaleFigures) -> Vec<Reading>| {
+        let mut family = |name, help, read: fn(&SaleFigures) -> Vec<GaugeReading>| {
             write_family(&mut encoder, name, help, &sales, read)
         };
         let help = "Units of each sale in Redis: not sold, in open claims, in orders";
@@ -188,7 +188,7 @@ fn write_family(
     name: &str,
     help: &str,
     sales: &[(String, SaleFigures)],
-    read: fn(&SaleFigures) -> Vec<Reading>,
+    read: fn(&SaleFigures) -> Vec<GaugeReading>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (sale, known) in sales {

@@ -81,7 +81,7 @@ struct ReceiverLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToldLabel {
+struct DeliveryLabel {
     receiver: &'static str,
     outcome: &'static str,
 }
@@ -98,7 +98,7 @@ pub struct SaleMetrics {
     payments: Family<StateLabel, Counter>,
     risk_pending: Gauge,
     clicks: Family<OutcomeLabel, Counter>,
-    told: Family<ToldLabel, Counter>,
+    told: Family<DeliveryLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
     /// What is shown of each sale.
@@ -204,14 +204,16 @@ impl SaleMetrics {
         for outcome in CLAIM_OUTCOMES {
             let _ = self.reconciled.get_or_create(&OutcomeLabel { outcome });
         }
-        for state in PaymentState::ALL.map(PaymentState::word) {
+        for state in PaymentState::ALL.map(PaymentState::label) {
             let _ = self.payments.get_or_create(&StateLabel { state });
         }
         for name in SinkName::ALL {
             self.backlog(name, Backlog::default(), 0);
-            let receiver = name.word();
+            let receiver = name.label();
             for outcome in ["sent", "failed"] {
-                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+                let _ = self
+                    .told
+                    .get_or_create(&DeliveryLabel { receiver, outcome });
             }
         }
         for outcome in CLICKS {
@@ -284,15 +286,15 @@ impl SaleMetrics {
 
 impl Meter for SaleMetrics {
     fn told(&self, receiver: SinkName, outcome: &'static str) {
-        let receiver = receiver.word();
+        let receiver = receiver.label();
         self.told
-            .get_or_create(&ToldLabel { receiver, outcome })
+            .get_or_create(&DeliveryLabel { receiver, outcome })
             .inc();
     }
 
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
         let label = ReceiverLabel {
-            receiver: receiver.word(),
+            receiver: receiver.label(),
         };
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let age_s = gauge(backlog.age_ms(now_ms) / 1_000);

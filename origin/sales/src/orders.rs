@@ -19,7 +19,7 @@ use weir_sale::shard::home_shard;
 use super::ledger::{Ledger, UserList};
 use super::metrics::SaleMetrics;
 use super::store::{
-    Cancelled, Cooldown, HoldRules, OrderOutcome, OrderRequest, OrderStatus, PaymentEvent,
+    CancelOutcome, Cooldown, HoldRules, OrderOutcome, OrderRequest, OrderStatus, PaymentEvent,
     PaymentNoted, Refund, SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
@@ -27,7 +27,7 @@ use crate::jobs::catalogue::ChangedSales;
 use crate::jobs::list_changes::ListChange;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
-use weir_origin_core::sql::{Shed, SqlError};
+use weir_origin_core::sql::{ConcurrencyLimit, SqlError};
 use weir_origin_core::unavailable::Unavailable;
 
 /// How many calls on SQL orders, payments and reservations may run at once, and how many more may wait.
@@ -65,7 +65,7 @@ pub enum ClaimOutcome {
 
 impl ClaimOutcome {
     /// Its word in metrics.
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             Self::Ordered(_) => "ordered",
             Self::OrderedBefore(_) => "ordered_before",
@@ -90,7 +90,7 @@ pub struct Orders {
     changed: ChangedSales,
     metrics: SaleMetrics,
     holds: HoldRules,
-    shed: Arc<Shed>,
+    shed: Arc<ConcurrencyLimit>,
     tasks: TaskTracker,
 }
 
@@ -108,7 +108,10 @@ impl Orders {
             changed,
             metrics,
             holds: HoldRules::default(),
-            shed: Arc::new(Shed::new(limits.working_max, limits.waiting_max)),
+            shed: Arc::new(ConcurrencyLimit::new(
+                limits.working_max,
+                limits.waiting_max,
+            )),
             tasks: TaskTracker::new(),
         }
     }
@@ -161,7 +164,11 @@ impl Orders {
     }
 
     /// Takes an order of `user` back, in a task of its own as [`Orders::start`] does.
-    pub fn cancel(&self, order: String, user: UserId) -> JoinHandle<Result<Cancelled, SqlError>> {
+    pub fn cancel(
+        &self,
+        order: String,
+        user: UserId,
+    ) -> JoinHandle<Result<CancelOutcome, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
             let call = orders
@@ -169,7 +176,7 @@ impl Orders {
                 .payments()
                 .cancel(&order, &user, orders.holds, now_ms());
             let cancelled = orders.sql(call).await?;
-            if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
+            if let CancelOutcome::Now(order) | CancelOutcome::Again(order) = &cancelled {
                 orders.follow(order).await;
             }
             Ok(cancelled)
@@ -177,11 +184,11 @@ impl Orders {
     }
 
     /// Takes an order back for an operator, in a task of its own as [`Orders::start`] does.
-    pub fn cancel_any(&self, order: String) -> JoinHandle<Result<Cancelled, SqlError>> {
+    pub fn cancel_any(&self, order: String) -> JoinHandle<Result<CancelOutcome, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
             let cancelled = orders.store.payments().cancel_any(&order, now_ms()).await?;
-            if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
+            if let CancelOutcome::Now(order) | CancelOutcome::Again(order) = &cancelled {
                 orders.follow(order).await;
             }
             Ok(cancelled)
@@ -245,7 +252,7 @@ impl Orders {
         asked: &OrderRequest,
     ) -> Result<ClaimOutcome, SqlError> {
         let outcome = self.outcome(ticket, asked).await?;
-        self.metrics.order(outcome.word());
+        self.metrics.order(outcome.label());
         Ok(outcome)
     }
 
@@ -307,7 +314,7 @@ impl Orders {
         let known = self.store.claims().release(ticket, now_ms()).await?;
         let placed = known.unwrap_or(OrderOutcome::Released { void: false });
         let outcome = self.follow_claim(ticket, placed).await;
-        self.metrics.claim_reconciled(outcome.word());
+        self.metrics.claim_reconciled(outcome.label());
         Ok(outcome)
     }
 
@@ -374,7 +381,7 @@ impl Orders {
     pub async fn follow(&self, order: &StoredOrder) {
         self.changed.note(&order.sale);
         if let Err(error) = self.try_follow(order).await {
-            warn!(order = %order.id, status = order.status.word(), %error, "Redis did not follow");
+            warn!(order = %order.id, status = order.status.label(), %error, "Redis did not follow");
         }
     }
 

@@ -35,7 +35,7 @@ impl Verdicts {
     /// # Errors
     /// When Redis does not answer.
     pub(super) async fn read(redis: &Redis, sale: &SaleId) -> Result<Self, CallError> {
-        let of = |how: &str, verdict: Verdict| name(&[how, verdict.word(), sale.as_str()]);
+        let of = |how: &str, verdict: Verdict| name(&[how, verdict.label(), sale.as_str()]);
         let names = Verdict::ALL.map(|verdict| [of("decided", verdict), of("shadow", verdict)]);
         let keys = keys::tallies(redis.prefix(), Subject::Sales, now_ms(), MINUTES);
         let commands = keys.map(|key| {
@@ -61,7 +61,7 @@ impl Verdicts {
         for (verdict, [decided, shadow]) in Verdict::ALL.iter().zip(pairs) {
             for (map, count) in [(&mut self.decided, decided), (&mut self.shadow, shadow)] {
                 if let Some(count) = count {
-                    *map.entry(verdict.word()).or_default() += count;
+                    *map.entry(verdict.label()).or_default() += count;
                 }
             }
         }

@@ -29,7 +29,7 @@ const CLOCK_SKEW_MS: u64 = 60 * 1000;
 
 /// What a warm-up did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Warmed {
+pub struct WarmSummary {
     /// The sale's shards.
     pub shards: u32,
     /// How many of them got their stock just now; the others held it already.
@@ -115,7 +115,7 @@ impl Warmer {
     ///
     /// # Errors
     /// See [`WarmError`].
-    pub async fn warm(&self, id: &SaleId) -> Result<Warmed, WarmError> {
+    pub async fn warm(&self, id: &SaleId) -> Result<WarmSummary, WarmError> {
         let _turn = self.turn.lock().await;
         let totals = self.store.totals(id).await?.ok_or(WarmError::UnknownSale)?;
         self.check_room(id).await?;
@@ -131,7 +131,7 @@ impl Warmer {
         self.publisher.publish().await?;
         let shards = totals.stored.sale.shards;
         info!(sale = %id, shards, filled, "warmed");
-        Ok(Warmed { shards, filled })
+        Ok(WarmSummary { shards, filled })
     }
 
     async fn check_room(&self, id: &SaleId) -> Result<(), WarmError> {

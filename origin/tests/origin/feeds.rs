@@ -11,7 +11,7 @@ use weir_base::key::{KeyRing, SigningKey};
 use weir_base::stamp::Stamp;
 use weir_link::code::LinkId;
 use weir_link::feed::{Cursor, DomainList, Links, Page, State};
-use weir_link::record::{Guard, Link};
+use weir_link::record::{Link, PasswordGuard};
 use weir_origin::clock::now_ms;
 use weir_origin::links::store::NewLink;
 use weir_sale::feed::{SaleList, SaleListCache};
@@ -158,7 +158,7 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
     };
     insert(&world, "counted", &counted).await;
     let guarded = Link {
-        guard: Some(Guard::new("secret.example")),
+        guard: Some(PasswordGuard::new("secret.example")),
         ..plain.clone()
     };
     insert(&world, "living", &living).await;

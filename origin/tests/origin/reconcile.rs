@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::{Cancelled, HoldRules, OrderOutcome, OrderStatus};
+use weir_origin::sales::store::{CancelOutcome, HoldRules, OrderOutcome, OrderStatus};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, LendReply, WipeReply};
 use weir_sale::redis::keys::ShardKeys;
@@ -281,7 +281,7 @@ async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
     let cancelled = store
         .payments()
         .cancel(&name, &ended.user, HoldRules::default(), now_ms());
-    assert!(matches!(cancelled.await.unwrap(), Cancelled::Now(_)));
+    assert!(matches!(cancelled.await.unwrap(), CancelOutcome::Now(_)));
     let followed = store.mark_followed(&name, OrderStatus::Cancelled);
     followed.await.unwrap();
     let ledger = world.origin.sales().ledger();

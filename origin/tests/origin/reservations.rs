@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::TakenBack;
+use weir_origin::sales::store::WithdrawOutcome;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Checks, ClaimReply};
 
@@ -81,7 +81,7 @@ async fn stale_reservation_in_redis_buys_nothing_and_is_cleared() {
     // The origin died between SQL and Redis.
     let (id, user) = (crate::support::id("s"), crate::support::user("alice"));
     let store = sales.store();
-    for expected in [TakenBack::Now, TakenBack::Again] {
+    for expected in [WithdrawOutcome::Now, WithdrawOutcome::Again] {
         let cancelled = store
             .reservations()
             .cancel_reservation(&id, &user)

@@ -16,7 +16,7 @@ use weir_origin::clock::now_ms;
 use weir_origin::sales::risk::{
     HttpScorer, HttpSettings, RiskScorer, RiskWorker, Round, Rules, ScoreError, ScoreFuture,
 };
-use weir_origin::sales::store::{Unscored, Visitor};
+use weir_origin::sales::store::{UnscoredReservation, Visitor};
 use weir_sale::redis::keys::ShardKeys;
 use weir_sale::shard::{bucket, home_shard};
 
@@ -50,8 +50,8 @@ async fn is_listed(world: &World, name: &str, is_blocked: bool) -> bool {
     reply == redis::Value::Int(1)
 }
 
-fn unscored(name: &str) -> Unscored {
-    Unscored {
+fn unscored(name: &str) -> UnscoredReservation {
+    UnscoredReservation {
         sale: id("s"),
         user: user(name),
         at_ms: 0,
@@ -241,7 +241,7 @@ async fn risk_outage_delays_scores_opens_breaker_and_loses_nobody() {
 struct OnlyFor(&'static str);
 
 impl RiskScorer for OnlyFor {
-    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a> {
+    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a> {
         let is_known = who.user.as_str() == self.0;
         Box::pin(async move { is_known.then_some(1).ok_or(ScoreError::Status(400)) })
     }

@@ -9,7 +9,7 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::prefix::PrefixStore;
 use serde_json::{Value, json};
 use weir_stack::http::{self, Method};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::s3::S3Server;
 use weir_stack::tools;
 
@@ -154,7 +154,7 @@ fn s3(endpoint: &str) -> PrefixStore<AmazonS3> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn each_acknowledged_event_is_in_s3_once_after_an_outage() {
     let dir = tempfile::tempdir().unwrap();
-    let tool = tools::Moto::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Moto::find_or_get(&mut SilentReporter).unwrap();
     let mut server = S3Server::start(&tool, &dir.path().join("moto.log"))
         .await
         .unwrap();

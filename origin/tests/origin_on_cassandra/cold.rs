@@ -13,10 +13,10 @@ use weir_base::id::UserId;
 use weir_history::{COLD_MS, DAY_MS, Owner, Sku, ViewedProduct};
 use weir_origin::clock::now_ms;
 use weir_origin::history::cql::CqlStore;
-use weir_origin::history::model::cold::{ColdStore, Stored};
+use weir_origin::history::model::cold::{ColdStore, StoredList};
 use weir_origin::history::{History, Settings, View};
 use weir_stack::cassandra::CassandraServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 
 use crate::support::World;
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 async fn cassandra() -> (TempDir, CassandraServer) {
     let dir = tempfile::tempdir().unwrap();
-    let tool = tools::Cassandra::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Cassandra::find_or_get(&mut SilentReporter).unwrap();
     let log = dir.path().join("cassandra.log");
     let server = CassandraServer::start(&tool, dir.path(), &log)
         .await
@@ -91,7 +91,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
     until_connected(&store).await;
     let (alice, now) = (user("alice"), now_ms());
     let (one, two) = (views(&[(1, now - 9)]), views(&[(2, now - 5), (1, now - 9)]));
-    assert_eq!(store.read(&alice).await.unwrap(), Stored::default());
+    assert_eq!(store.read(&alice).await.unwrap(), StoredList::default());
     assert!(store.write(&alice, None, &[]).await.unwrap());
     assert!(store.write(&alice, None, &one).await.unwrap());
     assert!(!store.write(&alice, None, &two).await.unwrap());
@@ -109,7 +109,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
     assert!(store.write(&alice, None, &one).await.unwrap());
     store.forget(&alice).await.unwrap();
     store.forget(&alice).await.unwrap();
-    assert_eq!(store.read(&alice).await.unwrap(), Stored::default());
+    assert_eq!(store.read(&alice).await.unwrap(), StoredList::default());
     assert_eq!(store.forget_older(now, 10).await.unwrap(), 0);
 
     // A list of an old view ends soon, and one of a new view in 62 days; a later view makes it live longer.
@@ -140,7 +140,7 @@ async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
             .unwrap()
     );
     until("it has ended", async || {
-        store.read(&user("carol")).await.unwrap() == Stored::default()
+        store.read(&user("carol")).await.unwrap() == StoredList::default()
     })
     .await;
 

@@ -13,13 +13,13 @@ use weir_event::consent::Consent;
 use weir_event::name::KeyName;
 use weir_event::stamps::{Kind, Stamps};
 use weir_origin::clock::now_ms;
-use weir_origin::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome};
+use weir_origin::events::groups::{Delivery, HandleFuture, Handler, NewGroup, Outcome};
 use weir_origin::events::metrics::EventMetrics;
 use weir_origin::events::{Events, LogLocation, Settings};
 use weir_origin::metrics::Metrics;
 use weir_origin::origin::open_database;
 use weir_stack::kafka::KafkaCluster;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::tools;
 
 use crate::support::{Answer, World};
@@ -38,7 +38,7 @@ struct RecordingHandler {
 }
 
 impl Handler for RecordingHandler {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move {
             let mut handled = self.handled.lock().unwrap();
             *self
@@ -144,7 +144,7 @@ async fn without_brokers(world: &World, kafka: &mut KafkaCluster, sent: &mut usi
 /// A cluster of this test alone.
 pub async fn cluster() -> (TempDir, KafkaCluster) {
     let dir = tempfile::tempdir().unwrap();
-    let tool = tools::Kafka::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Kafka::find_or_get(&mut SilentReporter).unwrap();
     let kafka = KafkaCluster::start(&tool, dir.path()).await.unwrap();
     (dir, kafka)
 }

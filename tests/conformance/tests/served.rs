@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
 use weir_base::stamp::Stamp;
-use weir_conformance::hosts::served::client::{Ask, Got, send};
+use weir_conformance::hosts::served::client::{Ask, ClientResponse, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::served::{CLOUDFLARE, FASTLY};
 use weir_conformance::hosts::wasi::feeds::keys;
@@ -76,7 +76,7 @@ fn start(name: &str) -> anyhow::Result<Platform> {
 }
 
 impl Platform {
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Got {
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> ClientResponse {
         let header = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
         let ask = Ask {
             head: [method, path, HOST].map(|text| text.as_bytes().to_vec()),

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::http::Method;
-use weir_tests::{Setup, Way};
+use weir_tests::{RedisPath, Setup};
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
-impl Desk {
+impl ConsoleFixture {
     fn console(&self, view: &str) -> String {
         format!("{}/ui{view}", self.origin.admin_url())
     }
@@ -40,7 +40,7 @@ impl Desk {
 /// One session, so that the browser is started once.
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()> {
-    let mut desk = Desk::open(|_, _| Ok(())).await?;
+    let mut desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let (operator, viewer) = (desk.key("operator").await?, desk.key("viewer").await?);
     let browser = &desk.browser;
     browser.open(&desk.console("#/sales")).await?;
@@ -150,7 +150,7 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn console_says_why_redis_refuses() -> Result<()> {
-    let desk = Desk::open(|_, _| Ok(())).await?;
+    let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let viewer = desk.key("viewer").await?;
     let browser = &desk.browser;
     browser.open(&desk.console("#/sales")).await?;
@@ -171,7 +171,7 @@ async fn console_says_why_redis_refuses() -> Result<()> {
 /// What is all's is not on its pages, and what is another's neither.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_operator_sees_the_tenants_sales_alone() -> Result<()> {
-    let desk = Desk::open(|_, _| Ok(())).await?;
+    let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let tenant = json!({ "title": "Acme" });
     desk.api(Method::PUT, "/tenants/acme", &tenant).await?;
     let new = json!({ "name": "Ada", "role": "operator", "tenant": "acme" });
@@ -212,12 +212,12 @@ async fn an_operator_sees_which_rules_refuse_and_whom() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: rules,
     };
     let mut limiters = setup.start().await?;
     let redis_url = limiters.redis()?.url();
-    let desk = Desk::open(|options, _| {
+    let desk = ConsoleFixture::open(|options, _| {
         options.redis_url = redis_url;
         Ok(())
     })

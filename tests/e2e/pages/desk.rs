@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::http::Method;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{Stack, tools};
 use weir_tests::{Browser, buy, until};
 
@@ -20,7 +20,7 @@ impl Shop {
     /// Signed in with the key of this role.
     async fn open(prefix: &str, role: &str) -> Result<Self> {
         let stack = Stack::builder().key_prefix(prefix).start().await?;
-        let tool = tools::Chromium::find_or_get(&mut Silent)?;
+        let tool = tools::Chromium::find_or_get(&mut SilentReporter)?;
         let browser = Browser::start(&tool, &stack.data_dir().join("browser")).await?;
         browser.show_on(SCREEN).await?;
         let shop = Self { browser, stack };

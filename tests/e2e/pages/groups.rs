@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use weir_stack::http::Method;
 use weir_stack::ports;
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
-impl Desk {
+impl ConsoleFixture {
     /// With a webhook that nobody answers, and a collector that fails.
     async fn with_events() -> Result<Self> {
         Self::open(|options, path| {
@@ -34,7 +34,7 @@ impl Desk {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Result<()> {
-    let desk = Desk::with_events().await?;
+    let desk = ConsoleFixture::with_events().await?;
     let browser = &desk.browser;
     let sku = json!({"schema": {"type": "object", "required": ["sku"]}});
     desk.told(Method::PUT, "/events/types/view", &sku).await?;

@@ -11,9 +11,9 @@ use weir_link::redis::keys;
 use weir_stack::http::{self, Method};
 use weir_tests::Browser;
 
-use super::{Desk, HOSTILE};
+use super::{ConsoleFixture, HOSTILE};
 
-impl Desk {
+impl ConsoleFixture {
     async fn with_links() -> Result<Self> {
         Self::open(|options, path| {
             options.links = Some(domains(path)?);
@@ -84,7 +84,7 @@ fn domains(dir: &Path) -> Result<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()> {
-    let mut desk = Desk::with_links().await?;
+    let mut desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.wait_for_text("#none", "No links yet").await?;
@@ -184,7 +184,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     for n in 0..30 {
         let link =
             json!({ "target": format!("https://a.example/{n}"), "tags": [format!("t{}", n % 3)] });
@@ -229,7 +229,7 @@ async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_no_token_sees_nothing() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     desk.make(&json!({ "target": "https://a.example/", "code": "secret" }))
         .await?;
     let browser = &desk.browser;
@@ -292,7 +292,7 @@ async fn held(browser: &Browser, selector: &str) -> Result<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     let end_ms: u64 = 1_893_553_440_000; // 2030-01-02 03:04 UTC
     let link = json!({
         "code": "whole", "target": "https://a.example/", "status": 307, "pass_query": true,
@@ -371,7 +371,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     for (code, more) in [
         ("used", json!({ "max_clicks": 1 })),
         ("brief", json!({ "life_ms": 1_000 })),
@@ -414,7 +414,7 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.click("#views a[href='#/domains']").await?;
@@ -494,7 +494,7 @@ const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser
@@ -558,7 +558,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
-    let desk = Desk::with_links().await?;
+    let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.click("#views a[href='#/import']").await?;

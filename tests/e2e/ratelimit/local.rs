@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use tokio::time::sleep;
 use weir_stack::http::{Connection, Method, Response};
-use weir_tests::{Limiters, Setup, Way};
+use weir_tests::{Limiters, RedisPath, Setup};
 
 use super::{config, told_to_wait};
 
@@ -18,7 +18,7 @@ async fn two_workers(rules: &[&str]) -> Result<Limiters> {
     let setup = Setup {
         gateways: 1,
         workers: 2,
-        redis: Way::None,
+        redis: RedisPath::None,
         config: &config(&rules, ""),
     };
     setup.start().await

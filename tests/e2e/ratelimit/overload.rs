@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use weir_stack::http::{Connection, Method};
-use weir_tests::{Limiters, Setup, Way};
+use weir_tests::{Limiters, RedisPath, Setup};
 
 use super::{PATIENT, config};
 
@@ -31,14 +31,14 @@ async fn limiters(limit: &str, lease: &str) -> Result<Limiters> {
     let setup = Setup {
         gateways: GATEWAYS,
         workers: WORKERS,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&[rule], PATIENT),
     };
     setup.start().await
 }
 
 /// What came of a crowd that asks evenly, whatever it hears.
-struct Observed {
+struct CrowdFigures {
     passed: u64,
     limited: u64,
     /// From before the first request until after the last answer: no more can have come free.
@@ -48,7 +48,7 @@ struct Observed {
 }
 
 /// Lets [`OFFERED_PER_S`] requests come to all gateways for [`LASTS`].
-async fn overload(limiters: &Limiters) -> Result<Observed> {
+async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
     let lines = GATEWAYS * CONNECTIONS;
     let every = Duration::from_secs(lines as u64) / OFFERED_PER_S as u32;
     let mut connections = Vec::new();
@@ -93,7 +93,7 @@ async fn overload(limiters: &Limiters) -> Result<Observed> {
         let asked = envoy.stat("http.gateway.downstream_rq_total").await?;
         ensure!(asked > passed / 4, "both gateways work: {asked}");
     }
-    Ok(Observed {
+    Ok(CrowdFigures {
         passed,
         limited,
         lasted,
@@ -108,7 +108,7 @@ fn limit(lasted: Duration) -> u64 {
 
 /// The crowd may stop before the gateways do, on a machine that stalls: what came free after that nobody
 /// asked for.
-fn assert_nearly_all_passed(observed: &Observed) {
+fn assert_nearly_all_passed(observed: &CrowdFigures) {
     let (passed, limit) = (observed.passed, limit(observed.used_up_after));
     assert!(passed * 100 >= limit * 98, "{passed} of {limit}");
 }
@@ -201,7 +201,7 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 1,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&[rule.into()], PATIENT),
     };
     let mut limiters = setup.start().await?;

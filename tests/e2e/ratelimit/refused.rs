@@ -1,9 +1,9 @@
 //! Configurations that Envoy does not start with.
 
 use anyhow::Result;
-use weir_tests::{Setup, Way};
+use weir_tests::{RedisPath, Setup};
 
-async fn check(config: &str, redis: Way, told: &str) -> Result<()> {
+async fn check(config: &str, redis: RedisPath, told: &str) -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 1,
@@ -64,7 +64,7 @@ async fn what_is_unknown_or_contradicts_itself_is_refused_by_its_path() -> Resul
         ),
         (r#"{ "reload": true }"#.into(), "reload: "),
     ] {
-        check(&config, Way::None, told).await?;
+        check(&config, RedisPath::None, told).await?;
     }
     Ok(())
 }
@@ -79,5 +79,5 @@ async fn on_a_cluster_two_rules_in_redis_are_refused() -> Result<()> {
     let rules = [rule("a"), rule("b")].join(", ");
     let config = format!(r#"{{ "redis": {{ "topology": "cluster" }}, "rules": [{rules}] }}"#);
     let told = "rules[1].store: with topology cluster only one rule can be in redis";
-    check(&config, Way::Straight, told).await
+    check(&config, RedisPath::Straight, told).await
 }

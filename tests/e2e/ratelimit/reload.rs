@@ -3,7 +3,7 @@
 use anyhow::Result;
 use weir_stack::http::{Connection, Method, Response};
 use weir_stack::native::Host;
-use weir_tests::{Limiters, Setup, Way, until};
+use weir_tests::{Limiters, RedisPath, Setup, until};
 
 use super::config;
 
@@ -41,7 +41,7 @@ async fn two_gateways() -> Result<Limiters> {
     let setup = Setup {
         gateways: GATEWAYS,
         workers: WORKERS,
-        redis: Way::Straight,
+        redis: RedisPath::Straight,
         config: &config(&rules(3), more),
     };
     setup.start().await

@@ -8,12 +8,12 @@ use weir_engine::config::parse;
 use weir_sale::engine::config::CheckedConfig;
 use weir_sale::engine::{Config, Gate};
 
-use crate::host::Remembers;
+use crate::host::TracksStreams;
 
 /// The engine of a worker.
 pub(crate) type Engine = Gate<Rc<LocalData>>;
 
-impl Remembers for Engine {
+impl TracksStreams for Engine {
     fn open_streams(&self) -> usize {
         Gate::open_streams(self)
     }

@@ -215,7 +215,10 @@ fn senseless_settings_count_as_the_nearest_that_make_sense() {
 
 #[test]
 fn each_state_has_its_word_in_metrics() {
-    assert_eq!(State::ALL.map(State::word), ["closed", "open", "half_open"]);
+    assert_eq!(
+        State::ALL.map(State::label),
+        ["closed", "open", "half_open"]
+    );
 }
 
 /// What a breaker does, told from the list of all that has happened to it.

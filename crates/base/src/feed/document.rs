@@ -145,9 +145,9 @@ pub(crate) mod tests {
     }
 
     #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-    struct Other(String);
+    struct OtherContent(String);
 
-    impl Content for Other {
+    impl Content for OtherContent {
         const KIND: &'static str = "other";
     }
 
@@ -187,7 +187,7 @@ pub(crate) mod tests {
     #[test]
     fn no_document_passes_for_one_of_another_feed() {
         let ring = ring(&[("e1", 1)]);
-        let refused = open::<Other>(&ring, sealed(&ring).as_bytes());
+        let refused = open::<OtherContent>(&ring, sealed(&ring).as_bytes());
         assert_eq!(refused, Err(DocumentError::Kind("text".into())));
         // What the same secret has signed for another purpose is none either.
         let json = "{\"feed\":\"text\",\"at_ms\":7,\"body\":\"\"}";

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Gateway;
+use crate::diagnostic::Diagnostic;
 use crate::envoy::{Cluster, Envoy, Listener};
 use crate::filters::Host;
-use crate::finding::Finding;
 use crate::tree::{field, list, name, number, text, type_of};
 
 const BRIDGE: &str = "filters.network.wasm.v3.Wasm";
@@ -31,7 +31,7 @@ pub(super) struct BridgeRoute<'a> {
     pub(super) upstream: Cluster<'a>,
 }
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for (cluster, asking) in clusters(gateway) {
         match way(gateway.envoy, &cluster, &asking) {
             Err(Some(finding)) => findings.push(*finding),
@@ -61,9 +61,9 @@ pub(super) fn way<'a>(
     envoy: &'a Envoy,
     cluster: &str,
     asking: &str,
-) -> Result<BridgeRoute<'a>, Option<Box<Finding>>> {
+) -> Result<BridgeRoute<'a>, Option<Box<Diagnostic>>> {
     let broken = |check, place: String, problem: String, fix: String| {
-        Some(Box::new(Finding::error(check, place, problem, fix)))
+        Some(Box::new(Diagnostic::error(check, place, problem, fix)))
     };
     let Some(first) = envoy.cluster(cluster) else {
         return Err(match envoy.is_partial() {
@@ -177,13 +177,13 @@ fn is_bridge(filter: &Value) -> bool {
 }
 
 /// A whole call must fit into the listener's buffer.
-fn buffer(way: &BridgeRoute<'_>) -> Option<Finding> {
+fn buffer(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let limit = number(way.listener.value, "per_connection_buffer_limit_bytes")?;
     let largest = bridge_settings(way.bridge)
         .and_then(|settings| settings.get("request_bytes_max")?.as_u64())
         .unwrap_or(REQUEST_BYTES_MAX);
     (limit <= largest).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "bridge-buffer",
             format!("listener {}", way.listener.name()),
             format!("per_connection_buffer_limit_bytes is {limit}, and a call may have {largest} bytes and a head"),

@@ -6,8 +6,8 @@ use weir_registry::GATE;
 use super::Gateway;
 use super::bridge::way;
 use super::routes::orders_cluster;
+use crate::diagnostic::Diagnostic;
 use crate::filters::{Filter, Host};
-use crate::finding::Finding;
 use crate::tree::{at, duration_ms};
 
 /// A route's timeout unless it has one: Envoy's default.
@@ -21,7 +21,7 @@ const ORIGIN_IDLE_MS: u64 = 75_000;
 
 const STREAM: &str = "common_http_protocol_options.max_stream_duration";
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for filter in &gateway.filters {
         findings.extend(stream(filter));
         if *filter.kind == GATE {
@@ -32,14 +32,14 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Requests that wait in a VM when it dies wait for good, unless something ends them.
-fn stream(filter: &Filter<'_>) -> Option<Finding> {
+fn stream(filter: &Filter<'_>) -> Option<Diagnostic> {
     let manager = filter.manager.value;
     let positive = |path: &str| duration_ms(manager, path).filter(|&ms| ms > 0);
     let place = filter.manager.place();
     let fix = "set common_http_protocol_options: { max_stream_duration: 15s }";
     if *filter.kind == GATE {
         return positive(STREAM).is_none().then(|| {
-            Finding::error(
+            Diagnostic::error(
                 "stream-duration",
                 place,
                 "there is no max_stream_duration: requests that wait in a VM when it dies, and clients that send slowly, are held for good",
@@ -50,7 +50,7 @@ fn stream(filter: &Filter<'_>) -> Option<Finding> {
     // Envoy's own default is five minutes.
     let is_off = duration_ms(manager, "stream_idle_timeout") == Some(0);
     (is_off && positive(STREAM).is_none()).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "stream-duration",
             place,
             "neither stream_idle_timeout nor max_stream_duration bounds a request",
@@ -59,7 +59,7 @@ fn stream(filter: &Filter<'_>) -> Option<Finding> {
     })
 }
 
-fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Finding>) {
+fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnostic>) {
     let (Some((cluster, route)), Some(gate)) = (orders_cluster(gateway, filter), filter.gate())
     else {
         return;
@@ -71,7 +71,7 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Finding
         timeout_ms => timeout_ms.unwrap_or(ROUTE_TIMEOUT_MS),
     };
     if timeout_ms >= gate.claim.ttl_ms {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "claim-ttl",
             place.clone(),
             format!(
@@ -84,7 +84,7 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Finding
     if let Some(limit_ms) = gateway.origin.map(|origin| origin.public_limit_ms)
         && timeout_ms < limit_ms
     {
-        findings.push(Finding::warning(
+        findings.push(Diagnostic::warning(
             "route-timeout",
             place.clone(),
             format!("Envoy gives an order up after {timeout_ms} ms, and the origin works on it for up to {limit_ms} ms: its answer is lost"),
@@ -92,7 +92,7 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Finding
         ));
     }
     if at(route, "route.max_stream_duration").is_some() {
-        findings.push(Finding::warning(
+        findings.push(Diagnostic::warning(
             "route-stream-duration",
             place,
             "max_stream_duration stands on the route, where Envoy takes it in place of the timeout",
@@ -103,10 +103,10 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Finding
     findings.extend(idle(gateway, cluster));
 }
 
-fn longest(filter: &Filter<'_>, timeout_ms: u64) -> Option<Finding> {
+fn longest(filter: &Filter<'_>, timeout_ms: u64) -> Option<Diagnostic> {
     let stream_ms = duration_ms(filter.manager.value, STREAM).filter(|&ms| ms > 0)?;
     (timeout_ms != u64::MAX && stream_ms <= timeout_ms).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "stream-duration",
             filter.manager.place(),
             format!("max_stream_duration ({stream_ms} ms) ends orders before the timeout of their route ({timeout_ms} ms)"),
@@ -116,7 +116,7 @@ fn longest(filter: &Filter<'_>, timeout_ms: u64) -> Option<Finding> {
 }
 
 /// An order must not use a connection that the origin is closing.
-fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Finding> {
+fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Diagnostic> {
     let cluster = gateway.envoy.cluster(cluster)?;
     let options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
     let own =
@@ -127,7 +127,7 @@ fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Finding> {
         .or_else(|| duration_ms(cluster.value, idle))
         .unwrap_or(IDLE_MS);
     (idle_ms == 0 || idle_ms >= ORIGIN_IDLE_MS).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "origin-idle",
             cluster.place(),
             format!("idle connections are kept for {}, and the origin closes them after {} s: an order may meet one that is closing", shown(idle_ms), ORIGIN_IDLE_MS / 1_000),
@@ -137,7 +137,7 @@ fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Finding> {
 }
 
 /// A dead Redis must be noticed within the deadline.
-fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
+fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     let gate = filter.gate()?;
     let deadline_ms = gate
         .redis
@@ -153,7 +153,7 @@ fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Finding> {
         }
     };
     (connect_ms >= deadline_ms).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "redis-connect",
             place,
             format!("connecting may take {connect_ms} ms, and buyers wait {deadline_ms} ms (redis.deadline_ms): a dead Redis looks like a slow one"),

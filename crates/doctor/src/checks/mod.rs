@@ -15,12 +15,12 @@ mod stats;
 mod tls;
 mod ways;
 
+use crate::diagnostic::Diagnostic;
 use crate::envoy::Envoy;
 use crate::facts::{
     GatewayEnvironment, Login, OriginFacts, RedisFacts, SqlFacts, TlsFacts, TlsTarget,
 };
 use crate::filters::{self, Filter};
-use crate::finding::Finding;
 
 /// What is to be examined. What is not known is not checked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,7 @@ pub(crate) struct Gateway<'a> {
 }
 
 /// All that is wrong, the worst first.
-pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
+pub fn examine(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     if let Some(envoy) = subject.envoy {
         let gateway = Gateway {
@@ -94,7 +94,7 @@ pub fn redis_tls(envoy: &Envoy) -> Vec<TlsTarget> {
     })
 }
 
-fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     settings::check(gateway, findings);
     bridge::check(gateway, findings);
     ways::check(gateway, findings);

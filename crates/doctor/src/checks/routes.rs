@@ -8,10 +8,10 @@ use weir_registry::EVENTS;
 use weir_sale::engine::Config as GateConfig;
 
 use super::Gateway;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::envoy::Manager;
 use crate::facts::OriginFacts;
 use crate::filters::Filter;
-use crate::finding::{Finding, Severity};
 use crate::route::{Request, RouteOutcome, land};
 use crate::tree::{at, field, is_set, list, name, text};
 
@@ -32,7 +32,7 @@ const UNKNOWN: Request<'_> = Request {
     path: "/weir-doctor-knows-no-such-path",
 };
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for filter in &gateway.filters {
         let Some(routes) = gateway.envoy.routes(&filter.manager) else {
             findings.extend(unknown_routes(filter));
@@ -74,13 +74,13 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Whether the origin is asked for links that Redis does not know.
-fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Finding> {
+fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
     let path = "/abc1234";
     let expected = format!("/l{path}");
     let mut hosts = hosts.iter();
     let leads = hosts.any(|host| leads_to(host, "GET", path, &expected).is_some());
     (!leads).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "links-route",
             filter.place(),
             "links that Redis does not know are not asked of the origin: no route leads to it under /l/",
@@ -95,7 +95,7 @@ fn astray(
     filter: &Filter<'_>,
     hosts: &[&Value],
     requests: [(&str, &str); 2],
-) -> Vec<Finding> {
+) -> Vec<Diagnostic> {
     let leads = |method, path| {
         let mut hosts = hosts.iter();
         hosts.any(|host| leads_to(host, method, path, path).is_some())
@@ -108,9 +108,9 @@ fn astray(
         .collect()
 }
 
-fn unknown_routes(filter: &Filter<'_>) -> Option<Finding> {
+fn unknown_routes(filter: &Filter<'_>) -> Option<Diagnostic> {
     filter.kind.needs_routes.then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "routes-unknown",
             filter.place(),
             "the routes come over the network, so they were not checked",
@@ -125,8 +125,8 @@ fn is_off(host: &Value, filter: &Filter<'_>) -> bool {
     own.is_some_and(|own| is_set(own, "disabled"))
 }
 
-fn not_routed(check: &'static str, filter: &Filter<'_>, method: &str, path: &str) -> Finding {
-    Finding::error(
+fn not_routed(check: &'static str, filter: &Filter<'_>, method: &str, path: &str) -> Diagnostic {
+    Diagnostic::error(
         check,
         filter.place(),
         format!("{method} {path} does not reach the origin: no route leads there under that path"),
@@ -134,10 +134,14 @@ fn not_routed(check: &'static str, filter: &Filter<'_>, method: &str, path: &str
     )
 }
 
-fn cluster_missing(gateway: &Gateway<'_>, filter: &Filter<'_>, cluster: &str) -> Option<Finding> {
+fn cluster_missing(
+    gateway: &Gateway<'_>,
+    filter: &Filter<'_>,
+    cluster: &str,
+) -> Option<Diagnostic> {
     let is_there = gateway.envoy.cluster(cluster).is_some() || gateway.envoy.is_partial();
     (!is_there).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "origin-cluster",
             filter.place(),
             format!("there is no cluster {cluster}, which its configuration names as the origin"),
@@ -151,11 +155,11 @@ fn provider_missing(
     gateway: &Gateway<'_>,
     filter: &Filter<'_>,
     gate: &GateConfig,
-) -> Option<Finding> {
+) -> Option<Diagnostic> {
     let cluster = &gate.captcha.as_ref()?.cluster;
     let is_there = gateway.envoy.cluster(cluster).is_some() || gateway.envoy.is_partial();
     (!is_there).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "captcha-cluster",
             filter.place(),
             format!("there is no cluster {cluster}, which its configuration names as the captcha's provider"),
@@ -197,7 +201,7 @@ impl<'a> Sale<'a> {
         )
     }
 
-    fn check(&self, findings: &mut Vec<Finding>) {
+    fn check(&self, findings: &mut Vec<Diagnostic>) {
         let mut origin = None;
         for route in &self.gate.routes {
             let method = route.method.as_deref().unwrap_or("POST");
@@ -220,7 +224,7 @@ impl<'a> Sale<'a> {
         findings.extend(self.identified());
         let exposed = leads_to(self.host, UNKNOWN.method, UNKNOWN.path, UNKNOWN.path);
         findings.extend(exposed.filter(|(cluster, _)| *cluster == origin).map(|_| {
-            Finding::warning(
+            Diagnostic::warning(
                 "origin-exposed",
                 self.place(),
                 "all paths that have no route of their own lead to the origin",
@@ -230,7 +234,7 @@ impl<'a> Sale<'a> {
     }
 
     /// A claim is taken, and then the request is somebody else's.
-    fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Finding {
+    fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Diagnostic {
         let astray = match land(self.host, Request { method, path }) {
             RouteOutcome::Clusters { names, path, .. } => {
                 format!("goes to the cluster {} as {path}", names.join(", "))
@@ -238,7 +242,7 @@ impl<'a> Sale<'a> {
             RouteOutcome::Answered => "is answered by a route of Envoy's own".to_owned(),
             RouteOutcome::Nowhere => "has no route".to_owned(),
         };
-        Finding::error(
+        Diagnostic::error(
             "orders-route",
             self.place(),
             format!(
@@ -248,7 +252,7 @@ impl<'a> Sale<'a> {
         )
     }
 
-    fn verdict(&self, route: &Value) -> Option<Finding> {
+    fn verdict(&self, route: &Value) -> Option<Diagnostic> {
         let has = [route, self.host, self.routes].into_iter().any(|level| {
             let mut headers = list(level, "response_headers_to_add").iter();
             headers.any(|header| {
@@ -257,7 +261,7 @@ impl<'a> Sale<'a> {
             })
         });
         (!has).then(|| {
-            Finding::warning(
+            Diagnostic::warning(
                 "orders-verdict",
                 self.place(),
                 "the route of orders does not tell buyers x-weir-verdict",
@@ -266,7 +270,7 @@ impl<'a> Sale<'a> {
         })
     }
 
-    fn retries(&self, route: &Value) -> Option<Finding> {
+    fn retries(&self, route: &Value) -> Option<Diagnostic> {
         let policy = at(route, "route.retry_policy").or_else(|| field(self.host, "retry_policy"));
         // An order that could not be sent has no outcome yet.
         let repeats = |policy: &Value| {
@@ -274,7 +278,7 @@ impl<'a> Sale<'a> {
             retry_on.split(',').any(|on| on.trim() != "connect-failure")
         };
         policy.is_some_and(repeats).then(|| {
-            Finding::warning(
+            Diagnostic::warning(
                 "orders-retried",
                 self.place(),
                 "Envoy tries orders again by itself: of two outcomes the buyer sees one",
@@ -283,10 +287,10 @@ impl<'a> Sale<'a> {
         })
     }
 
-    fn origin_known(&self, cluster: &str) -> Option<Finding> {
+    fn origin_known(&self, cluster: &str) -> Option<Diagnostic> {
         let is_there = self.gateway.envoy.cluster(cluster).is_some();
         (!is_there && !self.gateway.envoy.is_partial() && !cluster.is_empty()).then(|| {
-            Finding::error(
+            Diagnostic::error(
                 "origin-cluster",
                 self.place(),
                 format!("the route of orders leads to the cluster {cluster}, which is not there"),
@@ -296,7 +300,7 @@ impl<'a> Sale<'a> {
     }
 
     /// What users ask of the origin beside orders.
-    fn user_routes(&self, origin: &str) -> Vec<Finding> {
+    fn user_routes(&self, origin: &str) -> Vec<Diagnostic> {
         let facts = self.gateway.origin;
         let of_sale = format!("/sales/{SALE}/reservations");
         let of_order = format!("{ORDERS}/{ORDER}");
@@ -328,7 +332,7 @@ impl<'a> Sale<'a> {
     }
 
     /// Routes that public pages of a shop may read. A missing one is a warning: not every shop needs them.
-    fn public_routes(&self, origin: &str) -> Vec<Finding> {
+    fn public_routes(&self, origin: &str) -> Vec<Diagnostic> {
         let draw = format!("/sales/{SALE}/draw");
         let entries = format!("{draw}/entries");
         let promised = [
@@ -339,7 +343,7 @@ impl<'a> Sale<'a> {
         let missing = promised
             .into_iter()
             .filter_map(|route| self.not_served(origin, route));
-        let warning = |finding| Finding {
+        let warning = |finding| Diagnostic {
             severity: Severity::Warning,
             ..finding
         };
@@ -360,13 +364,13 @@ impl<'a> Sale<'a> {
         &self,
         origin: &str,
         (method, path, effect): (&str, &str, &str),
-    ) -> Option<Finding> {
+    ) -> Option<Diagnostic> {
         let found = leads_to(self.host, method, path, path);
         let is_served = found.is_some_and(|(cluster, _)| self.is_same_server(cluster, origin));
         let path = path.replace(&format!("{ORDERS}/{ORDER}"), "/orders/{order}");
         let path = path.replace(SALE, "{sale}");
         (!is_served).then(|| {
-            Finding::error(
+            Diagnostic::error(
                 "sale-routes",
                 self.place(),
                 format!(
@@ -378,7 +382,7 @@ impl<'a> Sale<'a> {
     }
 
     /// The origin believes a user only if the gate has signed it.
-    fn identified(&self) -> Vec<Finding> {
+    fn identified(&self) -> Vec<Diagnostic> {
         let mut needed = vec!["/sales/", "/orders/"];
         if self.gateway.origin.is_some_and(|facts| facts.has_history) {
             needed.push("/history");
@@ -394,7 +398,7 @@ impl<'a> Sale<'a> {
         if missing.is_empty() {
             return Vec::new();
         }
-        vec![Finding::error(
+        vec![Diagnostic::error(
             "identify-prefixes",
             self.filter.place(),
             format!(
@@ -407,7 +411,7 @@ impl<'a> Sale<'a> {
 }
 
 /// Whether the origin's admin port or its intake of events is open to whoever asks.
-fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Finding>) {
+fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(routes) = gateway.envoy.routes(manager) else {
         return;
     };
@@ -418,7 +422,7 @@ fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Find
     for host in list(routes, "virtual_hosts") {
         let place = format!("{}, virtual host {}", manager.place(), name(host));
         if let Some(cluster) = origin.and_then(|origin| admin_cluster(gateway, host, origin)) {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "admin-exposed",
                 place.clone(),
                 format!("a route leads to the cluster {cluster}, which is the origin's admin port"),
@@ -429,7 +433,7 @@ fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Find
         let is_open = open.is_some_and(|(cluster, _)| is_origin(gateway, cluster));
         let has_events = origin.is_none_or(|origin| origin.has_events);
         if is_open && has_events && !takes_events {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "events-exposed",
                 place,
                 "POST /events reaches the origin without the filter of events: it believes whatever stamps come with it",

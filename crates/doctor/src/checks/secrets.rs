@@ -4,11 +4,11 @@ use weir_base::key::SigningKey;
 
 use super::Gateway;
 use super::bridge::{bridge_settings, clusters, way};
+use crate::diagnostic::Diagnostic;
 use crate::facts::{GatewayEnvironment, NamedKey};
 use crate::filters::{Filter, Host, collect_variables, given_variables};
-use crate::finding::Finding;
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for filter in &gateway.filters {
         let names = filter.variables();
         let is_wasm = filter.host == Host::Wasm;
@@ -37,20 +37,20 @@ fn variables(
     vm: Option<&serde_json::Value>,
     place: &str,
     names: &[String],
-) -> Vec<Finding> {
+) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let (passed, written) = vm.map_or_else(Default::default, given_variables);
     for name in names {
         let is_written = written.contains(&name.as_str());
         if is_written {
-            findings.push(Finding::warning(
+            findings.push(Diagnostic::warning(
                 "secret-in-file",
                 place,
                 format!("{name} stands in Envoy's configuration itself, which is copied, shown and logged"),
                 "move it to Envoy's environment, and its name to host_env_keys",
             ));
         } else if vm.is_some() && !passed.contains(&name.as_str()) {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "secret-not-passed",
                 place,
                 format!("{name} is not in host_env_keys, so the filter does not see it"),
@@ -59,7 +59,7 @@ fn variables(
         } else if let Some(environment) = gateway.environment
             && environment.variables.get(name).is_none_or(String::is_empty)
         {
-            findings.push(Finding::error(
+            findings.push(Diagnostic::error(
                 "secret-missing",
                 place,
                 format!("{} does not set {name}", environment.source),
@@ -70,12 +70,12 @@ fn variables(
     findings
 }
 
-fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Finding> {
+fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Diagnostic> {
     let (Some(gate), Some(origin)) = (filter.gate(), gateway.origin) else {
         return Vec::new();
     };
     let Some(known) = &origin.claim_keys else {
-        return vec![Finding::error(
+        return vec![Diagnostic::error(
             "claim-secret",
             filter.place(),
             "the origin has no claim secret, so it refuses every order",
@@ -89,7 +89,7 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Finding> {
     let place = filter.place();
     let Some(theirs) = known.iter().find(|key| key.id == signing.id) else {
         let ids: Vec<&str> = known.iter().map(|key| key.id.as_str()).collect();
-        return vec![Finding::error(
+        return vec![Diagnostic::error(
             "claim-key-id",
             place,
             format!(
@@ -112,9 +112,9 @@ fn fingerprint(environment: &GatewayEnvironment, id: &str, name: &str) -> Option
     Some(key.fingerprint())
 }
 
-fn different(place: String, theirs: &NamedKey, ours: Option<String>) -> Option<Finding> {
+fn different(place: String, theirs: &NamedKey, ours: Option<String>) -> Option<Diagnostic> {
     let ours = ours.filter(|ours| *ours != theirs.fingerprint)?;
-    Some(Finding::error(
+    Some(Diagnostic::error(
         "claim-secret",
         place,
         format!(

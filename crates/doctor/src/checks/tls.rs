@@ -2,9 +2,9 @@
 
 use super::bridge::{clusters, way};
 use super::{Gateway, Subject};
+use crate::diagnostic::Diagnostic;
 use crate::envoy::Cluster;
 use crate::facts::TlsTarget;
-use crate::finding::Finding;
 use crate::tree::{at, list, text, type_of};
 
 const UPSTREAM_TLS: &str = "tls.v3.UpstreamTlsContext";
@@ -49,7 +49,7 @@ fn of_cluster(cluster: &Cluster<'_>) -> Vec<TlsTarget> {
     cluster.addresses().into_iter().map(target).collect()
 }
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     for facts in subject.tls {
         let Some(problem) = &facts.problem else {
             continue;
@@ -61,7 +61,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
             ca_file,
         } = &facts.target;
         let names = names.join(" or ");
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "redis-tls",
             place.as_str(),
             format!("TLS with {address} fails for the name {names} and the authorities in {ca_file}: {problem}"),

@@ -7,13 +7,13 @@ use weir_registry::RedisUse;
 
 use super::Gateway;
 use super::bridge::{BridgeRoute, bridge_settings, way};
+use crate::diagnostic::Diagnostic;
 use crate::facts::OriginFacts;
 use crate::filters::{Filter, Host};
-use crate::finding::Finding;
 use crate::place::same_spelling;
 use crate::tree::{duration_ms, is_set, list, text};
 
-pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     let (mut seen, mut compared) = (BTreeSet::new(), BTreeSet::new());
     for filter in &gateway.filters {
         findings.extend(prefix(filter, gateway.origin));
@@ -28,7 +28,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
                     // A limiter alone needs no origin, and may have a Redis of its own.
                     let is_shared = cluster == redis.cluster && needs_origin(filter);
                     let is_new = seen.insert(cluster.to_owned());
-                    let mut found: Vec<Finding> =
+                    let mut found: Vec<Diagnostic> =
                         topology(filter, &redis, &way).into_iter().collect();
                     if is_new {
                         found.extend(of_way(&way));
@@ -44,11 +44,11 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Finding> {
+fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Diagnostic> {
     let prefix = &filter.redis().first()?.1.key_prefix;
     let origins = &origin.filter(|_| needs_origin(filter))?.key_prefix;
     (prefix != origins).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "key-prefix",
             filter.place(),
             format!("redis.key_prefix is {prefix:?}, and the origin's is {origins:?}: neither sees the other's keys"),
@@ -62,7 +62,7 @@ fn needs_origin(filter: &Filter<'_>) -> bool {
     filter.kind.redis == RedisUse::Shared
 }
 
-fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &BridgeRoute<'_>) -> Option<Finding> {
+fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     if !filter.kind.spans_slots {
         return None;
     }
@@ -78,7 +78,7 @@ fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &BridgeRoute<'_>) -> 
         ),
         _ => return None,
     };
-    Some(Finding::error("topology", filter.place(), problem, fix))
+    Some(Diagnostic::error("topology", filter.place(), problem, fix))
 }
 
 /// Whether the origin has the same Redis, once for each.
@@ -86,7 +86,7 @@ fn shared(
     way: &BridgeRoute<'_>,
     origin: &OriginFacts,
     compared: &mut BTreeSet<String>,
-) -> Vec<Finding> {
+) -> Vec<Diagnostic> {
     if !compared.insert(way.upstream.name().to_owned()) {
         return Vec::new();
     }
@@ -95,11 +95,11 @@ fn shared(
     other.into_iter().chain(password(way, origin)).collect()
 }
 
-fn of_way(way: &BridgeRoute<'_>) -> Vec<Finding> {
+fn of_way(way: &BridgeRoute<'_>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let place = way.upstream.place();
     if !way.is_redis_proxy && way.upstream.is_redis_cluster() {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "topology",
             place,
             "it is a Redis Cluster, but tcp_proxy leads to it: each connection would meet any node",
@@ -113,11 +113,11 @@ fn of_way(way: &BridgeRoute<'_>) -> Vec<Finding> {
     findings
 }
 
-fn several(way: &BridgeRoute<'_>) -> Option<Finding> {
+fn several(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let addresses = way.upstream.addresses();
     let is_bad = !way.is_redis_proxy && addresses.len() > 1;
     is_bad.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-several",
             way.upstream.place(),
             format!("it has {} addresses, and each connection goes to one of them: each Redis would have a part of the data", addresses.len()),
@@ -126,13 +126,13 @@ fn several(way: &BridgeRoute<'_>) -> Option<Finding> {
     })
 }
 
-fn redis_proxy(way: &BridgeRoute<'_>) -> Option<Finding> {
+fn redis_proxy(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let is_bad = way.is_redis_proxy
         && way.upstream.is_redis_cluster()
         && !(is_set(way.proxy, "settings.enable_hashtagging")
             && is_set(way.proxy, "settings.enable_redirection"));
     is_bad.then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-proxy",
             format!("listener {}", way.listener.name()),
             "redis_proxy has not both enable_hashtagging and enable_redirection: calls would meet a node without their keys",
@@ -141,10 +141,10 @@ fn redis_proxy(way: &BridgeRoute<'_>) -> Option<Finding> {
     })
 }
 
-fn idle(way: &BridgeRoute<'_>) -> Option<Finding> {
+fn idle(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let is_bad = !way.is_redis_proxy && duration_ms(way.proxy, "idle_timeout") != Some(0);
     is_bad.then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "bridge-idle",
             format!("listener {}", way.listener.name()),
             "tcp_proxy ends idle connections, maybe at the moment when one is used again",
@@ -153,7 +153,7 @@ fn idle(way: &BridgeRoute<'_>) -> Option<Finding> {
     })
 }
 
-fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<Finding> {
+fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<Diagnostic> {
     if gateways.is_empty() || origin.redis_addresses.is_empty() {
         return None;
     }
@@ -162,7 +162,7 @@ fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<
     };
     let (ours, theirs) = (spelt(gateways), spelt(&origin.redis_addresses));
     ours.is_disjoint(&theirs).then(|| {
-        Finding::warning(
+        Diagnostic::warning(
             "redis-other",
             place,
             format!(
@@ -175,11 +175,11 @@ fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<
     })
 }
 
-fn password(way: &BridgeRoute<'_>, origin: &OriginFacts) -> Option<Finding> {
+fn password(way: &BridgeRoute<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
     let settings = bridge_settings(way.bridge).unwrap_or_default();
     let has_own = text(&settings, "auth.password.env").is_some();
     (origin.has_redis_password && !has_own).then(|| {
-        Finding::error(
+        Diagnostic::error(
             "redis-password",
             format!("listener {}", way.listener.name()),
             "the origin has a password for Redis, and the bridge has none",
@@ -189,14 +189,14 @@ fn password(way: &BridgeRoute<'_>, origin: &OriginFacts) -> Option<Finding> {
 }
 
 /// A native filter has connections of its own, and says itself where they go.
-fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> Vec<Finding> {
+fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> Vec<Diagnostic> {
     let native = filter.native().unwrap_or_default();
     let redis = list(&native, "redis").iter();
     let Some(redis) = redis
         .into_iter()
         .find(|redis| text(redis, "name") == Some(cluster))
     else {
-        return vec![Finding::error(
+        return vec![Diagnostic::error(
             "redis-cluster",
             filter.place(),
             format!("native.redis does not say where the Redis is that is called {cluster}"),
@@ -214,7 +214,7 @@ fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> V
         .any(|(name, redis)| *name == cluster && redis.topology == Topology::Cluster);
     let mut findings = Vec::new();
     if is_cluster != wants_cluster && filter.kind.spans_slots {
-        findings.push(Finding::error(
+        findings.push(Diagnostic::error(
             "topology",
             filter.place(),
             "redis.topology and the kind in native.redis differ",

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{SECRET, edit_settings, environment, found, named, origin, redis, shipped, words};
 use crate::facts::{
-    GatewayEnvironment, Login, OriginFacts, RedisFacts, RefusedWrite, TlsFacts, Untold,
+    GatewayEnvironment, Login, OriginFacts, RedisFacts, RefusedQuery, RefusedWrite, TlsFacts,
 };
 use crate::{Envoy, Severity, Subject, examine, redis_logins, redis_tls};
 
@@ -97,7 +97,7 @@ fn redis_that_will_fail_soon_is_a_finding() {
 fn question_that_redis_refuses_is_a_warning() {
     let untold = |redis: &mut RedisFacts| {
         redis.maxmemory = None;
-        redis.untold = vec![Untold {
+        redis.untold = vec![RefusedQuery {
             command: "INFO memory",
             checks: "eviction and memory were",
             error: "NOPERM no".into(),

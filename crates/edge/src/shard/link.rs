@@ -31,7 +31,7 @@ pub struct Link {
     record: Option<ExpiringValue<String>>,
     used: Option<ExpiringValue<u64>>,
     /// By the name of the click.
-    marks: BTreeMap<String, ExpiringValue<Mark>>,
+    marks: BTreeMap<String, ExpiringValue<ClickMark>>,
 }
 
 /// A value with the time of its end, if it has one.
@@ -43,7 +43,7 @@ struct ExpiringValue<T> {
 
 /// What is known of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Mark {
+enum ClickMark {
     /// It was used; so many were left before it.
     Used(u64),
     /// It was given back.
@@ -196,8 +196,8 @@ impl Link {
         if let (Some(now_left), Purpose::Click { name, mark_ms }) = (left, purpose) {
             match self.marks.get(name).map(|kept| kept.value) {
                 None if now_left > 0 => takes = Some((now_left, name, *mark_ms)),
-                Some(Mark::Used(before)) => left = Some(before),
-                None | Some(Mark::Back) => {}
+                Some(ClickMark::Used(before)) => left = Some(before),
+                None | Some(ClickMark::Back) => {}
             }
         }
         let mut is_change = takes.is_some();
@@ -230,10 +230,10 @@ impl Link {
         if until_ms.is_some() {
             used.until_ms = until_ms;
         }
-        self.mark(name, Mark::Used(before), mark_ms);
+        self.mark(name, ClickMark::Used(before), mark_ms);
     }
 
-    fn mark(&mut self, name: &str, value: Mark, mark_ms: u64) {
+    fn mark(&mut self, name: &str, value: ClickMark, mark_ms: u64) {
         let until_ms = Some(self.now_ms.saturating_add(mark_ms));
         self.marks
             .insert(name.into(), ExpiringValue { value, until_ms });
@@ -242,8 +242,8 @@ impl Link {
     /// See `link_back.lua`.
     fn back(&mut self, name: &str, mark_ms: u64) -> (Value, bool) {
         let before = self.marks.get(name).map(|kept| kept.value);
-        self.mark(name, Mark::Back, mark_ms);
-        let was_used = matches!(before, Some(Mark::Used(_)));
+        self.mark(name, ClickMark::Back, mark_ms);
+        let was_used = matches!(before, Some(ClickMark::Used(_)));
         if was_used {
             match &mut self.used {
                 Some(used) if used.value > 1 => used.value -= 1,

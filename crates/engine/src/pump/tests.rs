@@ -362,7 +362,7 @@ fn waiting_ends_at_deadline_and_call_ends_with_oldest_request() {
     bench.enqueue(2, 0, 60).unwrap();
     let completed = bench.turn(100);
     assert_eq!(streams(&completed), [Some(1)]);
-    assert_eq!(completed[0].outcome, Err(Definite::Expired.into()));
+    assert_eq!(completed[0].outcome, Err(DefiniteFailure::Expired.into()));
     assert_eq!(bench.sent[0].2, 60, "request 2 has until 160");
 }
 
@@ -406,7 +406,7 @@ fn unsendable_calls_fail_their_requests_in_next_turn() {
     bench.is_down = false;
     let completed = bench.turn(1);
     assert_eq!(streams(&completed).len(), BATCH_MAX);
-    assert_eq!(completed[0].outcome, Err(Definite::NotSent.into()));
+    assert_eq!(completed[0].outcome, Err(DefiniteFailure::NotSent.into()));
     assert_eq!(streams(&bench.turn(1)).len(), 100 - BATCH_MAX);
     let mut counted = vec![];
     bench
@@ -578,7 +578,7 @@ proptest! {
                 Step::Respond { which, fails, noscript: is_unknown } => {
                     let Some(&batch) = bench.pump.batches.keys().nth(which) else { continue };
                     let completed = bench.reply_with(batch, |count| match (fails, is_unknown) {
-                        (true, _) => Err(Unknown::Timeout.into()),
+                        (true, _) => Err(UnknownFailure::Timeout.into()),
                         (false, true) => noscript(count),
                         (false, false) => ok(count),
                     }, now_ms);
@@ -652,7 +652,7 @@ fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
         for (id, _, is_reply) in ended.collect::<Vec<_>>() {
             let reply = |count| match is_reply {
                 true => ok(count),
-                false => Err(Unknown::Lost.into()),
+                false => Err(UnknownFailure::Lost.into()),
             };
             completed.extend(bench.reply_with(id, reply, now_ms).unwrap());
         }

@@ -38,7 +38,7 @@ impl RefusalReason {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Consent => "bad_consent",
             Self::Query => "bad_query",
@@ -91,7 +91,7 @@ impl RefusalReason {
         };
         let refusal = Refusal {
             status: self.status(),
-            error: self.word(),
+            error: self.label(),
             message: self.message(),
             order: None,
         };

@@ -56,12 +56,12 @@ pub(crate) struct AdmittedRequest {
 
 /// A request that is answered here.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequest {
     pub(crate) outcome: Outcome,
     pub(crate) answer: Answer,
 }
 
-impl From<RefusalReason> for Answered {
+impl From<RefusalReason> for AnsweredRequest {
     fn from(refused: RefusalReason) -> Self {
         Self {
             outcome: refused.outcome(),
@@ -76,7 +76,7 @@ pub(crate) fn decide(
     place: CollectEndpoint,
     fields: &Fields<'_>,
     request: &dyn Request,
-) -> Result<AdmittedRequest, Answered> {
+) -> Result<AdmittedRequest, AnsweredRequest> {
     let page = fields.origin.and_then(page);
     let decided = match fields.wanted_method {
         Some(_) if fields.method == b"OPTIONS" && place == CollectEndpoint::Body => {
@@ -93,7 +93,7 @@ pub(crate) fn decide(
     // Whatever it says, the page may read it: there is nothing in it that only some may know, and a page that cannot read
     // a refusal sends again and again.
     decided.map_err(|answered| match &page {
-        Some(page) if answered.outcome != Outcome::Preflight => Answered {
+        Some(page) if answered.outcome != Outcome::Preflight => AnsweredRequest {
             answer: cors::for_page(&answered.answer, page),
             ..answered
         },
@@ -109,13 +109,13 @@ fn page(origin: &[u8]) -> Option<String> {
 }
 
 /// The browser does not send the key with a preflight: it may send if any key allows it, or the one in the query.
-fn preflight(config: &CheckedConfig, fields: &Fields<'_>, page: Option<&str>) -> Answered {
+fn preflight(config: &CheckedConfig, fields: &Fields<'_>, page: Option<&str>) -> AnsweredRequest {
     let key = fields.write_key();
     let may_be = |known: &&WriteKey| key.as_ref().is_none_or(|key| is_same(&known.key, key));
     let mut keys = config.keys.iter().filter(may_be);
     let allowing = page.filter(|page| keys.any(|key| key.origins.allow(page.as_bytes())));
     match allowing {
-        Some(page) => Answered {
+        Some(page) => AnsweredRequest {
             outcome: Outcome::Preflight,
             answer: cors::preflight(page),
         },
@@ -135,7 +135,7 @@ struct Collect<'a> {
 }
 
 impl Collect<'_> {
-    fn decide(&self, page: Option<&str>) -> Result<AdmittedRequest, Answered> {
+    fn decide(&self, page: Option<&str>) -> Result<AdmittedRequest, AnsweredRequest> {
         self.check_method()?;
         let key = self.key()?;
         self.check_page(key, page)?;
@@ -241,12 +241,12 @@ impl Collect<'_> {
             .and(signals.consent(self.fields.has_gpc, self.fields.has_dnt)))
     }
 
-    fn dropped(&self, outcome: Outcome, answer: &EventAnswer) -> Answered {
+    fn dropped(&self, outcome: Outcome, answer: &EventAnswer) -> AnsweredRequest {
         let answer = match self.place {
             CollectEndpoint::Body => accepted(answer),
             CollectEndpoint::Pixel => gif(),
         };
-        Answered { outcome, answer }
+        AnsweredRequest { outcome, answer }
     }
 
     fn removed(&self, is_anonymous: bool) -> Vec<Cow<'static, str>> {

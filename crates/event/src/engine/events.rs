@@ -8,7 +8,7 @@ use weir_limit::engine::Limiter;
 
 use crate::engine::NAME;
 use crate::engine::admission::Admission;
-use crate::engine::collect::{Answered, CollectEndpoint, decide};
+use crate::engine::collect::{AnsweredRequest, CollectEndpoint, decide};
 use crate::engine::config::CheckedConfig;
 use crate::engine::metrics::EventCounters;
 use crate::engine::observe::Observer;
@@ -74,7 +74,7 @@ impl<D: SharedData + Clone> Events<D> {
         let fields = Fields::of(request.headers());
         match decide(&self.config, place, &fields, request) {
             Ok(admitted) => self.admission.admit(stream, admitted, request, effects),
-            Err(Answered { outcome, answer }) => {
+            Err(AnsweredRequest { outcome, answer }) => {
                 self.counters.requests.increment(outcome);
                 effects.respond(stream, Arc::new(answer));
             }

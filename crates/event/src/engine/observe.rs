@@ -205,7 +205,7 @@ impl Observer {
     /// see a refusal.
     fn consent(&self, fields: &Fields<'_>) -> Consent {
         let cookie = fields.cookie(&self.config.consent_cookie);
-        let cookie = cookie.map(|word| Consent::from_word(word).unwrap_or(Consent::None));
+        let cookie = cookie.map(|word| Consent::from_label(word).unwrap_or(Consent::None));
         let header = fields.consent().unwrap_or(Some(Consent::None));
         let said = match (cookie, header) {
             (Some(cookie), Some(header)) => Some(cookie.and(header)),

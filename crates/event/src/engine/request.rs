@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
             b"sec-gpc" => self.has_gpc |= is_signalled(Some(value)),
             b"dnt" => self.has_dnt |= is_signalled(Some(value)),
             name if name == CONSENT.as_bytes() => {
-                let said = Consent::from_word(value.trim_ascii()).ok_or(NoConsent);
+                let said = Consent::from_label(value.trim_ascii()).ok_or(NoConsent);
                 self.consent = Some(self.consent.map_or(said, |before| strictest(before, said)));
             }
             name if PREFETCH_HEADERS
@@ -135,7 +135,7 @@ impl<'a> Fields<'a> {
         let query = self
             .query()
             .and_then(|query| pixel::parameter(query, pixel::CONSENT));
-        let query = query.map(|word| Consent::from_word(&word).ok_or(NoConsent));
+        let query = query.map(|word| Consent::from_label(&word).ok_or(NoConsent));
         let both = match (self.consent, query) {
             (Some(header), Some(query)) => Some(strictest(header, query)),
             (header, query) => header.or(query),

@@ -24,7 +24,7 @@ mod answer;
 pub mod config;
 mod fitment;
 mod metrics;
-mod places;
+mod placement_cache;
 mod query;
 mod stores;
 mod vehicles;

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::check::{Check, Stored};
+use crate::check::{Check, StoredAnswer};
 use crate::redis::fit_route::Route;
 use crate::redis::keys::FitmentKeys;
 use crate::redis::{fit_query, fit_route};
@@ -18,7 +18,7 @@ use crate::{Answer, Cluster, Offset, Placement, Plan, Sku};
 use weir_base::resp::Value;
 use weir_scripts::{Call, ReplyError};
 
-use crate::engine::places::PlacementCache;
+use crate::engine::placement_cache::PlacementCache;
 use crate::engine::stores::Kind;
 use crate::engine::vehicles::Vehicles;
 
@@ -46,7 +46,7 @@ enum State {
     Unplaced,
     Placed(Placement),
     Asked,
-    Known(Stored),
+    Known(StoredAnswer),
     /// There is no such SKU any more, and that is known.
     Gone,
 }
@@ -194,7 +194,7 @@ impl Query {
                     State::Placed(place)
                 }
                 Some(_) => State::Gone,
-                None => State::Known(Stored::Absent),
+                None => State::Known(StoredAnswer::Absent),
             };
             self.set(*index, state);
         }
@@ -229,13 +229,13 @@ impl Query {
         Ok(())
     }
 
-    fn stored(&mut self, index: usize, stored: Stored, places: &mut PlacementCache) {
+    fn stored(&mut self, index: usize, stored: StoredAnswer, places: &mut PlacementCache) {
         let may_look_again = self.route_reads < ROUTE_READS_MAX;
         let state = match stored {
-            Stored::Absent if may_look_again => State::Unplaced,
+            StoredAnswer::Absent if may_look_again => State::Unplaced,
             stored => State::Known(stored),
         };
-        if stored == Stored::Absent
+        if stored == StoredAnswer::Absent
             && let Some(sku) = self.sku(index)
         {
             places.forget(sku);
@@ -252,7 +252,7 @@ impl Query {
     /// Whether the origin may know more than Redis.
     pub(crate) fn has_gaps(&self) -> bool {
         let is_gap = |state: &State| match state {
-            State::Known(Stored::Known(_)) | State::Gone => false,
+            State::Known(StoredAnswer::Known(_)) | State::Gone => false,
             State::Known(_) | State::Unplaced | State::Placed(_) | State::Asked => true,
         };
         self.vehicles.len() < self.check.vehicles.len() || self.skus.iter().any(is_gap)

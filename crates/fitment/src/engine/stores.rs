@@ -79,7 +79,7 @@ pub(crate) struct Stores {
 
 /// Why calls were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotTaken {
+pub(crate) enum CallRejection {
     /// Too many wait.
     Full,
     /// This Redis does not answer, or there is none of that name.
@@ -129,22 +129,22 @@ impl Stores {
         calls: impl IntoIterator<Item = (Call, Kind)>,
         now_ms: u64,
         effects: &mut Effects,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), CallRejection> {
         let mut stores = self.all.iter_mut();
         let store = stores.find(|store| store.cluster == *cluster);
-        let store = store.ok_or(NotTaken::Unavailable)?;
+        let store = store.ok_or(CallRejection::Unavailable)?;
         if store.pump.is_full() {
-            return Err(NotTaken::Full);
+            return Err(CallRejection::Full);
         }
         let pass = store.breaker.permit(now_ms);
-        let mut pass = Some(pass.map_err(|_| NotTaken::Unavailable)?);
+        let mut pass = Some(pass.map_err(|_| CallRejection::Unavailable)?);
         let jobs = calls.into_iter().map(|(call, kind)| Job {
             call,
             kind,
             pass: pass.take(),
         });
         let taken = store.pump.enqueue_all(stream, jobs, now_ms, effects);
-        taken.map_err(|PumpFull| NotTaken::Full)
+        taken.map_err(|PumpFull| CallRejection::Full)
     }
 
     /// Reads the map of vehicles.

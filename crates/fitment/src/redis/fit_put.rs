@@ -23,7 +23,7 @@ pub enum NewerEntryPolicy {
 }
 
 impl NewerEntryPolicy {
-    pub(crate) fn word(self) -> &'static [u8] {
+    pub(crate) fn label(self) -> &'static [u8] {
         match self {
             Self::Stays => b"keep",
             Self::IsReplaced => b"force",
@@ -42,7 +42,7 @@ pub fn call(
     let mut args = Arguments::with_capacity(96 + 12 * shape.len().min(6_000));
     args.push(sku.as_str().as_bytes());
     args.push_decimal(version);
-    args.push(newer.word());
+    args.push(newer.label());
     match shape {
         Shape::None => args.push(b"n"),
         Shape::Set(offsets) => {

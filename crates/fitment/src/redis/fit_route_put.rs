@@ -34,7 +34,7 @@ pub fn calls<'a>(
     newer: NewerEntryPolicy,
     routes: impl IntoIterator<Item = NewRoute<'a>>,
 ) -> Vec<Call> {
-    of(prefix, newer.word(), routes)
+    of(prefix, newer.label(), routes)
 }
 
 /// The calls that take routes away, up to these versions. They go to the home cluster.

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use weir_engine::config::parse;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::pump::BATCH_MAX;
-use weir_engine::redis::{Failure, Reply, Unknown};
+use weir_engine::redis::{Failure, Reply, UnknownFailure};
 use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Headers, StreamId};
 use weir_fitment::engine::Fitment;
 use weir_fitment::engine::config::{CheckedConfig, Config};
@@ -223,7 +223,7 @@ impl Host {
     /// No reply to a call arrives.
     pub fn lose(&mut self, batch: BatchId) {
         self.calls.remove(&batch).unwrap();
-        self.end_call(batch, Err(Failure::Unknown(Unknown::Timeout)));
+        self.end_call(batch, Err(Failure::Unknown(UnknownFailure::Timeout)));
     }
 
     /// A call is answered with this.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_base::resp::{Value, decode};
-use weir_fitment::check::Stored;
+use weir_fitment::check::StoredAnswer;
 use weir_fitment::model::{Map, Product, Routes};
 use weir_fitment::redis::{fit_browse, fit_query, fit_route, fit_vehicles};
 use weir_fitment::{Cluster, Offset, Placement, Plan, Shape, Sku, Spu, VehicleId};
@@ -91,10 +91,12 @@ impl Redis {
         let stored = |sku: &&str| {
             let sku = Sku::new(sku).unwrap();
             let product = self.products.get(&product);
-            match product.map_or(Stored::Absent, |product| product.query(&vehicles, &sku)) {
-                Stored::Known(fits) => char::from(b'@' + fits),
-                Stored::Absent => '-',
-                Stored::Lost => '!',
+            match product.map_or(StoredAnswer::Absent, |product| {
+                product.query(&vehicles, &sku)
+            }) {
+                StoredAnswer::Known(fits) => char::from(b'@' + fits),
+                StoredAnswer::Absent => '-',
+                StoredAnswer::Lost => '!',
             }
         };
         let text: String = args[count + 1..].iter().map(stored).collect();

@@ -66,7 +66,7 @@ impl Reason {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Limited { .. } => "rate_limited",
             Self::Denied => "denied",
@@ -180,7 +180,7 @@ impl RefusedRequest {
         body.push('{');
         match kind {
             Some(kind) => push_member(&mut body, "type", kind),
-            None => push_type(&mut body, reason.word()),
+            None => push_type(&mut body, reason.label()),
         }
         push_member(&mut body, "title", title);
         body.push_str("\"status\":");
@@ -198,7 +198,7 @@ impl RefusedRequest {
         } else {
             "\"],"
         });
-        push_member(&mut body, "error", reason.word());
+        push_member(&mut body, "error", reason.label());
         push_member(&mut body, "message", reason.message());
         body.pop();
         body.push('}');

@@ -15,7 +15,7 @@ use crate::engine::config::CheckedConfig;
 use crate::engine::evaluation::{Evaluation, PassedRequest};
 use crate::engine::job::CheckJob;
 use crate::engine::redis::{Outcome, Redis};
-use crate::engine::report::{Report, What};
+use crate::engine::report::{Report, RuleAction};
 use crate::engine::request::{Client, RuleRequest};
 use crate::engine::ruleset::{ChargedHit, Hits, RuleHit, RuleHits, Ruleset};
 
@@ -54,7 +54,7 @@ impl<D: SharedData> Decider<D> {
         let request_of_rules = RuleRequest::new(request, user_header);
         let hits = self.ruleset.hits(&request_of_rules, &mut in_shadow);
         for rule in in_shadow {
-            self.tell(What::ShadowLimited, rule, None);
+            self.tell(RuleAction::ShadowLimited, rule, None);
         }
         let hits = hits.map_err(|rule| self.deny(rule))?;
         match hits {
@@ -66,7 +66,7 @@ impl<D: SharedData> Decider<D> {
     }
 
     /// Tells operators what a rule in force has done.
-    fn tell(&mut self, what: What, rule: usize, key: Option<&[u8]>) {
+    fn tell(&mut self, what: RuleAction, rule: usize, key: Option<&[u8]>) {
         if let (Some(report), Some((rule, _))) = (&mut self.report, self.ruleset.rule(rule)) {
             report.count(what, rule, key);
         }
@@ -79,7 +79,7 @@ impl<D: SharedData> Decider<D> {
         };
         for hit in &evaluation.would_refuse {
             if let Some((rule, _)) = evaluation.ruleset.rule(hit.rule) {
-                report.count(What::ShadowLimited, rule, Some(hit.key()));
+                report.count(RuleAction::ShadowLimited, rule, Some(hit.key()));
             }
         }
     }
@@ -88,7 +88,7 @@ impl<D: SharedData> Decider<D> {
         if let Some((_, metrics)) = self.ruleset.rule(rule) {
             metrics.denied.increment();
         }
-        self.tell(What::Denied, rule, None);
+        self.tell(RuleAction::Denied, rule, None);
         RefusedRequest::without_fields(Reason::Denied)
     }
 
@@ -294,7 +294,7 @@ impl<D: SharedData> Decider<D> {
             if let Some((rule, metrics)) = evaluation.ruleset.rule(charged.hit.rule) {
                 metrics.limited.increment();
                 if let Some(report) = &mut self.report {
-                    report.count(What::Limited, rule, Some(charged.hit.key()));
+                    report.count(RuleAction::Limited, rule, Some(charged.hit.key()));
                 }
             }
         }

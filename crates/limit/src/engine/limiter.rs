@@ -12,7 +12,7 @@ use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::metrics::DurationHistogram;
 use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::refusals::Refusals;
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 
@@ -249,7 +249,7 @@ impl<D: SharedData + Clone> Limiter<D> {
 
     fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.is_poll(batch) {
-            return self.reload(&Err(Definite::NotSent.into()), effects);
+            return self.reload(&Err(DefiniteFailure::NotSent.into()), effects);
         }
         if self.is_report(batch) {
             return;
@@ -324,7 +324,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         let limits = jobs.iter().flat_map(|(_, job)| &job.limits);
         let shape = limits.map(Vec::len);
         let answers = completed.outcome.and_then(|value| {
-            limit::parse(&value, shape).map_err(|_| Failure::from(Unknown::Garbled))
+            limit::parse(&value, shape).map_err(|_| Failure::from(UnknownFailure::Garbled))
         });
         self.tell_of_redis(answers.as_ref().err(), jobs.len(), effects);
         let mut answers = answers.ok().map(Vec::into_iter);

@@ -15,8 +15,8 @@ use weir_engine::breaker::CountedBreaker;
 
 use crate::engine::evaluation::Evaluation;
 use crate::engine::job::CheckJob;
-use crate::engine::known::KnownRefusals;
 use crate::engine::lease::Leases;
+use crate::engine::refusal_cache::RefusalCache;
 use crate::engine::ruleset::{ChargedHit, RuleHit, Ruleset};
 
 /// What a worker knows of Redis: whether to ask it, and what need not be asked.
@@ -25,7 +25,7 @@ pub struct Redis {
     key_prefix: String,
     breaker: CountedBreaker,
     leases: Leases,
-    refusals: KnownRefusals,
+    refusals: RefusalCache,
 }
 
 /// What has come of asking Redis about a request.
@@ -45,7 +45,7 @@ impl Redis {
             key_prefix,
             breaker: CountedBreaker::new(breaker, metrics, "weir_ratelimit_redis"),
             leases: Leases::default(),
-            refusals: KnownRefusals::default(),
+            refusals: RefusalCache::default(),
         }
     }
 

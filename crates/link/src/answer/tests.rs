@@ -175,7 +175,7 @@ fn metrics_say_why_a_link_is_gone() {
         InactiveReason::Expired,
         InactiveReason::UsedUp,
     ]
-    .map(InactiveReason::word);
+    .map(InactiveReason::label);
     assert_eq!(words, ["disabled", "expired", "used_up"]);
 }
 

@@ -10,7 +10,7 @@ use crate::redis::{link_back, link_clicks, link_read};
 use weir_base::resp::Value;
 use weir_engine::event::FetchResponse;
 use weir_engine::pump::{BATCH_MAX, CompletedBatch, Pending};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
 
 use crate::engine::clicks::Clicks;
@@ -62,7 +62,7 @@ impl Links {
     /// A call to Redis could not be sent.
     pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.poller.completed(batch) {
-            let failure = Failure::from(Definite::NotSent);
+            let failure = Failure::from(DefiniteFailure::NotSent);
             self.take_poll(Err(failure.into()), effects);
         } else {
             self.redis.pump.not_sent(batch, effects);
@@ -90,7 +90,7 @@ impl Links {
     ) {
         match pending.job {
             Job::Read(job) => {
-                let garbled = |_| Failure::from(Unknown::Garbled);
+                let garbled = |_| Failure::from(UnknownFailure::Garbled);
                 let read = outcome.as_ref().map_err(Clone::clone);
                 let read = read.and_then(|value| link_read::parse(value).map_err(garbled));
                 self.redis.record(job.pass, read.is_ok(), now_ms);

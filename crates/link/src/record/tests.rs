@@ -167,10 +167,10 @@ fn the_language_of_a_target_comes_back() {
 fn words_of_platforms_are_those_in_json() {
     for platform in Platform::ALL {
         let json = serde_json::to_value(platform).unwrap();
-        assert_eq!(json, platform.word());
-        assert_eq!(Platform::from_word(platform.word()), Some(platform));
+        assert_eq!(json, platform.label());
+        assert_eq!(Platform::from_label(platform.label()), Some(platform));
     }
-    assert_eq!(Platform::from_word("IOS"), None);
+    assert_eq!(Platform::from_label("IOS"), None);
 }
 
 fn address() -> impl Strategy<Value = String> {
@@ -201,7 +201,7 @@ fn any_link() -> impl Strategy<Value = Link> {
     let lists = (
         prop::collection::vec(app, 0..3),
         prop::collection::vec(rule, 0..3),
-        prop::option::of("[$-~]{0,9}".prop_map(Guard::new)),
+        prop::option::of("[$-~]{0,9}".prop_map(PasswordGuard::new)),
     );
     (address(), status, flags, numbers, lists).prop_map(
         |(target, status, flags, numbers, lists)| Link {
@@ -241,7 +241,7 @@ fn gateways_have_nothing_that_a_password_protects() {
             ..Preview::default()
         }),
         ended_target: "https://t.example/over".into(),
-        guard: Some(Guard::new("secret-hash")),
+        guard: Some(PasswordGuard::new("secret-hash")),
         expires_at_ms: 9,
         life_ms: 7,
         version: 3,

@@ -7,7 +7,7 @@ use weir_base::feed::DocumentRejection;
 use weir_base::feed::document::Document;
 use weir_link::code::LinkId;
 use weir_link::feed::{Cursor, Entry, Links, Page, Source, State, is_for_edges};
-use weir_link::record::{Guard, Link};
+use weir_link::record::{Link, PasswordGuard};
 
 const NOW_MS: u64 = 1_000_000;
 
@@ -181,7 +181,7 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
         ..plain.clone()
     };
     let guarded = Link {
-        guard: Some(Guard::default()),
+        guard: Some(PasswordGuard::default()),
         ..plain.clone()
     };
     assert_eq!(

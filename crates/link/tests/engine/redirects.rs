@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weir_base::key::{KeyRing, SigningKey};
 use weir_engine::Engine;
 use weir_link::click_tag::ClickTag;
-use weir_link::record::{Guard, Link, RedirectStatus};
+use weir_link::record::{Link, PasswordGuard, RedirectStatus};
 
 use crate::host::{Host, link};
 
@@ -361,7 +361,7 @@ fn a_domain_answers_in_its_own_words_where_no_link_leads() {
 fn password_link_is_answered_by_origin_and_uses_no_click() {
     let mut host = Host::new();
     let face = Link {
-        guard: Some(Guard::default()),
+        guard: Some(PasswordGuard::default()),
         max_clicks: 3,
         ..Link::to("")
     };
@@ -392,7 +392,7 @@ fn password_link_is_answered_by_origin_and_uses_no_click() {
 fn password_link_known_only_to_origin_goes_to_origin() {
     let mut host = Host::new();
     let face = Link {
-        guard: Some(Guard::default()),
+        guard: Some(PasswordGuard::default()),
         ..Link::to("")
     };
     host.cold.insert("s/abc".into(), face.clone());

@@ -18,7 +18,7 @@ use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tracing::{debug, error};
 
-use crate::kafka::look::offset;
+use crate::kafka::offsets::offset;
 use crate::kafka::{Settings, client};
 
 pub(crate) type GroupConsumer = BaseConsumer<Rebalances>;

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::kafka::client::Quiet;
 use crate::kafka::log::blocking;
-use crate::kafka::look::{ends, offset, position};
+use crate::kafka::offsets::{ends, offset, position};
 use crate::kafka::{LogError, Settings};
 
 /// How long a reading waits for the first record.

@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
 use crate::kafka::append::Appender;
-use crate::kafka::look::OffsetClient;
+use crate::kafka::offsets::OffsetClient;
 use crate::kafka::{AppendError, Lag, LogError, NewRecord, Reader, Settings, Target, topic};
 
 /// A log on Kafka. Cloning it is cheap.

@@ -16,7 +16,7 @@ mod assignment;
 mod client;
 mod feed;
 mod log;
-mod look;
+mod offsets;
 mod read;
 mod settings;
 mod topic;
@@ -24,7 +24,7 @@ mod topic;
 pub use append::AppendError;
 pub use feed::{Feed, FeedBatch, FeedBounds, FeedRecord, Places};
 pub use log::KafkaLog;
-pub use look::{Lag, Target};
+pub use offsets::{Lag, Target};
 pub use read::{Batch, ReadOutcome, Reader, Record};
 pub use settings::{Settings, SettingsError, Times};
 

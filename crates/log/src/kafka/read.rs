@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::kafka::assignment::{GroupConsumer, PartitionProgress, ReaderShared, Rebalances, State};
 use crate::kafka::log::blocking;
-use crate::kafka::look::{ends, list, offset, position};
+use crate::kafka::offsets::{ends, list, offset, position};
 use crate::kafka::{LogError, Settings, topic};
 
 /// The most records of a batch: what one transaction takes.

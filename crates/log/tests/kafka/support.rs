@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex, MutexGuard};
 use weir_log::kafka::{KafkaLog, NewRecord, ReadOutcome, Reader, Record, Settings, Times};
 use weir_stack::kafka::KafkaCluster;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, tools, workspace};
 
 /// Longer than anything takes: past it something hangs.
@@ -41,7 +41,7 @@ async fn start() -> (KafkaCluster, DataDir) {
     let dir = workspace::out_dir().join("run/kafkalog");
     let dir = DataDir::open(Some(dir)).unwrap();
     clear(&dir.path);
-    let tool = tools::Kafka::find_or_get(&mut Silent).unwrap();
+    let tool = tools::Kafka::find_or_get(&mut SilentReporter).unwrap();
     let cluster = KafkaCluster::start(&tool, &dir.path).await.unwrap();
     (cluster, dir)
 }

@@ -14,7 +14,7 @@ use weir_base::key::KeyRing;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
-use weir_engine::redis::{Failure, Unknown};
+use weir_engine::redis::{Failure, UnknownFailure};
 use weir_engine::refusals::Refusals;
 use weir_engine::{Answer, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 use weir_limit::rules::Request as _;
@@ -434,7 +434,8 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
 
     fn ticked(&mut self, call: &CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let outcome = call.outcome.as_ref().map_err(Clone::clone);
-        let read = |value: &Value| room_tick::parse(value).map_err(|_| Unknown::Garbled.into());
+        let read =
+            |value: &Value| room_tick::parse(value).map_err(|_| UnknownFailure::Garbled.into());
         let outcome: Result<_, Failure> = outcome.and_then(read);
         for pending in &call.requests {
             let Some(room) = self.rooms.get_mut(pending.job.room) else {
@@ -462,7 +463,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     fn asked(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let count = call.requests.len();
         let read = |value: Value| {
-            room_ask::parse(&value, count).map_err(|_| Failure::from(Unknown::Garbled))
+            room_ask::parse(&value, count).map_err(|_| Failure::from(UnknownFailure::Garbled))
         };
         let room = call.requests.first().map(|pending| pending.job.room);
         let room = room.and_then(|room| self.rooms.get_mut(room));

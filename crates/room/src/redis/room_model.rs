@@ -16,11 +16,11 @@ use crate::redis::{room_ask, room_tick};
 pub struct ModelCall {
     /// What it brings.
     pub brought: CallContext,
-    what: What,
+    what: RoomCall,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum RoomCall {
     Tick(Vec<Renewal>),
     Ask(Vec<VisitorRequest>),
 }
@@ -44,12 +44,12 @@ impl ModelCall {
             let (renewed, []) = rest.as_chunks::<2>() else {
                 return None;
             };
-            What::Tick(renewed.iter().map(renewal).collect::<Option<_>>()?)
+            RoomCall::Tick(renewed.iter().map(renewal).collect::<Option<_>>()?)
         } else if script == room_ask::SCRIPT.name {
             let (asks, []) = rest.as_chunks::<5>() else {
                 return None;
             };
-            What::Ask(asks.iter().map(ask).collect::<Option<_>>()?)
+            RoomCall::Ask(asks.iter().map(ask).collect::<Option<_>>()?)
         } else {
             return None;
         };
@@ -60,7 +60,7 @@ impl ModelCall {
     /// Lets the model do it.
     pub fn run(&self, model: &mut Model, now_ms: u64) -> CallResult {
         match &self.what {
-            What::Tick(renewed) => {
+            RoomCall::Tick(renewed) => {
                 let snapshot = model.tick(now_ms, &self.brought, renewed);
                 CallResult {
                     reply: header(&snapshot),
@@ -68,7 +68,7 @@ impl ModelCall {
                     told: Vec::new(),
                 }
             }
-            What::Ask(asks) => {
+            RoomCall::Ask(asks) => {
                 let (snapshot, told) = model.ask(now_ms, &self.brought, asks);
                 let pairs = told
                     .iter()

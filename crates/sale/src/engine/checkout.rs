@@ -240,7 +240,7 @@ impl Checkout {
             expires_at_ms: at_ms.saturating_add(ages.max_ms),
             now_ms,
         };
-        let headers = vec![(headers::VERDICT, Verdict::TokenMinted.word())];
+        let headers = vec![(headers::VERDICT, Verdict::TokenMinted.label())];
         Ok(Answer::json(200, headers, &minted).because("weir_token_minted"))
     }
 

@@ -14,7 +14,7 @@ use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::event::FetchResponse;
 use weir_engine::pump::{BATCH_MAX, CompletedBatch, Pending};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
 use weir_scripts::ReplyError;
 
@@ -50,7 +50,7 @@ impl<D: SharedData + Clone> Gate<D> {
 
     pub(crate) fn on_not_sent(&mut self, batch: BatchId, effects: &mut Effects) {
         if self.sales.poller.completed(batch).is_some() {
-            let (reason, is_needed) = (Definite::NotSent, self.pending.held.has_begun());
+            let (reason, is_needed) = (DefiniteFailure::NotSent, self.pending.held.has_begun());
             self.sales
                 .poll_failed(&format!("{reason}"), is_needed, effects);
         } else if !self.responder.is_report(batch) {
@@ -129,7 +129,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let count = call.requests.len();
         let replies = call
             .outcome
-            .and_then(|value| parse(&value, count).map_err(|_| Unknown::Garbled.into()));
+            .and_then(|value| parse(&value, count).map_err(|_| UnknownFailure::Garbled.into()));
         match replies {
             Ok(replies) => {
                 for (pending, reply) in call.requests.into_iter().zip(replies) {
@@ -283,7 +283,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects: &mut Effects,
     ) {
         let verdict = match failure {
-            Failure::Definite(Definite::Expired) => Verdict::Overloaded,
+            Failure::Definite(DefiniteFailure::Expired) => Verdict::Overloaded,
             _ => Verdict::Unavailable,
         };
         match pending.job {
@@ -365,7 +365,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.add_header(stream, headers::CLAIM, claim);
         effects.add_header(stream, headers::CLAIM_SIGNATURE, signature);
         if !job.buyer.is_shadow {
-            effects.add_header(stream, headers::VERDICT, verdict.word().into());
+            effects.add_header(stream, headers::VERDICT, verdict.label().into());
         }
         effects.go_on(stream);
     }

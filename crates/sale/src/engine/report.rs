@@ -66,7 +66,7 @@ impl Report {
             } else {
                 "decided"
             };
-            Some(tally::name(&[how, decided.verdict.word(), sale.as_str()]))
+            Some(tally::name(&[how, decided.verdict.label(), sale.as_str()]))
         });
     }
 

@@ -73,7 +73,7 @@ impl Responder {
         if buyer.poses_as_gateway {
             effects.remove_gateway_headers(stream);
         }
-        effects.add_header(stream, headers::SHADOW, rejection.verdict.word().into());
+        effects.add_header(stream, headers::SHADOW, rejection.verdict.label().into());
         effects.go_on(stream);
     }
 }

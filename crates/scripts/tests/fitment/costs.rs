@@ -80,7 +80,10 @@ fn full_segment_takes_at_most_7300_bytes_in_any_encoding() {
             removed: &[],
         };
         let reply = redis.run(&fit_add::call(&keys, grown, &change));
-        assert_eq!(fit_add::parse(&reply).unwrap(), fit_add::Changed::Done);
+        assert_eq!(
+            fit_add::parse(&reply).unwrap(),
+            fit_add::ChangeOutcome::Done
+        );
     }
     for sku in [whole, grown] {
         let key = keys.bitmap(sku, 0);

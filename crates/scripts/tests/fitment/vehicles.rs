@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use weir_base::resp::Value;
 use weir_fitment::check::Browse;
-use weir_fitment::model::{Map, Mapped};
+use weir_fitment::model::{Map, MapPutOutcome};
 use weir_fitment::redis::fit_browse::Page;
 use weir_fitment::redis::fit_vehicles::{Head, VehicleMapVersion};
-use weir_fitment::redis::fit_vehicles_put::{Piece, VehiclesPutOutcome};
+use weir_fitment::redis::fit_vehicles_put::{MapPiece, VehiclesPutOutcome};
 use weir_fitment::redis::keys::{VehicleMapKeys, fitment_pages};
 use weir_fitment::redis::{fit_browse, fit_browse_fill, fit_vehicles, fit_vehicles_put};
 use weir_fitment::{SEGMENT_LEN, VehicleId};
@@ -52,16 +52,16 @@ impl Pair<'_> {
             count,
             stamp,
         });
-        let piece = Piece {
+        let piece = MapPiece {
             before,
             vehicles: &vehicles,
         };
         let call = fit_vehicles_put::call(&self.keys, generation, piece, new_head);
         let written = fit_vehicles_put::parse(&self.redis.run(&call)).unwrap();
         let expected = match self.model.put(generation, before, &vehicles, head) {
-            Mapped::Done => VehiclesPutOutcome::Done,
-            Mapped::Superseded => VehiclesPutOutcome::Superseded,
-            Mapped::Hole => VehiclesPutOutcome::Hole,
+            MapPutOutcome::Done => VehiclesPutOutcome::Done,
+            MapPutOutcome::Superseded => VehiclesPutOutcome::Superseded,
+            MapPutOutcome::Hole => VehiclesPutOutcome::Hole,
         };
         assert_eq!(written, expected);
         written

@@ -460,7 +460,7 @@ pub(super) fn cost_groups(report: &Report) -> Vec<super::plot::Group> {
 #[cfg(test)]
 mod tests {
     use super::super::edges::tests::edges_of;
-    use super::super::report::Absent;
+    use super::super::report::SkippedSystem;
     use super::super::report::tests::{measured, point};
     use super::super::room::tests::room_of;
     use super::*;
@@ -471,7 +471,7 @@ mod tests {
             point(System::NginxLua, 128, None, &[100.0, 100.0]),
             point(System::Weir, 128, Some(70.0), &[70.0]),
         ]);
-        redis.absent.push(Absent {
+        redis.absent.push(SkippedSystem {
             system: System::EnvoyWebdis,
             reason: "no webdis".to_owned(),
         });

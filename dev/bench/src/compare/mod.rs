@@ -26,7 +26,7 @@ use peers::Peers;
 use plot::{Lines, Series};
 use report::{Cost, Point, Report, Round, ScenarioFigures};
 use scenario::Scenario;
-use server::Yard;
+use server::BenchEnv;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -209,7 +209,7 @@ async fn measure(
     let cores = Cores::of_this_machine()?;
     let temporary = tempfile::tempdir().context("cannot make a folder")?;
     let peers = Peers::find_or_get(arguments.removals());
-    let yard = Yard {
+    let bench_env = BenchEnv {
         tools,
         peers: &peers,
         cores,
@@ -224,7 +224,7 @@ async fn measure(
         }
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(scenario.name, scenario.title);
-        let measured = measure::measure(scenario, &effort, &yard).await;
+        let measured = measure::measure(scenario, &effort, &bench_env).await;
         let (points, absent) = measured.with_context(|| scenario.name.to_owned())?;
         let measured = ScenarioFigures {
             run,
@@ -249,13 +249,13 @@ async fn measure(
     if arguments.asks_for(OVERLOAD) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(OVERLOAD, "twice as many requests as can be answered…");
-        report.overload = Some((run, overload::measure(&effort, &yard).await?));
+        report.overload = Some((run, overload::measure(&effort, &bench_env).await?));
         report.write(kept)?;
     }
     if arguments.asks_for(MEMORY) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(MEMORY, &format!("{} users…", memory::USERS));
-        let memory = memory::measure(&yard, arguments.rest(), &effort).await?;
+        let memory = memory::measure(&bench_env, arguments.rest(), &effort).await?;
         report.memory = Some((run, memory));
     }
     Ok(())
@@ -386,7 +386,7 @@ mod tests {
         };
         let temporary = tempfile::tempdir().unwrap();
         let peers = Peers::find_or_get(Removals::Refuse);
-        let yard = Yard {
+        let bench_env = BenchEnv {
             tools: &tools,
             peers: &peers,
             // Nothing is measured: the cores are the other tests'.
@@ -405,7 +405,9 @@ mod tests {
                 connections: scenario::Connections::All,
                 ..scenario
             };
-            let (points, absent) = measure::measure(&scenario, &effort, &yard).await.unwrap();
+            let (points, absent) = measure::measure(&scenario, &effort, &bench_env)
+                .await
+                .unwrap();
             let systems = scenario.systems.len() - absent.len();
             assert!(points.len() >= systems, "{}: {absent:?}", scenario.name);
             for point in &points {

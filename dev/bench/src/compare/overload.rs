@@ -3,7 +3,7 @@
 use super::measure::{Effort, Run, start_all};
 use super::report::Round;
 use super::scenario::{self, Scenario};
-use super::server::Yard;
+use super::server::BenchEnv;
 use super::statistics::Spread;
 use super::system::System;
 use anyhow::{Context, Result};
@@ -55,7 +55,7 @@ fn goodput(round: &Round) -> f64 {
     round.rate * right as f64 / all.max(1) as f64
 }
 
-pub(super) async fn measure(effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Overload>> {
+pub(super) async fn measure(effort: &Effort, bench_env: &BenchEnv<'_>) -> Result<Vec<Overload>> {
     let mut measured = Vec::new();
     for name in SCENARIOS {
         let scenario = scenario::ALL.iter().find(|scenario| scenario.name == name);
@@ -63,7 +63,7 @@ pub(super) async fn measure(effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Over
             systems: &[System::Weir],
             ..*scenario.context(name)?
         };
-        let rounds = of_one(&scenario, effort, yard).await;
+        let rounds = of_one(&scenario, effort, bench_env).await;
         measured.push(Overload {
             scenario: name.to_owned(),
             rounds: rounds.context(name)?,
@@ -75,12 +75,12 @@ pub(super) async fn measure(effort: &Effort, yard: &Yard<'_>) -> Result<Vec<Over
 async fn of_one(
     scenario: &Scenario,
     effort: &Effort,
-    yard: &Yard<'_>,
+    bench_env: &BenchEnv<'_>,
 ) -> Result<Vec<OverloadFigures>> {
-    let (mut servers, _) = start_all(scenario, effort, yard).await?;
+    let (mut servers, _) = start_all(scenario, effort, bench_env).await?;
     let server = servers.first_mut().context("Weir did not start")?;
     server.ready(scenario)?;
-    let run = Run::new(scenario, effort, yard.cores);
+    let run = Run::new(scenario, effort, bench_env.cores);
     let mut rounds = Vec::new();
     for _ in 0..effort.rounds {
         let closed = run.one(server, CONNECTIONS, Pace::Closed).await?;

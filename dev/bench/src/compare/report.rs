@@ -54,12 +54,12 @@ pub(super) struct ScenarioFigures {
     pub(super) run: Run,
     pub(super) points: Vec<Point>,
     /// What could not run.
-    pub(super) absent: Vec<Absent>,
+    pub(super) absent: Vec<SkippedSystem>,
 }
 
 /// A system that could not run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Absent {
+pub(super) struct SkippedSystem {
     pub(super) system: System,
     pub(super) reason: String,
 }

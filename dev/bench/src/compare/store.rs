@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_base::id::SaleId;
 use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_vehicles::Head;
-use weir_fitment::redis::fit_vehicles_put::Piece;
+use weir_fitment::redis::fit_vehicles_put::MapPiece;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::redis::{fit_put, fit_vehicles_put};
 use weir_fitment::{Offset, Plan as FitmentPlan, SEGMENT_LEN, Shape, Sku, Spu};
@@ -179,7 +179,7 @@ impl Store {
                 count: before + vehicles.len() as u32,
                 stamp: 1,
             };
-            let piece = Piece { before, vehicles };
+            let piece = MapPiece { before, vehicles };
             self.run(&fit_vehicles_put::call(&map, 1, piece, Some(head)))
                 .await?;
         }

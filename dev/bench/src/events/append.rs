@@ -29,23 +29,23 @@ pub(super) struct AppendFigures {
     /// The disk by itself: append and fdatasync.
     fdatasync_p50_ms: f64,
     fdatasync_p99_ms: f64,
-    batches: Vec<Compared>,
+    batches: Vec<DiskComparison>,
 }
 
 #[derive(Debug, Serialize)]
-struct Compared {
+struct DiskComparison {
     batch: u64,
     disk: Vec<TrafficFigures>,
     os: Vec<TrafficFigures>,
     /// Disk ÷ operating system: of the turns' medians.
     ratio: f64,
     /// At these parts of what the disk took at most: acknowledged events wait for it, and less for each other.
-    paced: Vec<Paced>,
+    paced: Vec<PacedFigures>,
 }
 
 /// At one rate on both: what is the same on both is not the disk's.
 #[derive(Debug, Serialize)]
-struct Paced {
+struct PacedFigures {
     part: f64,
     disk: TrafficFigures,
     os: TrafficFigures,
@@ -79,7 +79,7 @@ async fn open(tools: &Options, sync: &str) -> Result<Shop> {
     Ok(shop)
 }
 
-fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<Compared> {
+fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<DiskComparison> {
     let turn = |shop: &Shop, pace| {
         traffic::send(
             shop.server()?,
@@ -118,7 +118,7 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
                 .map_err(|_| anyhow!("the disk's thread panicked"))??;
             beside.map(|_| p99_ms)
         })?;
-        let one = Paced {
+        let one = PacedFigures {
             part,
             disk: disk_turn,
             os: os_turn,
@@ -136,7 +136,7 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
         );
         paced.push(one);
     }
-    Ok(Compared {
+    Ok(DiskComparison {
         batch,
         ratio: most / without,
         disk: on_disk,

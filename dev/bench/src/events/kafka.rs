@@ -24,11 +24,11 @@ const PEER_TOPIC: &str = "peer-events";
 
 #[derive(Debug, Serialize)]
 pub(super) struct KafkaFigures {
-    batches: Vec<Compared>,
+    batches: Vec<KafkaComparison>,
 }
 
 #[derive(Debug, Serialize)]
-struct Compared {
+struct KafkaComparison {
     batch: u64,
     weir: Vec<TrafficFigures>,
     nginx: Vec<TrafficFigures>,
@@ -80,7 +80,12 @@ async fn first_event(shop: &Shop) -> Result<()> {
     }
 }
 
-fn compare(arguments: &Arguments, batch: u64, shop: &Shop, peer: &Nginx) -> Result<Compared> {
+fn compare(
+    arguments: &Arguments,
+    batch: u64,
+    shop: &Shop,
+    peer: &Nginx,
+) -> Result<KafkaComparison> {
     let key = &shop.stack.event_key;
     let turn = |server| traffic::send(server, key, batch, Pace::Closed, arguments.turn());
     let (mut weir, mut nginx) = (Vec::new(), Vec::new());
@@ -95,7 +100,7 @@ fn compare(arguments: &Arguments, batch: u64, shop: &Shop, peer: &Nginx) -> Resu
         rate(&weir),
         rate(&nginx)
     );
-    Ok(Compared {
+    Ok(KafkaComparison {
         batch,
         weir,
         nginx,

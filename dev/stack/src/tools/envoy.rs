@@ -337,7 +337,7 @@ mod tests {
         let options = Options {
             envoy: Some(PathBuf::from("/nonexistent/envoy")),
         };
-        let error = Envoy::find_or_get(&options, &mut crate::report::Silent).unwrap_err();
+        let error = Envoy::find_or_get(&options, &mut crate::report::SilentReporter).unwrap_err();
         assert!(
             error
                 .to_string()

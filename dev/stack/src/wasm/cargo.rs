@@ -124,7 +124,7 @@ struct Filter {
 /// What a manifest says under `[package.metadata.weir]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Declared {
+struct WeirMetadata {
     callbacks: Vec<String>,
     /// Further modules of the package, by name.
     #[serde(default)]
@@ -343,7 +343,7 @@ fn discover(toolchain: &WasmToolchain, root: &Path, home: &str) -> Result<Vec<Fi
     Ok(filters)
 }
 
-fn declared(folder: &Path, metadata: &serde_json::Value) -> Result<Declared> {
+fn declared(folder: &Path, metadata: &serde_json::Value) -> Result<WeirMetadata> {
     let folder = folder.display();
     let declared = metadata.get("weir").with_context(|| {
         format!(

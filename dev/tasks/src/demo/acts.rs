@@ -116,7 +116,7 @@ pub(super) fn order<'a>(
 
 /// How a try to buy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PurchaseOutcome {
     /// There is a paid order.
     Paid,
     /// There is an order that will not be paid.
@@ -134,16 +134,16 @@ pub(super) struct Buy(pub(super) Arc<Paths>);
 
 impl CrowdAction for Buy {
     type Who = Person;
-    type Outcome = (Person, Fate);
+    type Outcome = (Person, PurchaseOutcome);
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, Fate) {
+    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, PurchaseOutcome) {
         let ask = order(&self.0, &who.name, who.token.as_deref());
         let Some(answer) = line.ask(&ask).await else {
-            return (who, Fate::Lost);
+            return (who, PurchaseOutcome::Lost);
         };
         let outcome = match ordered(&answer) {
             // Once only: whoever comes again does not forget again.
-            Some(_) if std::mem::take(&mut who.forgets) => Fate::Unpaid,
+            Some(_) if std::mem::take(&mut who.forgets) => PurchaseOutcome::Unpaid,
             Some(order) => pay(line, &who.name, &order).await,
             None => unsold(&answer),
         };
@@ -153,23 +153,23 @@ impl CrowdAction for Buy {
 
 /// The order that an answer names: a new one, or the one that the person has already.
 fn ordered(answer: &Response) -> Option<String> {
-    let has_order = answer.status < 300 || verdict(answer) == Verdict::CapReached.word();
+    let has_order = answer.status < 300 || verdict(answer) == Verdict::CapReached.label();
     let body = has_order.then(|| answer.json().ok()).flatten()?;
     body["order"].as_str().map(str::to_owned)
 }
 
-fn unsold(answer: &Response) -> Fate {
+fn unsold(answer: &Response) -> PurchaseOutcome {
     let verdict = Verdict::ALL
         .iter()
-        .find(|known| known.word() == verdict(answer));
+        .find(|known| known.label() == verdict(answer));
     match verdict {
-        Some(Verdict::SoldOut | Verdict::AllReserved) => Fate::SoldOut,
-        Some(Verdict::Blocked | Verdict::NotReserved) => Fate::Refused,
-        _ => Fate::Lost,
+        Some(Verdict::SoldOut | Verdict::AllReserved) => PurchaseOutcome::SoldOut,
+        Some(Verdict::Blocked | Verdict::NotReserved) => PurchaseOutcome::Refused,
+        _ => PurchaseOutcome::Lost,
     }
 }
 
-async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
+async fn pay(line: &mut Line, user: &str, order: &str) -> PurchaseOutcome {
     let ask = DemoRequest {
         path: &format!("/orders/{order}/pay"),
         user,
@@ -184,13 +184,13 @@ async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
     });
     let Some(pay_url) = pay_url else {
         // Too late, or not known: then it expires, unless it is paid after all.
-        return Fate::Unpaid;
+        return PurchaseOutcome::Unpaid;
     };
     // At the provider, which tells the shop.
     let told = http::send(Method::POST, &pay_url, &[], "").await;
     let told = told.ok().and_then(|answer| answer.json().ok());
     match told.as_ref().and_then(|body| body["state"].as_str()) {
-        Some("paid") => Fate::Paid,
-        _ => Fate::Unpaid,
+        Some("paid") => PurchaseOutcome::Paid,
+        _ => PurchaseOutcome::Unpaid,
     }
 }

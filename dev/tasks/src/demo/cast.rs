@@ -103,7 +103,7 @@ pub(super) struct Person {
 
 /// How a bot tries to be faster than people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trick {
+pub(super) enum BotTactic {
     /// It buys without a token.
     NoToken,
     /// It makes a token of its own.
@@ -114,10 +114,10 @@ pub(super) enum Trick {
     Flood,
 }
 
-impl Trick {
+impl BotTactic {
     pub(super) const ALL: [Self; 4] = [Self::NoToken, Self::Forged, Self::TooYoung, Self::Flood];
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::NoToken => "no-token",
             Self::Forged => "forger",
@@ -132,7 +132,7 @@ impl Trick {
 pub(super) struct Bot {
     /// What the gateway knows it by: `bot-…`.
     pub(super) name: String,
-    pub(super) trick: Trick,
+    pub(super) trick: BotTactic,
     /// The order token, if it has waited for one.
     pub(super) token: Option<String>,
 }
@@ -166,8 +166,8 @@ fn person(shares: &Shares, number: u32) -> Person {
 /// All bots, kind by kind in turn.
 pub(super) fn bots(shares: &Shares) -> Vec<Bot> {
     let of = |number: u32| {
-        Trick::ALL.map(|trick| Bot {
-            name: format!("bot-{}-{number}", trick.word()),
+        BotTactic::ALL.map(|trick| Bot {
+            name: format!("bot-{}-{number}", trick.label()),
             trick,
             token: None,
         })

@@ -31,14 +31,14 @@ pub(super) struct DemoRequest<'a> {
 
 /// Where requests come in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Door {
+pub(super) struct Endpoint {
     /// Its host and port.
     pub(super) authority: Arc<str>,
     /// Whether an edge is there, or a gateway.
     pub(super) is_edge: bool,
 }
 
-impl Door {
+impl Endpoint {
     /// A gateway's, by its URL.
     pub(super) fn gateway(url: &str) -> Self {
         Self {
@@ -71,7 +71,7 @@ const CLIENT_HEADER: &str = "cf-connecting-ip";
 
 /// A connection to a door that is opened when it is needed.
 pub(super) struct Line {
-    door: Door,
+    endpoint: Endpoint,
     /// Where its people are, if they go to an edge.
     address: String,
     connection: Option<Connection>,
@@ -80,9 +80,9 @@ pub(super) struct Line {
 
 impl Line {
     /// The line of this number.
-    pub(super) fn new(number: u32, door: Door) -> Result<Self> {
+    pub(super) fn new(number: u32, endpoint: Endpoint) -> Result<Self> {
         Ok(Self {
-            door,
+            endpoint,
             address: Ipv4Addr::from_bits(NETWORK + number).to_string(),
             connection: None,
             seen: Tally::empty()?,
@@ -111,7 +111,7 @@ impl Line {
         match tokio::time::timeout(EXCHANGE_LIMIT, self.send(ask)).await {
             Ok(Ok(answer)) => {
                 self.seen.count(&answer, ask.good, started.elapsed());
-                if self.door.is_edge {
+                if self.endpoint.is_edge {
                     let is_own = answer.header("server") != Some(BY_ENVOY);
                     self.seen.at_edge.count(is_own, &answer);
                 }
@@ -128,10 +128,10 @@ impl Line {
     async fn send(&mut self, ask: &DemoRequest<'_>) -> Result<Response> {
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.is_closed() => connection,
-            _ => Connection::open(&self.door.authority).await?,
+            _ => Connection::open(&self.endpoint.authority).await?,
         };
         let mut headers = vec![("x-user-id", ask.user)];
-        if self.door.is_edge {
+        if self.endpoint.is_edge {
             headers.push((CLIENT_HEADER, &self.address));
         }
         headers.extend(

@@ -1,6 +1,6 @@
 //! Many at once: a crowd shares some connections, each of which serves one after another.
 
-use super::client::{Door, Line};
+use super::client::{Endpoint, Line};
 use super::tally::Tally;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -23,7 +23,7 @@ pub(super) trait CrowdAction: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub(super) struct Crowd {
     /// Its connections go to these in turn.
-    pub(super) doors: Arc<[Door]>,
+    pub(super) endpoints: Arc<[Endpoint]>,
     /// How many connections are shared.
     pub(super) connections: u32,
     /// What the progress bar says; none without.
@@ -46,7 +46,7 @@ impl Crowd {
         who: Vec<A::Who>,
     ) -> Result<(Vec<A::Outcome>, Tally)> {
         let lines = who.len().min(self.connections as usize);
-        let doors = self.doors.iter().cycle().cloned();
+        let endpoints = self.endpoints.iter().cycle().cloned();
         let mut outcomes = Vec::with_capacity(who.len());
         let stage = Arc::new(Stage {
             act,
@@ -54,8 +54,8 @@ impl Crowd {
             waiting: Mutex::new(who.into_iter()),
         });
         let mut playing = JoinSet::new();
-        for (number, door) in (0..).zip(doors).take(lines) {
-            playing.spawn(serve(stage.clone(), Line::new(number, door)?));
+        for (number, endpoint) in (0..).zip(endpoints).take(lines) {
+            playing.spawn(serve(stage.clone(), Line::new(number, endpoint)?));
         }
         let mut seen = Tally::empty()?;
         while let Some(line) = playing.join_next().await {
@@ -144,7 +144,10 @@ mod tests {
     async fn crowd_retries_and_counts_503s_and_broken_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let crowd = Crowd {
-            doors: [Door::gateway(&listener.local_addr().unwrap().to_string())].into(),
+            endpoints: [Endpoint::gateway(
+                &listener.local_addr().unwrap().to_string(),
+            )]
+            .into(),
             connections: 2,
             label: None,
         };

@@ -1,16 +1,16 @@
 //! `cargo xtask demo edge`: the sale with half of its buyers at an edge.
 
-use super::client::Door;
-use super::play::Play;
+use super::client::Endpoint;
+use super::play::SalePlay;
 use super::report::Report;
 use super::{SaleArguments, cast, code, first_death, new_name, sell, tell};
-use crate::up::{self, Stop, Unnamed};
+use crate::up::{self, Stop, UnnamedPorts};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::sync::Mutex;
 use weir_stack::edge::{self, Build};
-use weir_stack::report::{Doing, Reporter};
+use weir_stack::report::{ProgressReporter, Reporter};
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack};
 
@@ -75,8 +75,8 @@ impl Arguments {
 /// Holds the sale and checks its books.
 pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let unnamed = match arguments.once {
-        true => Unnamed::Free,
-        false => Unnamed::Default,
+        true => UnnamedPorts::Free,
+        false => UnnamedPorts::Default,
     };
     let port = super::port(arguments.edge_port, EDGE_PORT, "--edge-port", unnamed)?;
     let builder = up::prepare(&arguments.up, tools, unnamed)?
@@ -110,7 +110,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 
 /// The edge and its runtime, before anything runs: that can take minutes.
 fn get_edge() -> Result<()> {
-    Doing.line("edge", "workerd, by npm, and the Worker…");
+    ProgressReporter.line("edge", "workerd, by npm, and the Worker…");
     edge::workerd()?;
     edge::worker(Build::Shipped)?;
     Ok(())
@@ -119,15 +119,15 @@ fn get_edge() -> Result<()> {
 /// Starts the stack with its edge, holds the sale, and reads the books.
 async fn hold(wanted: &SaleArguments, builder: Builder, port: u16) -> Result<(Stack, Report)> {
     let mut stack = up::start(builder).await?;
-    let gateway = Door::gateway(&stack.gateway_url());
+    let gateway = Endpoint::gateway(&stack.gateway_url());
     let edge = match &stack.worker {
         Some(worker) => format!("http://{}", worker.address),
         None => stack.start_worker(port).await?,
     };
-    let doors = vec![gateway, Door::edge(&edge)];
+    let endpoints = vec![gateway, Endpoint::edge(&edge)];
     let (stack, sale) = (Mutex::new(stack), new_name()?);
     let report = tokio::select! {
-        report = play(wanted, &stack, &sale, doors) => report?,
+        report = play(wanted, &stack, &sale, endpoints) => report?,
         died = first_death(&stack) => return Err(died),
     };
     Ok((stack.into_inner(), report))
@@ -137,10 +137,10 @@ async fn play(
     wanted: &SaleArguments,
     stack: &Mutex<Stack>,
     sale: &str,
-    doors: Vec<Door>,
+    endpoints: Vec<Endpoint>,
 ) -> Result<Report> {
     let is_in_objects = stack.lock().await.shard_proxy.is_some();
-    let mut play = Play::new(stack, sale, wanted, doors).await?;
+    let mut play = SalePlay::new(stack, sale, wanted, endpoints).await?;
     play.teller
         .tell("edge", "every second connection goes through workerd");
     if is_in_objects {

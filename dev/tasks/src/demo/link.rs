@@ -6,7 +6,7 @@
 )]
 
 use super::qr;
-use super::teller::Teller;
+use super::teller::StoryPrinter;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -83,7 +83,11 @@ pub(super) fn domains(port: u16) -> String {
 }
 
 /// Shows all of it, step by step, with a gateway for links on `port`.
-pub(super) async fn play(stack: &Mutex<Stack>, port: u16, teller: &mut Teller) -> Result<LinkShow> {
+pub(super) async fn play(
+    stack: &Mutex<Stack>,
+    port: u16,
+    teller: &mut StoryPrinter,
+) -> Result<LinkShow> {
     let gateway = stack.lock().await.start_link_gateway(port).await?;
     let link = make(&*stack.lock().await).await?;
     let text = |name: &str| -> Result<String> {

@@ -5,7 +5,6 @@
 //! with a short link.
 
 mod acts;
-mod books;
 mod bots;
 mod cast;
 mod client;
@@ -20,21 +19,22 @@ mod qr;
 mod report;
 mod room;
 mod sql;
+mod stock_balance;
 mod tally;
 mod teller;
 mod views;
 mod visitor;
 
-use crate::up::{self, Stop, Unnamed};
+use crate::up::{self, Stop, UnnamedPorts};
 use anyhow::{Context, Result};
-use books::Books;
 use cast::Shares;
-use client::Door;
-use play::Play;
+use client::Endpoint;
+use play::SalePlay;
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use stock_balance::StockBalance;
 use tokio::sync::Mutex;
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack, ports};
@@ -53,7 +53,7 @@ const WATCH: Duration = Duration::from_millis(100);
 
 /// What `cargo xtask demo` shows.
 #[derive(Debug, Clone, clap::Subcommand)]
-pub enum Other {
+pub enum OtherDemo {
     /// Import a catalogue of parts and vehicles, and ask which fit which
     ///
     /// Makes a catalogue of which everything can be computed, imports it into SQL, lets the origin write Redis, asks through
@@ -78,7 +78,7 @@ pub enum Other {
 )]
 pub struct Arguments {
     #[command(subcommand)]
-    other: Option<Other>,
+    other: Option<OtherDemo>,
 
     /// People, each of whom wants one unit; some may not buy, and bots come beside them
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -123,13 +123,13 @@ pub struct Arguments {
 /// Holds a sale and checks its books.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     match &arguments.other {
-        Some(Other::Fitment(arguments)) => return fitment::run(arguments, tools),
-        Some(Other::Edge(arguments)) => return edge::run(arguments, tools),
+        Some(OtherDemo::Fitment(arguments)) => return fitment::run(arguments, tools),
+        Some(OtherDemo::Edge(arguments)) => return edge::run(arguments, tools),
         None => {}
     }
     let unnamed = match arguments.once {
-        true => Unnamed::Free,
-        false => Unnamed::Default,
+        true => UnnamedPorts::Free,
+        false => UnnamedPorts::Default,
     };
     let ports = GatewayPorts {
         links: port(arguments.link_port, LINK_PORT, "--link-port", unnamed)?,
@@ -198,11 +198,11 @@ struct GatewayPorts {
     events: u16,
 }
 
-fn port(named: Option<u16>, usual: u16, flag: &str, unnamed: Unnamed) -> Result<u16> {
+fn port(named: Option<u16>, usual: u16, flag: &str, unnamed: UnnamedPorts) -> Result<u16> {
     let port = match (named, unnamed) {
         (Some(named), _) => named,
-        (None, Unnamed::Default) => usual,
-        (None, Unnamed::Free) => return ports::free(),
+        (None, UnnamedPorts::Default) => usual,
+        (None, UnnamedPorts::Free) => return ports::free(),
     };
     ports::check(port, flag)?;
     Ok(port)
@@ -249,8 +249,8 @@ async fn hold(
         seed: arguments.seed,
         workers: arguments.up.workers(),
     };
-    let door = Door::gateway(&stack.lock().await.gateway_url());
-    let mut play = Play::new(stack, sale, &wanted, vec![door]).await?;
+    let endpoint = Endpoint::gateway(&stack.lock().await.gateway_url());
+    let mut play = SalePlay::new(stack, sale, &wanted, vec![endpoint]).await?;
     play.has_room = true;
     let people = cast::people(&wanted.shares(), wanted.seed);
     let browsing = views::play(stack, ports.events, &people, &mut play.teller).await?;
@@ -262,9 +262,9 @@ async fn hold(
 }
 
 /// Plays the sale itself, and reads its books.
-async fn sell(play: &mut Play<'_>, sale: &str, wanted: &SaleArguments) -> Result<Report> {
+async fn sell(play: &mut SalePlay<'_>, sale: &str, wanted: &SaleArguments) -> Result<Report> {
     let played = play.run().await?;
-    let books = Books::read(&*play.stack.lock().await, sale, wanted.shards).await?;
+    let books = StockBalance::read(&*play.stack.lock().await, sale, wanted.shards).await?;
     Ok(Report {
         stock: wanted.stock.into(),
         shards: wanted.shards,

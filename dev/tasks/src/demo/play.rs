@@ -3,17 +3,17 @@
 mod waiting;
 
 use super::SaleArguments;
-use super::acts::{Buy, CheckOut, Fate, Paths, Reserve, TryEarly};
-use super::bots::{Forge, Pester};
-use super::cast::{self, Bot, Person, Role, Shares, Trick};
-use super::client::Door;
+use super::acts::{Buy, CheckOut, Paths, PurchaseOutcome, Reserve, TryEarly};
+use super::bots::{CheckoutBots, Forge};
+use super::cast::{self, Bot, BotTactic, Person, Role, Shares};
+use super::client::Endpoint;
 use super::counters::Counters;
 use super::crowd::Crowd;
 use super::operator::{self, Audit, Plan};
-use super::room::Waited;
+use super::room::RoomResult;
 use super::sql::{Sql, SqlCounts};
 use super::tally::{Tallies, Tally};
-use super::teller::Teller;
+use super::teller::StoryPrinter;
 use super::visitor::SaleSnapshot;
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
@@ -42,9 +42,9 @@ const ROUNDS_MAX: u32 = 20;
 const CONNECTIONS_PER_BOT_LINE: u32 = 8;
 
 /// A sale under way.
-pub(super) struct Play<'a> {
+pub(super) struct SalePlay<'a> {
     pub(super) stack: &'a Mutex<Stack>,
-    doors: Arc<[Door]>,
+    endpoints: Arc<[Endpoint]>,
     database: PathBuf,
     sale: String,
     shares: Shares,
@@ -56,14 +56,14 @@ pub(super) struct Play<'a> {
     pub(super) has_room: bool,
     /// Orders that had expired when the sale reopened last.
     expired: u64,
-    pub(super) teller: Teller,
+    pub(super) teller: StoryPrinter,
     /// What everybody saw, all steps together.
     pub(super) seen: Tallies,
 }
 
 /// One rush: from the first request to buy to the last answer.
 #[derive(Debug)]
-pub(super) struct Rush {
+pub(super) struct SaleRush {
     pub(super) seen: Tallies,
     pub(super) counters: Counters,
     pub(super) took: Duration,
@@ -75,7 +75,7 @@ pub(super) struct Rush {
     pub(super) unpaid: usize,
 }
 
-impl Rush {
+impl SaleRush {
     /// Exchanges in a second.
     pub(super) fn requests_per_s(&self) -> f64 {
         self.seen.requests() as f64 / self.took.as_secs_f64().max(f64::EPSILON)
@@ -83,24 +83,24 @@ impl Rush {
 }
 
 /// What a whole sale leaves to report.
-pub(super) struct Played {
-    pub(super) rushes: Vec<Rush>,
+pub(super) struct PlayResult {
+    pub(super) rushes: Vec<SaleRush>,
     pub(super) reserved: SqlCounts,
     pub(super) audit: Audit,
-    pub(super) room: Option<Waited>,
+    pub(super) room: Option<RoomResult>,
 }
 
-impl<'a> Play<'a> {
+impl<'a> SalePlay<'a> {
     pub(super) async fn new(
         stack: &'a Mutex<Stack>,
         sale: &str,
         wanted: &SaleArguments,
-        doors: Vec<Door>,
+        endpoints: Vec<Endpoint>,
     ) -> Result<Self> {
         let database = stack.lock().await.database_path().to_owned();
         Ok(Self {
             stack,
-            doors: doors.into(),
+            endpoints: endpoints.into(),
             database,
             sale: sale.to_owned(),
             shares: wanted.shares(),
@@ -113,13 +113,13 @@ impl<'a> Play<'a> {
             seed: wanted.seed,
             has_room: false,
             expired: 0,
-            teller: Teller::new(),
+            teller: StoryPrinter::new(),
             seen: Tallies::empty()?,
         })
     }
 
     /// All of it.
-    pub(super) async fn run(&mut self) -> Result<Played> {
+    pub(super) async fn run(&mut self) -> Result<PlayResult> {
         let people = cast::people(&self.shares, self.seed);
         let bots = cast::bots(&self.shares);
         self.make().await?;
@@ -134,7 +134,7 @@ impl<'a> Play<'a> {
         };
         let rushes = self.sell(people, bots).await?;
         let audit = self.settled().await?;
-        Ok(Played {
+        Ok(PlayResult {
             rushes,
             reserved,
             audit,
@@ -178,7 +178,7 @@ impl<'a> Play<'a> {
     async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<SqlCounts> {
         let reserving = people.iter().filter(|who| who.role != Role::Stranger);
         let reserving = reserving.map(|who| who.name.clone()).collect();
-        let floods = bots.iter().filter(|bot| bot.trick == Trick::Flood);
+        let floods = bots.iter().filter(|bot| bot.trick == BotTactic::Flood);
         let floods = floods.map(|bot| bot.name.clone()).collect();
         let started = Instant::now();
         let (people, bots) = (self.people("reserving"), self.bots());
@@ -282,7 +282,7 @@ impl<'a> Play<'a> {
         &mut self,
         people: Vec<Person>,
         bots: Vec<Bot>,
-    ) -> Result<(Vec<Person>, Vec<Bot>, Option<Waited>)> {
+    ) -> Result<(Vec<Person>, Vec<Bot>, Option<RoomResult>)> {
         let lined_up = self.line_up(people, &bots).await?;
         self.count_down(lined_up.people()).await?;
         let let_in = self.let_in(lined_up, &bots).await?;
@@ -311,7 +311,7 @@ impl<'a> Play<'a> {
     }
 
     /// Rush after rush, until each unit that somebody may buy is paid.
-    async fn sell(&mut self, mut people: Vec<Person>, mut bots: Vec<Bot>) -> Result<Vec<Rush>> {
+    async fn sell(&mut self, mut people: Vec<Person>, mut bots: Vec<Bot>) -> Result<Vec<SaleRush>> {
         let target = self.plan.stock.min(self.shares.eligible());
         let mut rushes = Vec::new();
         for round in 0..ROUNDS_MAX {
@@ -329,7 +329,11 @@ impl<'a> Play<'a> {
     }
 
     /// All try to buy; those who may come again come back from it.
-    async fn rush(&mut self, people: Vec<Person>, bots: Vec<Bot>) -> Result<(Rush, Vec<Person>)> {
+    async fn rush(
+        &mut self,
+        people: Vec<Person>,
+        bots: Vec<Bot>,
+    ) -> Result<(SaleRush, Vec<Person>)> {
         let before = self.counters().await?;
         let (came, started) = (people.len(), Instant::now());
         let (crowd, botnet) = (self.people("rush"), self.bots());
@@ -340,7 +344,7 @@ impl<'a> Play<'a> {
         )?;
         let took = started.elapsed();
         let of = |outcome| people.0.iter().filter(|(_, its)| *its == outcome).count();
-        let rush = Rush {
+        let rush = SaleRush {
             seen: Tallies {
                 people: people.1,
                 bots: bots.1,
@@ -348,21 +352,23 @@ impl<'a> Play<'a> {
             counters: self.counters().await?.since(&before),
             took,
             came,
-            paid: of(Fate::Paid),
-            unpaid: of(Fate::Unpaid),
+            paid: of(PurchaseOutcome::Paid),
+            unpaid: of(PurchaseOutcome::Unpaid),
         };
         self.seen.add(&rush.seen)?;
         self.tell_rush(&rush).await?;
         let again = people.0.into_iter();
-        let again = again.filter(|(_, outcome)| !matches!(outcome, Fate::Paid | Fate::Refused));
+        let again = again.filter(|(_, outcome)| {
+            !matches!(outcome, PurchaseOutcome::Paid | PurchaseOutcome::Refused)
+        });
         let again = again
             .map(|(who, _)| who)
             .filter(|who| who.role == Role::Buyer);
         Ok((rush, again.collect()))
     }
 
-    async fn tell_rush(&mut self, rush: &Rush) -> Result<()> {
-        let Rush {
+    async fn tell_rush(&mut self, rush: &SaleRush) -> Result<()> {
+        let SaleRush {
             came, paid, unpaid, ..
         } = rush;
         let took = rush.took.as_secs_f64();
@@ -465,19 +471,22 @@ impl<'a> Play<'a> {
 
     /// As the first door shows it.
     async fn standing(&self) -> Result<SaleSnapshot> {
-        let door = self.doors.first().context("a sale has a door")?;
-        SaleSnapshot::ask(&door.url(), &self.sale).await
+        let endpoint = self.endpoints.first().context("a sale has a door")?;
+        SaleSnapshot::ask(&endpoint.url(), &self.sale).await
     }
 
     /// Edges hear of a sale after gateways do.
     async fn wait_until_known_at_doors(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        for door in self.doors.iter() {
-            while SaleSnapshot::ask(&door.url(), &self.sale).await.is_err() {
+        for endpoint in self.endpoints.iter() {
+            while SaleSnapshot::ask(&endpoint.url(), &self.sale)
+                .await
+                .is_err()
+            {
                 ensure!(
                     Instant::now() < deadline,
                     "{} does not know the sale",
-                    door.url()
+                    endpoint.url()
                 );
                 sleep(POLL).await;
             }
@@ -486,8 +495,8 @@ impl<'a> Play<'a> {
     }
 
     async fn is_running_at_each_door(&self) -> Result<bool> {
-        for door in self.doors.iter() {
-            let standing = SaleSnapshot::ask(&door.url(), &self.sale).await?;
+        for endpoint in self.endpoints.iter() {
+            let standing = SaleSnapshot::ask(&endpoint.url(), &self.sale).await?;
             if !standing.has_free_units() {
                 return Ok(false);
             }
@@ -495,8 +504,8 @@ impl<'a> Play<'a> {
         Ok(true)
     }
 
-    fn pester(&self) -> Result<Pester> {
-        Ok(Pester {
+    fn pester(&self) -> Result<CheckoutBots> {
+        Ok(CheckoutBots {
             paths: self.paths.clone(),
             forge: Arc::new(Forge::new(&self.sale)?),
         })
@@ -516,7 +525,7 @@ impl<'a> Play<'a> {
 
     fn crowd(&self, connections: u32, label: Option<&'static str>) -> Crowd {
         Crowd {
-            doors: self.doors.clone(),
+            endpoints: self.endpoints.clone(),
             connections,
             label,
         }

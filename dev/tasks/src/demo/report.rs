@@ -1,12 +1,12 @@
 //! What the demo says at the end: tables for a person, JSON for a machine.
 
-use super::books::Books;
-use super::cast::{Shares, Trick};
+use super::cast::{BotTactic, Shares};
 use super::link::LinkShow;
 use super::operator::Audit;
-use super::play::Rush;
-use super::room::Waited;
+use super::play::SaleRush;
+use super::room::RoomResult;
 use super::sql::SqlCounts;
+use super::stock_balance::StockBalance;
 use super::tally::{AtEdge, Row, Tallies, Tally};
 use super::views::Browsing;
 use serde_json::{Map, Value, json};
@@ -25,13 +25,13 @@ pub(super) struct Report {
     /// What was told while it happened.
     pub(super) phases: Value,
     pub(super) reserved: SqlCounts,
-    pub(super) rushes: Vec<Rush>,
+    pub(super) rushes: Vec<SaleRush>,
     /// What everybody saw, from the first reservation on.
     pub(super) seen: Tallies,
     pub(super) audit: Audit,
-    pub(super) books: Books,
+    pub(super) books: StockBalance,
     /// The waiting room before the checkout, if there was one.
-    pub(super) room: Option<Waited>,
+    pub(super) room: Option<RoomResult>,
     /// What people looked at before, if they did.
     pub(super) browsing: Option<Browsing>,
     /// The short link at the end, if there was one.
@@ -103,7 +103,7 @@ impl Report {
             ),
             check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
         ];
-        let room = self.room.iter().flat_map(Waited::checks);
+        let room = self.room.iter().flat_map(RoomResult::checks);
         let browsing = self.browsing.iter().flat_map(Browsing::checks);
         let links = self.link.iter().flat_map(LinkShow::checks);
         let edge = self.has_edge.then(|| {
@@ -134,7 +134,7 @@ impl Report {
             "users_not_reserving": self.shares.strangers,
             "users_scalping": self.shares.scalpers,
             "users_forgetful": self.shares.forgetful,
-            "bots": self.shares.bots as usize * Trick::ALL.len(),
+            "bots": self.shares.bots as usize * BotTactic::ALL.len(),
             "workers": self.workers,
             "connections": self.connections,
             "seed": self.seed,
@@ -148,7 +148,7 @@ impl Report {
             "bots_seen": tally_json(&self.seen.bots),
             "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
             "audit": self.audit.json(),
-            "room": self.room.as_ref().map(Waited::json),
+            "room": self.room.as_ref().map(RoomResult::json),
             "events": self.browsing.as_ref().map(Browsing::json),
             "link": self.link.as_ref().map(LinkShow::json),
             "edge": self.has_edge.then(|| self.at_edge().json()),
@@ -221,7 +221,7 @@ impl Report {
     }
 
     fn write_books(&self, to: &mut String) -> fmt::Result {
-        let Books { shards, sql } = &self.books;
+        let StockBalance { shards, sql } = &self.books;
         writeln!(
             to,
             "{:<10} {:>8} {:>8} {:>8}",
@@ -270,8 +270,8 @@ fn write_edge(to: &mut String, at_edge: AtEdge) -> fmt::Result {
     )
 }
 
-fn write_speed(to: &mut String, rush: &Rush) -> fmt::Result {
-    let Rush {
+fn write_speed(to: &mut String, rush: &SaleRush) -> fmt::Result {
+    let SaleRush {
         seen,
         counters,
         took,
@@ -331,7 +331,7 @@ fn tally_json(tally: &Tally) -> Value {
     })
 }
 
-fn rush_json(rush: &Rush) -> Value {
+fn rush_json(rush: &SaleRush) -> Value {
     let counters = &rush.counters;
     json!({
         "people_came": rush.came,
@@ -379,7 +379,7 @@ mod tests {
                 exact: true,
                 epoch: 1,
             },
-            books: Books {
+            books: StockBalance {
                 sql: Sql {
                     orders: 10,
                     units: 10,

@@ -112,7 +112,7 @@ impl Queue {
 
 /// What came of the waiting room.
 #[derive(Debug, Clone)]
-pub(super) struct Waited {
+pub(super) struct RoomResult {
     pub(super) people: u64,
     pub(super) bots: u64,
     /// Before it opened.
@@ -123,7 +123,7 @@ pub(super) struct Waited {
     pub(super) took: Duration,
 }
 
-impl Waited {
+impl RoomResult {
     /// What must be so.
     pub(super) fn checks(&self) -> [(bool, String); 3] {
         let Self {
@@ -161,9 +161,9 @@ impl Waited {
 }
 
 /// A bot that would like to have many places, and comes without those it got.
-pub(super) struct Crowded(pub(super) Arc<Paths>);
+pub(super) struct RoomBots(pub(super) Arc<Paths>);
 
-impl CrowdAction for Crowded {
+impl CrowdAction for RoomBots {
     type Who = Bot;
     type Outcome = Bot;
 
@@ -231,14 +231,14 @@ mod tests {
     #[test]
     fn duplicate_position_early_entry_and_lost_visitor_are_found() {
         let queue = |joined, entered| Queue { joined, entered };
-        let waited = |before, after| Waited {
+        let waited = |before, after| RoomResult {
             people: 10,
             bots: 2,
             before,
             after,
             took: Duration::ZERO,
         };
-        let holds = |waited: Waited| waited.checks().map(|(holds, _)| holds);
+        let holds = |waited: RoomResult| waited.checks().map(|(holds, _)| holds);
         let good = waited(queue(12, 0), queue(12, 10));
         assert_eq!(holds(good), [true; 3]);
         let second_place = waited(queue(13, 0), queue(13, 10));

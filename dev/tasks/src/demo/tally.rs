@@ -56,7 +56,7 @@ impl AtEdge {
             true => self.own += 1,
             false => self.sent_on += 1,
         }
-        let granted = Verdict::Granted.word();
+        let granted = Verdict::Granted.label();
         let is_granted = answer.header(weir_base::headers::VERDICT) == Some(granted);
         self.granted += u64::from(is_granted && answer.status < 300);
     }
@@ -134,7 +134,7 @@ impl Tally {
 
     /// Answers with this verdict of the gate.
     pub(super) fn of(&self, verdict: Verdict) -> u64 {
-        self.words.get(verdict.word()).copied().unwrap_or(0)
+        self.words.get(verdict.label()).copied().unwrap_or(0)
     }
 
     /// In milliseconds.
@@ -192,13 +192,13 @@ impl Tallies {
         let heard = |word: &&str| {
             self.people.words.contains_key(*word) || self.bots.words.contains_key(*word)
         };
-        let words = Verdict::ALL.iter().map(|verdict| verdict.word());
+        let words = Verdict::ALL.iter().map(|verdict| verdict.label());
         words.filter(heard).map(|word| self.row(word)).collect()
     }
 
     /// The origin's answers, by word.
     pub(super) fn origin(&self) -> Vec<Row> {
-        let is_verdict = |word: &str| Verdict::ALL.iter().any(|verdict| verdict.word() == word);
+        let is_verdict = |word: &str| Verdict::ALL.iter().any(|verdict| verdict.label() == word);
         self.rows(|word| !is_verdict(word) && !room::is_word(word))
     }
 

@@ -7,7 +7,7 @@
 
 use super::cast::Person;
 use super::sql::EventBooks;
-use super::teller::Teller;
+use super::teller::StoryPrinter;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(100);
 
 /// What a person has looked at: each product's last view, in milliseconds since the Unix epoch.
-type Seen = BTreeMap<String, u64>;
+type ViewedProducts = BTreeMap<String, u64>;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub(super) async fn play(
     stack: &Mutex<Stack>,
     port: u16,
     people: &[Person],
-    teller: &mut Teller,
+    teller: &mut StoryPrinter,
 ) -> Result<Browsing> {
     let gateway = stack.lock().await.start_event_gateway(port).await?;
     register(&*stack.lock().await).await?;
@@ -121,10 +121,10 @@ async fn register(stack: &Stack) -> Result<()> {
 }
 
 /// The events in the order in which they are sent, and what becomes of them.
-fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, Seen>)> {
+fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, ViewedProducts>)> {
     let now_ms = std::time::UNIX_EPOCH.elapsed()?.as_millis();
     let first_ms = u64::try_from(now_ms)? - 3_600_000;
-    let mut model = BTreeMap::<String, Seen>::new();
+    let mut model = BTreeMap::<String, ViewedProducts>::new();
     let mut events = Vec::new();
     for round in 0..VIEWS_EACH {
         for (number, person) in (0..).zip(people) {
@@ -225,7 +225,10 @@ async fn handled(stack: &Mutex<Stack>, before: EventBooks, events: u64) -> Resul
 
 /// How many are shown what they have looked at, the latest first, and nothing else. The operator asks for all: the gateway
 /// would not let one address ask so often.
-async fn compare(stack: &Mutex<Stack>, model: &Arc<BTreeMap<String, Seen>>) -> Result<u64> {
+async fn compare(
+    stack: &Mutex<Stack>,
+    model: &Arc<BTreeMap<String, ViewedProducts>>,
+) -> Result<u64> {
     let (authority, token) = {
         let stack = stack.lock().await;
         let url = stack.origin_admin_url();
@@ -247,7 +250,7 @@ async fn compare(stack: &Mutex<Stack>, model: &Arc<BTreeMap<String, Seen>>) -> R
 
 /// The same of every person number `first`, `first + AT_ONCE` and so on, by one connection.
 async fn compare_every(
-    model: &BTreeMap<String, Seen>,
+    model: &BTreeMap<String, ViewedProducts>,
     first: usize,
     authority: &str,
     token: &str,
@@ -264,7 +267,7 @@ async fn compare_every(
     Ok(right)
 }
 
-fn is_shown(list: &Value, seen: &Seen) -> bool {
+fn is_shown(list: &Value, seen: &ViewedProducts) -> bool {
     let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
     let times: Vec<_> = items
         .iter()
@@ -371,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_list_is_right_if_it_is_complete_and_the_latest_comes_first() {
-        let seen = Seen::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
+        let seen = ViewedProducts::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
         let list = |items: &[(&str, u64)], complete: bool| {
             let item = |(sku, at_ms): &(&str, u64)| json!({ "sku": sku, "viewed_at_ms": at_ms });
             json!({ "items": items.iter().map(item).collect::<Vec<_>>(), "complete": complete })

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
-use tiers::{AGAIN, Again, Tier};
+use tiers::{AGAIN, RepeatedTests, Tier};
 use weir_stack::report::Console;
 use weir_stack::tools::{self, Options};
 use weir_stack::{build, command, workspace};
@@ -142,7 +142,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let is_waiting = |executable: &&Executable| tiers::WAITING.contains(&&*executable.name);
         let (waiting, others): (Vec<_>, Vec<_>) = executables.iter().partition(is_waiting);
-        let beside = Beside::start(self.beside(&waiting, Tier::First)?)?;
+        let beside = BackgroundTests::start(self.beside(&waiting, Tier::First)?)?;
         for executable in others {
             if tiers::is_first(&executable.name) {
                 self.part(executable, None, None, parts, totals)?;
@@ -166,7 +166,7 @@ impl Run<'_> {
         totals: &mut Totals,
     ) -> Result<()> {
         let others: Vec<&Executable> = executables.iter().collect();
-        let beside = Beside::start(self.beside(&others, Tier::Beside)?)?;
+        let beside = BackgroundTests::start(self.beside(&others, Tier::Beside)?)?;
         for executable in executables {
             if !tiers::is_first(&executable.name) {
                 let mut tests = in_tier(executable, Tier::Second)?;
@@ -202,7 +202,7 @@ impl Run<'_> {
         &self,
         executable: &Executable,
         tests: Option<&[String]>,
-        again: Option<&Again>,
+        again: Option<&RepeatedTests>,
         parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
@@ -378,12 +378,12 @@ fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> R
 }
 
 /// Tests that run while others do; what they print is kept until those have ended.
-struct Beside {
+struct BackgroundTests {
     thread: JoinHandle<Result<Vec<(bool, Command)>>>,
     outputs: Vec<PathBuf>,
 }
 
-impl Beside {
+impl BackgroundTests {
     fn start(commands: Vec<(Command, Command)>) -> Result<Self> {
         let mut outputs = Vec::new();
         let mut all = Vec::new();

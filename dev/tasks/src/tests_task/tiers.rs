@@ -98,7 +98,7 @@ const ON_MARIADB: [(&str, &[&str]); 2] = [
 const ON_OTHER_GROUND: [(&str, &[&str]); 1] = [("origin", &["origin_on_mysql_and_cluster::"])];
 
 /// Tests that the second tier runs once more, on other ground.
-pub(super) struct Again {
+pub(super) struct RepeatedTests {
     pub(super) title: &'static str,
     pub(super) executable: &'static str,
     /// The variable that chooses the ground.
@@ -109,9 +109,9 @@ pub(super) struct Again {
     pub(super) modules: &'static [&'static str],
 }
 
-pub(super) const AGAIN: [Again; 2] = [
+pub(super) const AGAIN: [RepeatedTests; 2] = [
     // What is left out has both databases already, or runs processes, whose stack has SQLite.
-    Again {
+    RepeatedTests {
         title: "The origin over MySQL's protocol and a Redis Cluster",
         executable: "origin",
         variable: ("WEIR_TEST_BACKING", "mysql-and-cluster"),
@@ -151,7 +151,7 @@ pub(super) const AGAIN: [Again; 2] = [
     // Beside the module's own tests and the conformance suite: sales, limits, links, waiting rooms, and what becomes of them when
     // something fails. The rest is about what is behind the filters, and takes minutes more:
     // `WEIR_HOST=native cargo xtask test -- --test e2e` runs all of it.
-    Again {
+    RepeatedTests {
         title: "End to end on the native module",
         executable: "e2e",
         variable: (native::HOST, "native"),

@@ -10,14 +10,14 @@ use weir_base::resp::{Value, decode};
 use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route_put::NewRoute;
 use weir_fitment::redis::fit_vehicles::Head;
-use weir_fitment::redis::fit_vehicles_put::Piece;
+use weir_fitment::redis::fit_vehicles_put::MapPiece;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::redis::{fit_put, fit_route_put, fit_vehicles_put};
 use weir_fitment::{Offset, Placement, Plan, Shape, Sku, VehicleId};
 use weir_host_test::{Builder, FailurePolicy, Host, LocalReply, Stream, StreamState, Upstream};
 use weir_scripts::Call;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 pub const PREFIX: &str = "weir";
@@ -47,7 +47,7 @@ impl Gate {
     pub fn new() -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();
@@ -76,7 +76,7 @@ impl Gate {
         let vehicles: Vec<_> = (1..=count)
             .map(|offset| VehicleId::from_number(1_000_000 + offset).ok())
             .collect();
-        let piece = Piece {
+        let piece = MapPiece {
             before: 0,
             vehicles: &vehicles,
         };

@@ -3,7 +3,7 @@
 use tokio::runtime::Runtime;
 use weir_host_test::{Stream, Upstream};
 use weir_stack::redis::{RedisServer, command_calls};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 use super::support::{Limiter, config, header, host, is_passed};
@@ -19,7 +19,7 @@ impl RedisFixture {
     fn new(rules: &[&str]) -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
         let server = runtime.block_on(started).unwrap();

@@ -63,7 +63,7 @@ fn minted(secret: &str, sale: &str, user: &str, at_ms: u64) -> String {
 }
 
 fn refused(gate: &Gate, reason: TokenError) -> u64 {
-    let word = reason.word();
+    let word = reason.label();
     let name = format!("weir_seckill_gate_tokens_refused_total.reason.{word}");
     gate.metric(&name)
 }

@@ -16,7 +16,7 @@ use hyper::body::Bytes;
 use serde::Serialize;
 use weir_doctor::facts::{GatewayEnvironment, NamedKey, TlsTarget};
 use weir_doctor::{
-    Envoy, Finding, Severity, Subject, examine, redis_logins, redis_tls, uses_redis,
+    Diagnostic, Envoy, Severity, Subject, examine, redis_logins, redis_tls, uses_redis,
 };
 
 use crate::config::Config;
@@ -75,7 +75,7 @@ pub struct DoctorCommand {
 /// What is printed as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
-    findings: &'a [Finding],
+    findings: &'a [Diagnostic],
     /// Of the origin's claim secrets: two machines that show the same have the same.
     claim_fingerprints: Vec<Fingerprint<'a>>,
     /// What was looked at.
@@ -164,13 +164,13 @@ async fn look(
 }
 
 /// Variables that nothing reads, neither the origin nor a filter.
-fn idle_variables(envoy: Option<&Envoy>) -> Vec<Finding> {
+fn idle_variables(envoy: Option<&Envoy>) -> Vec<Diagnostic> {
     let idle = crate::variables::idle(std::env::vars_os()).into_iter();
     let idle = idle.filter(|variable| envoy.is_none_or(|envoy| !envoy.mentions(&variable.name)));
     let finding = |variable: IdleVariable| {
         let IdleVariable { name, problem, fix } = variable;
         let place = "the origin's environment";
-        Finding::warning("variables", place, format!("{name} {problem}"), fix)
+        Diagnostic::warning("variables", place, format!("{name} {problem}"), fix)
     };
     idle.map(finding).collect()
 }
@@ -252,7 +252,7 @@ fn read(path: &Path) -> Result<String> {
 
 fn print(
     is_json: bool,
-    findings: &[Finding],
+    findings: &[Diagnostic],
     keys: &[NamedKey],
     examined: &[String],
     not_examined: &[String],
@@ -293,7 +293,7 @@ fn print(
     Ok(())
 }
 
-fn code(findings: &[Finding]) -> ExitCode {
+fn code(findings: &[Diagnostic]) -> ExitCode {
     match findings.iter().map(|finding| finding.severity).max() {
         None => ExitCode::SUCCESS,
         Some(Severity::Warning) => ExitCode::from(WARNINGS),

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Cmd, Value, cmd};
-use weir_doctor::facts::{Login, RedisFacts, RefusedWrite, TlsFacts, TlsTarget, Untold};
+use weir_doctor::facts::{Login, RedisFacts, RefusedQuery, RefusedWrite, TlsFacts, TlsTarget};
 use weir_scripts::permissions::{self, ORIGIN, SHARED};
 use weir_scripts::{Call, RefusalKind};
 
@@ -83,7 +83,7 @@ async fn said(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
     let mut info = async |section: &str, command, checks| {
         let text = text(redis, cmd("INFO").arg(section)).await;
         text.unwrap_or_else(|error| {
-            untold.push(Untold {
+            untold.push(RefusedQuery {
                 command,
                 checks,
                 error,
@@ -131,7 +131,7 @@ async fn may(redis: &Redis, address: String, commands: &[&str]) -> RedisFacts {
         Ok(forbidden) => facts.forbidden = forbidden,
         // A Redis that refuses a write may refuse this, too. The facts have that refusal already.
         Err(_) if facts.refused.is_some() => {}
-        Err(error) => facts.untold.push(Untold {
+        Err(error) => facts.untold.push(RefusedQuery {
             command: "redis.acl_check_cmd",
             checks: "permissions were",
             error: error.to_string(),

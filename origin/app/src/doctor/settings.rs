@@ -3,7 +3,7 @@
 use redis::IntoConnectionInfo;
 #[cfg(not(feature = "sales"))]
 use weir_base::key::KeyRing;
-use weir_doctor::Finding;
+use weir_doctor::Diagnostic;
 use weir_doctor::facts::{NamedKey, OriginFacts};
 
 use crate::config::{ADMIN_TOKEN, Config};
@@ -13,7 +13,7 @@ use crate::sales::config::{CLAIM_SECRET, PAYMENT_SECRET};
 use crate::secret::{self, SecretError, Variables};
 
 /// What is known of the origin, and what it would refuse to start with.
-pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Finding>) {
+pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Diagnostic>) {
     let mut findings = Vec::new();
     let mut refused = |error: SecretError| findings.push(unfit(&error.to_string()));
     #[cfg(not(feature = "sales"))]
@@ -70,8 +70,8 @@ pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, V
     (facts, findings)
 }
 
-fn unfit(problem: &str) -> Finding {
-    Finding::error(
+fn unfit(problem: &str) -> Diagnostic {
+    Diagnostic::error(
         "origin-secrets",
         "the origin's settings",
         problem,

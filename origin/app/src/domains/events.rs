@@ -7,7 +7,7 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::{Config, Secrets};
 use crate::disk::Disk;
 use crate::events::http::Enabled;
@@ -87,8 +87,8 @@ impl Domain for EventDomain {
         events::http::public().into_router(Enabled(self.events.clone()))
     }
 
-    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
-        door.mount(events::http::admin(), Enabled(self.events.clone()))
+    fn admin(&self, _origin: &Origin, auth: &AuthLayer) -> Router {
+        auth.mount(events::http::admin(), Enabled(self.events.clone()))
     }
 
     fn page(&self) -> Router {

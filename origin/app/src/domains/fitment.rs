@@ -5,7 +5,7 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::fitment::http::Routes;
@@ -83,9 +83,9 @@ impl Domain for FitmentDomain {
         fitment::http::public().into_router(Routes::for_users(self.fitment.clone(), users))
     }
 
-    fn admin(&self, _origin: &Origin, door: &Door) -> Router {
+    fn admin(&self, _origin: &Origin, auth: &AuthLayer) -> Router {
         let state = Routes::for_operators(self.fitment.clone());
-        door.mount(fitment::http::admin(), state)
+        auth.mount(fitment::http::admin(), state)
     }
 
     fn page(&self) -> Router {

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use weir_base::key::KeyRing;
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::api::{Api, Document, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{BODY_TOO_LARGE, SQL_UNAVAILABLE};
@@ -183,7 +183,7 @@ impl Domain for ProductDomain {
         public().into_router(self.keys.clone().zip(ProductChanges::of(origin)))
     }
 
-    fn admin(&self, _origin: &Origin, _door: &Door) -> Router {
+    fn admin(&self, _origin: &Origin, _door: &AuthLayer) -> Router {
         Router::new()
     }
 

@@ -11,7 +11,7 @@ use tracing::info;
 use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
 use super::{Domain, Jobs};
-use crate::access::Door;
+use crate::access::AuthLayer;
 use crate::config::{Config, Secrets};
 use crate::http::{Component, HeartbeatTimeouts, Loop};
 use crate::metrics::Metrics;
@@ -158,7 +158,7 @@ impl SaleDomain {
     fn reconciler(&self) -> Loop {
         Loop {
             name: "reconciler",
-            pulse: self.sales.reconciling().clone(),
+            heartbeat: self.sales.reconciling().clone(),
             silence_max: self.silence_max,
         }
     }
@@ -184,12 +184,12 @@ impl Domain for SaleDomain {
         sales::http::public().into_router(sales).merge(feeds)
     }
 
-    fn admin(&self, origin: &Origin, door: &Door) -> Router {
+    fn admin(&self, origin: &Origin, auth: &AuthLayer) -> Router {
         let Some(sales) = self.enabled() else {
             return Router::new();
         };
         let live = Extension(origin.common.live.clone());
-        door.mount(sales::http::admin(), sales).layer(live)
+        auth.mount(sales::http::admin(), sales).layer(live)
     }
 
     fn around_public(&self, routes: Router) -> Router {

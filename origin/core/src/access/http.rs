@@ -14,7 +14,7 @@ use super::scope::{Area, Role, Scope, Scopes};
 use super::store::{AddKeyOutcome, KEYS_MAX, StoredKey};
 use super::tenancy::of_tenants;
 use super::trail::EntryView;
-use super::{Caller, Door, TENANT_LIMIT, guard, key, over_limit, sign_in, tenants};
+use super::{AuthLayer, Caller, TENANT_LIMIT, auth_layer, key, over_limit, sign_in, tenants};
 use crate::api::{Api, Document, RouteRules, words};
 use crate::clock::now_ms;
 use crate::http::refusal::BODY_TOO_LARGE;
@@ -51,7 +51,7 @@ const UNKNOWN_KEY: Refusal =
     Refusal::not_found("unknown_key", "Unknown key", "There is no such key");
 
 /// The routes of keys, the audit trail and tenants.
-fn admin() -> Api<Door> {
+fn admin() -> Api<AuthLayer> {
     let heeds = RouteRules::HEEDS;
     let key = heeds.refuses(&[UNKNOWN_KEY]);
     let api = Api::admin(Area::Access)
@@ -72,9 +72,9 @@ fn admin() -> Api<Door> {
 }
 
 /// All routes of access.
-pub fn routes(door: &Door) -> Router {
-    let guarded = door.mount(admin(), door.clone());
-    guarded.merge(sign_in::api().into_router(door.clone()))
+pub fn routes(auth: &AuthLayer) -> Router {
+    let guarded = auth.mount(admin(), auth.clone());
+    guarded.merge(sign_in::api().into_router(auth.clone()))
 }
 
 /// What they add to the OpenAPI document.
@@ -181,11 +181,11 @@ struct AuditTrail {
 
 fn roles() -> Object {
     let description = "What its holder is; this or scopes.";
-    words(description, Role::ALL.map(Role::word))
+    words(description, Role::ALL.map(Role::label))
 }
 
 pub(super) fn scopes() -> Array {
-    let areas = Area::ALL.map(Area::word).join("|");
+    let areas = Area::ALL.map(Area::label).join("|");
     let scope = ObjectBuilder::new()
         .schema_type(Type::String)
         .pattern(Some(format!("^({areas}):(read|write)$")));
@@ -196,14 +196,14 @@ pub(super) fn scopes() -> Array {
         .build()
 }
 
-type Created = (StatusCode, [(HeaderName, String); 1], Json<MadeKey>);
+type CreatedKey = (StatusCode, [(HeaderName, String); 1], Json<MadeKey>);
 
 impl From<StoredKey> for KeyView {
     fn from(stored: StoredKey) -> Self {
         Self {
             good: stored.is_good(now_ms()),
             scopes: stored.may().words(),
-            role: stored.role.map(Role::word),
+            role: stored.role.map(Role::label),
             id: stored.id,
             name: stored.name,
             domains: stored.domains,
@@ -223,7 +223,7 @@ impl NewKey {
         let own = caller.tenant().map(|tenant| &tenant.name);
         match (&self.tenant, own) {
             (None, own) => Ok(own.cloned()),
-            (Some(name), Some(own)) if own.as_str() != name => Err(guard::forbidden(
+            (Some(name), Some(own)) if own.as_str() != name => Err(auth_layer::forbidden(
                 "tenant: a tenant makes keys of its own alone",
             )),
             (Some(name), _) => TenantName::new(name).map(Some).ok_or_else(no_tenant),
@@ -234,7 +234,7 @@ impl NewKey {
     fn may(&self) -> Result<(Option<Role>, Scopes), Problem> {
         match (&self.role, &self.scopes) {
             (Some(word), None) => {
-                let role = Role::from_word(word);
+                let role = Role::from_label(word);
                 let role =
                     role.ok_or_else(|| invalid("role: must be viewer, operator or admin"))?;
                 Ok((Some(role), Scopes::default()))
@@ -293,10 +293,10 @@ fn is_word(text: &str, len_max: usize) -> bool {
     responses((status = 201, description = "It is made", body = MadeKey)),
 )]
 async fn create(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     Extension(caller): Extension<Caller>,
     TypedBody(new): TypedBody<NewKey>,
-) -> Result<Created, Problem> {
+) -> Result<CreatedKey, Problem> {
     let now_ms = now_ms();
     new.check(now_ms)?;
     let (role, scopes) = new.may()?;
@@ -325,9 +325,9 @@ async fn create(
     };
     if let Some(lacking) = caller.0.scopes.lacks(&stored.may()) {
         let detail = format!("{lacking}: nobody gives what they have not");
-        return Err(guard::forbidden(detail));
+        return Err(auth_layer::forbidden(detail));
     }
-    match door.access.0.store.add_key(&stored).await? {
+    match auth.access.0.store.add_key(&stored).await? {
         AddKeyOutcome::Made => {}
         AddKeyOutcome::TooMany => {
             let detail = format!("there are {KEYS_MAX} keys already");
@@ -362,12 +362,12 @@ struct KeysQuery {
     responses((status = 200, description = "They", body = Keys)),
 )]
 async fn list(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     ReadQuery(query): ReadQuery<KeysQuery>,
 ) -> Result<Json<Keys>, Problem> {
     let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
-    let keys = door.access.0.store.keys(tenant).await?;
+    let keys = auth.access.0.store.keys(tenant).await?;
     let keys = keys.into_iter().map(Into::into).collect();
     Ok(Json(Keys { keys }))
 }
@@ -380,7 +380,7 @@ fn asked_tenant<'a>(
     let own = caller.tenant().map(|tenant| tenant.name.as_str());
     let asked = asked.filter(|asked| !asked.is_empty());
     match (own, asked) {
-        (Some(own), Some(asked)) if own != asked => Err(guard::forbidden(
+        (Some(own), Some(asked)) if own != asked => Err(auth_layer::forbidden(
             "tenant: a tenant's key tells of its own alone",
         )),
         (own, asked) => Ok(own.or(asked)),
@@ -388,8 +388,8 @@ fn asked_tenant<'a>(
 }
 
 /// A key that the caller may know of.
-async fn found(door: &Door, caller: &Caller, id: &str) -> Result<StoredKey, Problem> {
-    let found = door.access.0.store.key(id).await?;
+async fn found(auth: &AuthLayer, caller: &Caller, id: &str) -> Result<StoredKey, Problem> {
+    let found = auth.access.0.store.key(id).await?;
     let own = caller.tenant().map(|tenant| &tenant.name);
     let is_seen = |key: &StoredKey| own.is_none_or(|own| key.tenant.as_ref() == Some(own));
     found.filter(is_seen).ok_or_else(unknown_key)
@@ -406,11 +406,11 @@ async fn found(door: &Door, caller: &Caller, id: &str) -> Result<StoredKey, Prob
     responses((status = 200, description = "It", body = KeyView)),
 )]
 async fn one(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<KeyView>, Problem> {
-    Ok(Json(found(&door, &caller, &id).await?.into()))
+    Ok(Json(found(&auth, &caller, &id).await?.into()))
 }
 
 /// Revoke a key: it and its sessions open nothing any more; other origins follow within five seconds
@@ -424,15 +424,15 @@ async fn one(
     responses((status = 200, description = "It is revoked", body = KeyView)),
 )]
 async fn revoke(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<KeyView>, Problem> {
     // Whose it is never changes.
-    found(&door, &caller, &id).await?;
-    let revoked = door.access.0.store.revoke(&id, now_ms()).await;
+    found(&auth, &caller, &id).await?;
+    let revoked = auth.access.0.store.revoke(&id, now_ms()).await;
     // Even if the answer was lost: it may be done.
-    door.access.forget_known();
+    auth.access.forget_known();
     let revoked = revoked?.ok_or_else(unknown_key)?;
     info!(key = id, "key revoked");
     Ok(Json(revoked.into()))
@@ -465,7 +465,7 @@ struct AuditQuery {
     responses((status = 200, description = "A page of it", body = AuditTrail)),
 )]
 async fn audit(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     caller: Caller,
     ReadQuery(query): ReadQuery<AuditQuery>,
 ) -> Result<Json<AuditTrail>, Problem> {
@@ -474,7 +474,7 @@ async fn audit(
     let actor = query.actor.as_deref().filter(|actor| !actor.is_empty());
     let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
     // One more tells whether there is another page.
-    let trail = &door.access.0.trail;
+    let trail = &auth.access.0.trail;
     let entries = trail.before(before, tenant, actor, limit + 1);
     let mut entries = entries.await?;
     let has_more = entries.len() > limit;

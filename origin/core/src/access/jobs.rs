@@ -18,12 +18,12 @@ impl Access {
     pub fn spawn(&self, stop: &CancellationToken) -> JoinHandle<()> {
         let (access, stop) = (self.clone(), stop.clone());
         tokio::spawn(async move {
-            let mut rounds = Interval::every(PERIOD, "forgetting sessions and old entries", stop);
-            while rounds.next().await {
+            let mut interval = Interval::every(PERIOD, "forgetting sessions and old entries", stop);
+            while interval.next().await {
                 let outcome = access.forget(now_ms()).await;
-                rounds.ended(&outcome);
+                interval.ended(&outcome);
                 if outcome.is_ok_and(|has_more| has_more) {
-                    rounds.next_at_once();
+                    interval.next_at_once();
                 }
             }
         })

@@ -3,7 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`scope`] | areas, what may be done in them, roles |
-//! | [`guard`] | the layer that all admin routes are behind: who asks, whether they may, the entry in the audit trail |
+//! | [`auth_layer`] | the layer that all admin routes are behind: who asks, whether they may, the entry in the audit trail |
 //! | [`http`] | keys, sessions and the trail as routes |
 //! | `key` | how keys and sessions are made and known again |
 //! | `session` | from a key to a cookie, and back |
@@ -17,9 +17,8 @@
 //! The token of the environment opens everything, without SQL. It is there to make the first keys, and for when SQL is away.
 
 mod attempts;
-mod behind;
+pub mod auth_layer;
 pub mod config;
-pub mod guard;
 pub mod http;
 pub mod jobs;
 mod key;
@@ -32,6 +31,7 @@ mod store;
 pub mod tenancy;
 pub mod tenants;
 mod trail;
+mod trail_writer;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,12 +44,12 @@ use crate::http::{AdminToken, Problem, Refusal};
 use crate::sql::{Database, SqlError};
 use crate::tenants::{Counts, NameRange, Tenant, TenantStore};
 use attempts::Attempts;
-use behind::TrailWriter;
 use metrics::AccessMetrics;
 use pace::Paces;
 use scope::{Area, Role, Scope, Scopes};
 use store::{AccessStore, StoredKey};
 use trail::Trail;
+use trail_writer::TrailWriter;
 
 pub use config::Settings;
 
@@ -83,17 +83,17 @@ struct Parts {
 
 /// The access of one admin port, which also takes a token.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct AuthLayer {
     access: Access,
     token: AdminToken,
 }
 
 /// Who asks. Handlers find it in a request's extensions.
 #[derive(Clone, Debug)]
-pub struct Caller(Arc<Who>);
+pub struct Caller(Arc<CallerIdentity>);
 
 #[derive(Clone, Debug)]
-struct Who {
+struct CallerIdentity {
     id: String,
     name: String,
     role: Option<Role>,
@@ -132,9 +132,9 @@ impl Access {
     }
 
     /// The same for an admin port, with the token of the environment.
-    pub fn with_token(&self, token: AdminToken) -> Door {
+    pub fn with_token(&self, token: AdminToken) -> AuthLayer {
         let access = self.clone();
-        Door { access, token }
+        AuthLayer { access, token }
     }
 
     /// Waits until the audit trail is written.
@@ -195,7 +195,7 @@ impl Access {
     }
 }
 
-impl Door {
+impl AuthLayer {
     /// Who shows this, if it is the token or a key.
     async fn opened_by(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
         match self.token.is(shown.as_bytes()) {
@@ -206,7 +206,7 @@ impl Door {
 
     /// Who shows the token of the environment.
     fn bootstrap(&self) -> Caller {
-        Caller(Arc::new(Who {
+        Caller(Arc::new(CallerIdentity {
             id: ADMIN_TOKEN_ID.to_owned(),
             name: "admin token".to_owned(),
             role: Some(Role::Admin),
@@ -222,7 +222,7 @@ impl Door {
 
 impl Caller {
     fn of(stored: &StoredKey, areas: &[Area], tenant: Option<Tenant>) -> Self {
-        Self(Arc::new(Who {
+        Self(Arc::new(CallerIdentity {
             id: stored.id.clone(),
             name: stored.name.clone(),
             role: stored.role,
@@ -271,7 +271,7 @@ impl Caller {
         match self.tenant().filter(|_| !self.may_name(name)) {
             Some(tenant) => {
                 let prefix = tenant.name.prefix();
-                Err(guard::forbidden(format!(
+                Err(auth_layer::forbidden(format!(
                     "{field}: must begin with {prefix}, as all names of the tenant do"
                 )))
             }
@@ -320,7 +320,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     /// A request that came by no key is nobody's.
     async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| guard::forbidden("nobody has said who asks"))
+        caller.ok_or_else(|| auth_layer::forbidden("nobody has said who asks"))
     }
 }
 

@@ -39,7 +39,7 @@ impl Area {
     ];
 
     /// Its word in scopes.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Sales => "sales",
             Self::Rooms => "rooms",
@@ -64,7 +64,7 @@ pub enum Level {
 
 impl Level {
     /// Its word in scopes.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -83,7 +83,7 @@ pub struct Scope {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.area.word(), self.level.word())
+        write!(f, "{}:{}", self.area.label(), self.level.label())
     }
 }
 
@@ -126,8 +126,8 @@ impl Role {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
-    /// Its word.
-    pub fn word(self) -> &'static str {
+    /// Its label.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
             Self::Operator => "operator",
@@ -136,8 +136,8 @@ impl Role {
     }
 
     /// The role of this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.word() == word)
+    pub fn from_label(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.label() == word)
     }
 
     /// What it may do.

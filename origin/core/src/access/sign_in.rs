@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use super::http::{NO_RANDOM, no_random, scopes};
 use super::scope::Role;
 use super::session::{SignInError, is_from_page, set_cookie};
-use super::{Caller, Door, guard};
+use super::{AuthLayer, Caller, auth_layer};
 use crate::api::{Api, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{BODY_TOO_LARGE, OVERLOADED, SQL_UNAVAILABLE, TIMEOUT, UNAUTHORIZED};
@@ -36,22 +36,25 @@ const WRONG_KEY: Refusal = Refusal::new(
 );
 
 /// The routes of sessions, for everybody: the handlers look who asks.
-pub(super) fn api() -> Api<Door> {
+pub(super) fn api() -> Api<AuthLayer> {
     let rules = RouteRules::OPEN.refuses(&[SQL_UNAVAILABLE, OVERLOADED, TIMEOUT]);
     Api::open_admin()
         .route(
             routes!(sign_in),
             rules.refuses(&[
                 WRONG_KEY,
-                guard::NOT_FROM_CONSOLE,
-                guard::NOT_NOTED,
+                auth_layer::NOT_FROM_CONSOLE,
+                auth_layer::NOT_NOTED,
                 TOO_MANY_ATTEMPTS,
                 NO_RANDOM,
                 BODY_TOO_LARGE,
             ]),
         )
         .route(routes!(whoami), rules.refuses(&[UNAUTHORIZED]))
-        .route(routes!(sign_out), rules.refuses(&[guard::NOT_FROM_CONSOLE]))
+        .route(
+            routes!(sign_out),
+            rules.refuses(&[auth_layer::NOT_FROM_CONSOLE]),
+        )
 }
 
 /// What a session begins with.
@@ -97,7 +100,7 @@ impl From<Caller> for CallerView {
         Self {
             id: who.id,
             name: who.name,
-            role: who.role.map(Role::word),
+            role: who.role.map(Role::label),
             scopes: who.scopes.words(),
             domains: who.domains,
             tags: who.tags,
@@ -117,8 +120,8 @@ impl From<Caller> for CallerView {
     operation_id = "getCaller",
     responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Nobody is signed in")),
 )]
-async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
-    match door.caller(&headers).await {
+async fn whoami(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<Response, Problem> {
+    match auth.caller(&headers).await {
         Ok(caller) => Ok(Json(CallerView::from(caller)).into_response()),
         Err(problem) => {
             let is_nobody = problem.status == StatusCode::UNAUTHORIZED;
@@ -142,30 +145,30 @@ async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response
     responses((status = 201, description = "Signed in", body = CallerView)),
 )]
 async fn sign_in(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     route: MatchedPath,
     request: Request,
 ) -> Result<Response, Problem> {
     if !is_from_page(request.headers()) {
-        return Err(guard::not_from_page());
+        return Err(auth_layer::not_from_page());
     }
     let headers = request.headers().clone();
     let address = request.extensions().get::<PeerAddress>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let asked = guard::AuditedRequest::of(&request, route.as_str());
+    let asked = auth_layer::AuditedRequest::of(&request, route.as_str());
     let TypedBody(SignIn { key }) = TypedBody::from_request(request, &()).await?;
-    let caller = door.let_in(key.trim(), address).await?;
+    let caller = auth.let_in(key.trim(), address).await?;
     let intent = asked.by(&caller);
     let begin = async {
-        match door.begin_session(&caller).await {
+        match auth.begin_session(&caller).await {
             Ok((cookie, caller)) => begun(&cookie, caller, &headers),
             Err(failure) => not_begun(failure).into_response(),
         }
     };
-    Ok(door.note(intent, begin).await)
+    Ok(auth.note(intent, begin).await)
 }
 
-impl Door {
+impl AuthLayer {
     /// Who shows this key at sign-in. An address that shows too many wrong ones has to wait.
     async fn let_in(&self, shown: &str, address: IpAddr) -> Result<Caller, Problem> {
         let attempts = &self.access.0.attempts;
@@ -203,16 +206,16 @@ fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
     params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
     responses((status = 204, description = "The cookie opens nothing any more")),
 )]
-async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
+async fn sign_out(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<Response, Problem> {
     if !is_from_page(&headers) {
-        return Err(guard::not_from_page());
+        return Err(auth_layer::not_from_page());
     }
-    let caller = door.in_session(&headers).await?;
+    let caller = auth.in_session(&headers).await?;
     if let Some(id) = caller
         .as_ref()
         .and_then(|caller| caller.0.session.as_deref())
     {
-        door.access.0.store.end_session(id).await?;
+        auth.access.0.store.end_session(id).await?;
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(cookie) = set_cookie(None, &headers) {

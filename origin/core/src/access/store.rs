@@ -226,7 +226,9 @@ async fn insert(tx: &mut Tx, key: &StoredKey) -> Result<(), Error> {
     let (scopes, domains) = (key.scopes.words().join(" "), list(&key.domains)?);
     let tags = list(&key.tags)?;
     let insert = sql(INSERT_KEY).text(&key.id).text(&key.name);
-    let insert = insert.bytes(&key.hash).maybe_text(key.role.map(Role::word));
+    let insert = insert
+        .bytes(&key.hash)
+        .maybe_text(key.role.map(Role::label));
     let insert = insert.text(&scopes).text(&domains).text(&tags);
     let insert = insert.number(key.created_at_ms).text(&key.created_by);
     let insert = insert.maybe(key.expires_at_ms);
@@ -245,7 +247,7 @@ fn words(row: &Row, column: &str) -> Result<Vec<String>, Error> {
 
 fn key(row: &Row) -> Result<StoredKey, Error> {
     let role = row.maybe_text("role")?;
-    let role = role.map(|word| Role::from_word(&word).ok_or_else(|| damaged("role", "is none")));
+    let role = role.map(|word| Role::from_label(&word).ok_or_else(|| damaged("role", "is none")));
     // A scope of a later version does nothing here.
     let tenant = row.maybe_text("tenant")?;
     let tenant =

@@ -100,7 +100,7 @@ pub(super) async fn refusal(
                 "this is the platform's: a key of the tenant {} opens only what is its own",
                 tenant.name
             );
-            Some(super::guard::forbidden(detail))
+            Some(super::auth_layer::forbidden(detail))
         }
     }
 }

@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use utoipa_axum::routes;
 
-use super::Door;
+use super::AuthLayer;
 use crate::api::{Api, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::BODY_TOO_LARGE;
-use crate::http::{Fault, Problem, Refusal, TypedBody};
-use crate::tenants::store::Put;
+use crate::http::{Problem, Refusal, TypedBody, ValidationError};
+use crate::tenants::store::PutTenantOutcome;
 use crate::tenants::{DOMAINS_MAX, Limits, TENANTS_MAX, Tenant, TenantName};
 
 /// The longest title, in characters.
@@ -57,7 +57,7 @@ const UNKNOWN_TENANT: Refusal = Refusal::not_found(
 );
 
 /// Adds the routes of tenants.
-pub(super) fn add(api: Api<Door>) -> Api<Door> {
+pub(super) fn add(api: Api<AuthLayer>) -> Api<AuthLayer> {
     let rules = RouteRules::PLATFORM;
     let tenant = rules.refuses(&[UNKNOWN_TENANT]);
     api.route(routes!(list), rules)
@@ -167,8 +167,8 @@ struct TenantStatus {
     operation_id = "listTenants",
     responses((status = 200, description = "They", body = Tenants)),
 )]
-async fn list(State(door): State<Door>) -> Result<Json<Tenants>, Problem> {
-    let tenants = door.access.0.tenants.all().await?;
+async fn list(State(auth): State<AuthLayer>) -> Result<Json<Tenants>, Problem> {
+    let tenants = auth.access.0.tenants.all().await?;
     let tenants = tenants.into_iter().map(Into::into).collect();
     Ok(Json(Tenants { tenants }))
 }
@@ -186,10 +186,10 @@ async fn list(State(door): State<Door>) -> Result<Json<Tenants>, Problem> {
     responses((status = 200, description = "It", body = TenantStatus)),
 )]
 async fn one(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     Path(name): Path<String>,
 ) -> Result<Json<TenantStatus>, Problem> {
-    let (access, now_ms) = (&door.access.0, now_ms());
+    let (access, now_ms) = (&auth.access.0, now_ms());
     let tenant = access.tenants.tenant(&name).await?.ok_or_else(unknown)?;
     let used = access.tenants.used(&tenant.name).await?;
     let keys = access.store.good_keys(&name, now_ms).await?;
@@ -217,22 +217,22 @@ async fn one(
     ),
 )]
 async fn put(
-    State(door): State<Door>,
+    State(auth): State<AuthLayer>,
     Path(name): Path<String>,
     TypedBody(new): TypedBody<NewTenant>,
 ) -> Result<(StatusCode, Json<TenantView>), Problem> {
     let takes_over = new.takes_over;
     let tenant = new.checked(&name, now_ms())?;
-    let put = door.access.0.tenants.put(&tenant, takes_over).await;
+    let put = auth.access.0.tenants.put(&tenant, takes_over).await;
     // Even if the answer was lost: it may be done.
-    door.access.forget_known();
+    auth.access.forget_known();
     let status = match put? {
-        Put::Made => StatusCode::CREATED,
-        Put::Changed => StatusCode::OK,
+        PutTenantOutcome::Made => StatusCode::CREATED,
+        PutTenantOutcome::Changed => StatusCode::OK,
         refused => return Err(not_put(refused)),
     };
     info!(tenant = name, limits = ?tenant.limits, domains = ?tenant.domains, "tenant set");
-    let stored = door.access.0.tenants.tenant(&name).await?;
+    let stored = auth.access.0.tenants.tenant(&name).await?;
     Ok((status, Json(stored.ok_or_else(unknown)?.into())))
 }
 
@@ -249,9 +249,12 @@ async fn put(
     ),
     responses((status = 204, description = "It is gone")),
 )]
-async fn delete(State(door): State<Door>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
-    let deleted = door.access.0.tenants.delete(&name, now_ms()).await;
-    door.access.forget_known();
+async fn delete(
+    State(auth): State<AuthLayer>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let deleted = auth.access.0.tenants.delete(&name, now_ms()).await;
+    auth.access.forget_known();
     if !deleted? {
         return Err(unknown());
     }
@@ -311,16 +314,18 @@ fn invalid(mistakes: &[(String, String)]) -> Problem {
         format!("{field}: {must}")
     });
     let detail = details.collect::<Vec<_>>().join("; ");
-    let faults = mistakes.iter().map(|(field, must)| Fault {
+    let validation_errors = mistakes.iter().map(|(field, must)| ValidationError {
         pointer: format!("/{field}"),
         detail: must.clone(),
     });
-    INVALID_TENANT.because(detail).with_faults(faults.collect())
+    INVALID_TENANT
+        .because(detail)
+        .with_validation_errors(validation_errors.collect())
 }
 
-fn not_put(refused: Put) -> Problem {
+fn not_put(refused: PutTenantOutcome) -> Problem {
     match refused {
-        Put::NamesTaken(taken) => {
+        PutTenantOutcome::NamesTaken(taken) => {
             let taken: Vec<String> = taken
                 .iter()
                 .map(|(what, n)| format!("{n} {what}"))
@@ -331,11 +336,11 @@ fn not_put(refused: Put) -> Problem {
             );
             TENANT_NAMES_TAKEN.because(detail)
         }
-        Put::DomainTaken(domain) => {
+        PutTenantOutcome::DomainTaken(domain) => {
             let detail = format!("domains: {domain} is another tenant's");
             TENANT_DOMAIN_TAKEN.because(detail)
         }
-        Put::TooMany | Put::Made | Put::Changed => {
+        PutTenantOutcome::TooMany | PutTenantOutcome::Made | PutTenantOutcome::Changed => {
             let detail = format!("there are {TENANTS_MAX} tenants already");
             TOO_MANY_TENANTS.because(detail)
         }

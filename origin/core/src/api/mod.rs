@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use crate::access::guard::{NOT_FROM_CONSOLE, NOT_NOTED, TENANT_BUSY};
+use crate::access::auth_layer::{NOT_FROM_CONSOLE, NOT_NOTED, TENANT_BUSY};
 use crate::access::scope::{Area, Level};
 use crate::access::tenancy::{ResourceKind, TenantRule};
 use crate::http::files::Page;

@@ -23,7 +23,7 @@ use weir_base::accept::prefers;
 
 use super::{Problem, Refusal};
 use crate::api::{Api, RouteRules};
-use crate::background::Pulse;
+use crate::background::Heartbeat;
 use crate::disk::Disks;
 use crate::metrics::Metrics;
 use crate::redis::refusals::Refusal as RedisRefusal;
@@ -58,7 +58,7 @@ pub struct Loop {
     /// Its name.
     pub name: &'static str,
     /// Its pulse. One that was never begun is not missed.
-    pub pulse: Pulse,
+    pub heartbeat: Heartbeat,
     /// For how long it may be silent.
     pub silence_max: Duration,
 }
@@ -174,19 +174,19 @@ async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem
             None => "neither the database nor Redis answers".to_owned(),
         },
     };
-    let error_of = |part: Result<(), Away>| part.err().map(|away| away.error);
+    let error_of = |part: Result<(), ProbeFailure>| part.err().map(|away| away.error);
     let (sql, redis) = (error_of(sql), error_of(redis));
     warn!(detail, sql, redis, "not ready");
     Err(NOT_READY.because(detail))
 }
 
 /// Why SQL or Redis has failed a probe.
-struct Away {
+struct ProbeFailure {
     error: String,
     refusal: Option<RedisRefusal>,
 }
 
-impl From<SqlError> for Away {
+impl From<SqlError> for ProbeFailure {
     fn from(error: SqlError) -> Self {
         Self {
             error: error.to_string(),
@@ -195,7 +195,7 @@ impl From<SqlError> for Away {
     }
 }
 
-impl From<CallError> for Away {
+impl From<CallError> for ProbeFailure {
     fn from(error: CallError) -> Self {
         Self {
             error: error.to_string(),
@@ -205,10 +205,12 @@ impl From<CallError> for Away {
 }
 
 /// The answer of a part, or that there is none in time: a probe that waits tells nothing.
-async fn in_time<E: Into<Away>>(asked: impl Future<Output = Result<(), E>>) -> Result<(), Away> {
+async fn in_time<E: Into<ProbeFailure>>(
+    asked: impl Future<Output = Result<(), E>>,
+) -> Result<(), ProbeFailure> {
     match tokio::time::timeout(PING_LIMIT, asked).await {
         Ok(answer) => answer.map_err(Into::into),
-        Err(_) => Err(Away {
+        Err(_) => Err(ProbeFailure {
             error: format!("no answer within {PING_LIMIT:?}"),
             refusal: None,
         }),
@@ -227,7 +229,7 @@ impl Health {
         disk.or_else(|| {
             let mut loops = self.loops.iter();
             let late = |watched: &&Loop| {
-                let silence = watched.pulse.silence();
+                let silence = watched.heartbeat.silence();
                 silence.is_some_and(|silence| silence > watched.silence_max)
             };
             let stuck = loops.find(late)?;
@@ -266,7 +268,7 @@ impl Collector for HeartbeatTimeouts {
             encoder.encode_descriptor("silent_seconds", help, None, MetricType::Gauge)?;
         for watched in &self.0 {
             // One that was not begun is silent for no time.
-            let silence = watched.pulse.silence().unwrap_or_default();
+            let silence = watched.heartbeat.silence().unwrap_or_default();
             let labels = [("loop", watched.name)];
             ConstGauge::new(silence.as_secs_f64()).encode(metric.encode_family(&labels)?)?;
         }

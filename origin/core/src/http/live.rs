@@ -39,7 +39,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// What answers that go on have in common: how many there are, and when all of them end.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct LiveAnswers {
     stop: CancellationToken,
     free: Arc<Semaphore>,
     /// How many each tenant has.
@@ -64,7 +64,7 @@ impl Drop for LiveSlot {
     }
 }
 
-impl Default for Live {
+impl Default for LiveAnswers {
     fn default() -> Self {
         let stop = CancellationToken::new();
         let free = Arc::new(Semaphore::new(ANSWERS_MAX));
@@ -73,7 +73,7 @@ impl Default for Live {
     }
 }
 
-impl Live {
+impl LiveAnswers {
     /// Ends all of them with `stop`. A connection that is being answered would keep the origin from stopping.
     pub async fn end_with(self, stop: CancellationToken) {
         stop.cancelled().await;

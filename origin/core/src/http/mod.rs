@@ -40,8 +40,8 @@ pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
 pub use health::HeartbeatTimeouts;
 pub use health::{Component, Health, Loop, alive, probes, starting};
 pub use input::{ReadQuery, TypedBody, page_len, read_typed, read_typed_value, shared_members};
-pub use live::{Live, TOO_MANY_STREAMS};
-pub use problem::{Fault, Problem, ProblemBody, RETRY_AFTER_S, Remedy};
+pub use live::{LiveAnswers, TOO_MANY_STREAMS};
+pub use problem::{Problem, ProblemBody, RETRY_AFTER_S, Remedy, ValidationError};
 pub use refusal::Refusal;
 use refusal::{NO_METHOD, NO_ROUTE};
 

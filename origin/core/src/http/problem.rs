@@ -34,12 +34,12 @@ pub struct Problem {
     /// What the client may do about it.
     pub remedy: Remedy,
     /// Each mistake in what was sent, if there is more to tell than the sentence does: the member `errors`.
-    pub faults: Vec<Fault>,
+    pub validation_errors: Vec<ValidationError>,
 }
 
 /// One mistake in a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Fault {
+pub struct ValidationError {
     /// Where it is: a JSON Pointer (RFC 6901).
     pub pointer: String,
     /// What is wrong there.
@@ -65,7 +65,7 @@ pub struct ProblemBody {
     message: Cow<'static, str>,
     /// Every mistake in what was sent, if that is what is wrong
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Fault>,
+    errors: Vec<ValidationError>,
 }
 
 /// What a refused client may do.
@@ -93,14 +93,14 @@ impl Problem {
             title,
             detail: detail.into(),
             remedy: Remedy::None,
-            faults: Vec::new(),
+            validation_errors: Vec::new(),
         }
     }
 
     /// The same, with each mistake in what was sent.
     #[must_use]
-    pub fn with_faults(mut self, faults: Vec<Fault>) -> Self {
-        self.faults = faults;
+    pub fn with_validation_errors(mut self, validation_errors: Vec<ValidationError>) -> Self {
+        self.validation_errors = validation_errors;
         self
     }
 
@@ -221,7 +221,7 @@ impl Problem {
             detail: self.detail.clone(),
             error: self.code,
             message: self.detail.clone(),
-            errors: self.faults.clone(),
+            errors: self.validation_errors.clone(),
         }
     }
 }

@@ -80,7 +80,7 @@ pub enum Source {
 
 impl Source {
     /// The word in SQL.
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Order => "order",
             Self::Link => "link",
@@ -89,7 +89,7 @@ impl Source {
 
     /// A statement whose first value is this source.
     fn sql<'a>(self, statement: &'static str) -> Statement<'a> {
-        sql(statement).text(self.word())
+        sql(statement).text(self.label())
     }
 }
 
@@ -119,7 +119,7 @@ pub struct SendOutcome {
 
 /// A subject of which a receiver does not have every change. Domains add its name when they show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct Waiting {
+pub struct PendingSubject {
     /// The subject.
     #[serde(skip)]
     pub subject: String,
@@ -181,7 +181,7 @@ impl Queue {
         limit: usize,
     ) -> Result<Vec<LeasedSubject>, SqlError> {
         let select = self.source.sql(SELECT_DUE);
-        let select = select.text(sink.word()).number(now_ms).number(limit);
+        let select = select.text(sink.label()).number(now_ms).number(limit);
         let rows = self.db.all(select).await?;
         let due: Vec<LeasedSubject> = rows.iter().map(leased).collect::<Result<_, _>>()?;
         if due.is_empty() {
@@ -194,9 +194,9 @@ impl Queue {
                 let lease = sql(LEASE)
                     .number(holder)
                     .number(until_ms)
-                    .text(self.source.word())
+                    .text(self.source.label())
                     .text(&one.subject)
-                    .text(sink.word())
+                    .text(sink.label())
                     .number(one.next_seq)
                     .number(now_ms);
                 if tx.execute(lease).await? == 1 {
@@ -234,14 +234,14 @@ impl Queue {
             let mut tx = self.db.begin().await?;
             let advance = sql(ADVANCE)
                 .number(next_seq)
-                .text(self.source.word())
+                .text(self.source.label())
                 .text(subject)
-                .text(sink.word())
+                .text(sink.label())
                 .number(holder)
                 .number(leased.next_seq);
             let is_ours = tx.execute(advance).await? == 1;
             let since = self.source.sql(SET_SINCE);
-            tx.execute(since.text(subject).text(sink.word())).await?;
+            tx.execute(since.text(subject).text(sink.label())).await?;
             tx.commit().await?;
             Ok(is_ours)
         };
@@ -270,8 +270,8 @@ impl Queue {
         let release = || {
             sql(RELEASE)
                 .number(now_ms)
-                .text(self.source.word())
-                .text(sink.word())
+                .text(self.source.label())
+                .text(sink.label())
                 .number(holder)
         };
         retried(|| self.db.execute(release())).await?;
@@ -288,8 +288,8 @@ impl Queue {
         let retry = || {
             let retry = sql(RETRY_NOW)
                 .number(now_ms)
-                .text(self.source.word())
-                .text(sink.word());
+                .text(self.source.label())
+                .text(sink.label());
             of_names(retry.number(now_ms), names)
         };
         Ok(retried(|| self.db.execute(retry())).await?)
@@ -297,7 +297,7 @@ impl Queue {
 
     /// How much of these names waits for a receiver.
     pub async fn backlog(&self, sink: SinkName, names: &NameRange) -> Result<Backlog, SqlError> {
-        let measure = of_names(self.source.sql(MEASURE).text(sink.word()), names);
+        let measure = of_names(self.source.sql(MEASURE).text(sink.label()), names);
         let row = self.db.one(measure).await?;
         let Some(row) = row else {
             return Ok(Backlog::default());
@@ -312,13 +312,13 @@ impl Queue {
     pub async fn backlogs<T>(
         &self,
         names: &NameRange,
-        view: impl Fn(Backlog, Vec<Waiting>) -> T,
+        view: impl Fn(Backlog, Vec<PendingSubject>) -> T,
     ) -> Result<BTreeMap<&'static str, T>, SqlError> {
         let mut receivers = BTreeMap::new();
         for sink in SinkName::ALL {
             let backlog = self.backlog(sink, names).await?;
             let waiting = self.waiting(sink, names, WAITING_MAX).await?;
-            receivers.insert(sink.word(), view(backlog, waiting));
+            receivers.insert(sink.label(), view(backlog, waiting));
         }
         Ok(receivers)
     }
@@ -338,8 +338,8 @@ impl Queue {
         sink: SinkName,
         names: &NameRange,
         limit: usize,
-    ) -> Result<Vec<Waiting>, SqlError> {
-        let select = of_names(self.source.sql(SELECT_WAITING).text(sink.word()), names);
+    ) -> Result<Vec<PendingSubject>, SqlError> {
+        let select = of_names(self.source.sql(SELECT_WAITING).text(sink.label()), names);
         let rows = self.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(waiting).collect::<Result<_, _>>()?)
     }
@@ -390,9 +390,9 @@ impl Queue {
             .number(tries)
             .number(sent.due_at_ms)
             .text(error.get(..end).unwrap_or_default())
-            .text(self.source.word())
+            .text(self.source.label())
             .text(subject)
-            .text(sink.word())
+            .text(sink.label())
             .number(holder)
             .number(*next_seq);
         if tx.execute(move_on).await? == 0 || !has_moved {
@@ -400,7 +400,7 @@ impl Queue {
         }
         for statement in [DELETE_DONE, SET_SINCE] {
             let statement = self.source.sql(statement);
-            tx.execute(statement.text(subject).text(sink.word()))
+            tx.execute(statement.text(subject).text(sink.label()))
                 .await?;
         }
         Ok(())
@@ -439,8 +439,8 @@ pub async fn note(
     let seq = insert_next(tx, source, change).await?;
     delete_pruned(tx, source, change.subject, seq).await?;
     for sink in sinks.names() {
-        let extend = sql(EXTEND_DELIVERY).number(seq).text(source.word());
-        let extend = extend.text(change.subject).text(sink.word());
+        let extend = sql(EXTEND_DELIVERY).number(seq).text(source.label());
+        let extend = extend.text(change.subject).text(sink.label());
         // What waits already is waited for: its row is locked until this transaction ends, so nobody who has just sent
         // the change before takes the subject for done.
         if tx.execute(extend).await? == 0 {
@@ -503,7 +503,7 @@ async fn insert_delivery(
     let insert = source
         .sql(INSERT_DELIVERY)
         .text(change.subject)
-        .text(sink.word())
+        .text(sink.label())
         .number(seq)
         .number(seq)
         .number(change.at_ms)
@@ -541,8 +541,8 @@ fn change(row: &Row) -> Result<Change, Error> {
     })
 }
 
-fn waiting(row: &Row) -> Result<Waiting, Error> {
-    Ok(Waiting {
+fn waiting(row: &Row) -> Result<PendingSubject, Error> {
+    Ok(PendingSubject {
         subject: row.text("subject")?,
         next_seq: row.number("next_seq")?,
         last_seq: row.number("last_seq")?,

@@ -83,13 +83,13 @@ impl Outbox {
             ended: Vec::new(),
             failures: 0,
         };
-        let mut rounds = Interval::every(self.times.period, "telling others of changes", stop);
+        let mut interval = Interval::every(self.times.period, "telling others of changes", stop);
         let mut measured: Option<Instant> = None;
-        while self.next(&mut rounds, &mut work).await {
+        while self.next(&mut interval, &mut work).await {
             let outcome = self.round(&mut work).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if work.is_outage() {
-                rounds.next_after(self.times.period * OUTAGE_PERIODS);
+                interval.next_after(self.times.period * OUTAGE_PERIODS);
             }
             if measured.is_none_or(|at| at.elapsed() >= MEASURE_PERIOD) {
                 measured = Some(Instant::now());
@@ -111,9 +111,9 @@ impl Outbox {
     }
 
     /// Waits until something is to be done: a task has ended, or a round is due. False once the origin stops.
-    async fn next(&self, rounds: &mut Interval, work: &mut Work) -> bool {
-        if work.tasks.is_empty() || rounds.is_failing() {
-            return rounds.next().await;
+    async fn next(&self, interval: &mut Interval, work: &mut Work) -> bool {
+        if work.tasks.is_empty() || interval.is_failing() {
+            return interval.next().await;
         }
         let Work { tasks, ended, .. } = work;
         let first = async {
@@ -123,7 +123,7 @@ impl Outbox {
                 () = tokio::time::sleep(self.times.period) => {}
             }
         };
-        rounds.wait(first).await
+        interval.wait(first).await
     }
 
     /// Notes what has ended, and begins as much anew.
@@ -229,7 +229,7 @@ impl Outbox {
     fn note(&self, work: &mut Work, sent: &SendOutcome) {
         let Some(error) = &sent.error else {
             if work.is_outage() {
-                info!(receiver = self.name.word(), "takes changes again");
+                info!(receiver = self.name.label(), "takes changes again");
             }
             work.failures = 0;
             return;
@@ -237,7 +237,7 @@ impl Outbox {
         self.meter.told(self.name, "failed");
         work.failures += 1;
         if work.failures == 1 || work.failures == AT_ONCE {
-            let (receiver, subject) = (self.name.word(), &sent.leased.subject);
+            let (receiver, subject) = (self.name.label(), &sent.leased.subject);
             warn!(receiver, %subject, error, "a change is not taken; trying again");
         }
     }

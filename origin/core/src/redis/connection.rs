@@ -32,7 +32,7 @@ const CLUSTER_RETRIES: u32 = 2;
 #[derive(Clone)]
 pub(super) struct Connection {
     source: Source,
-    live: Arc<RwLock<Live>>,
+    live: Arc<RwLock<LiveConnection>>,
     is_replacing: Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ enum Source {
 
 /// The connection that calls take now.
 #[derive(Clone)]
-struct Live {
+struct LiveConnection {
     /// How many were replaced before it.
     number: u64,
     link: Link,
@@ -67,7 +67,7 @@ impl Connection {
     pub(super) fn open(urls: &str) -> Result<Self, RedisError> {
         let source = Source::of(urls)?;
         let link = source.link()?;
-        let live = Arc::new(RwLock::new(Live { number: 0, link }));
+        let live = Arc::new(RwLock::new(LiveConnection { number: 0, link }));
         Ok(Self {
             source,
             live,
@@ -95,7 +95,7 @@ impl Connection {
         matches!(self.source, Source::Cluster(_))
     }
 
-    fn live(&self) -> Live {
+    fn live(&self) -> LiveConnection {
         let live = self.live.read();
         live.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -125,7 +125,7 @@ impl Connection {
                 let live = self.live.write();
                 let mut live = live.unwrap_or_else(PoisonError::into_inner);
                 let number = live.number.wrapping_add(1);
-                *live = Live { number, link };
+                *live = LiveConnection { number, link };
             }
             Err(error) => warn!(%error, "the silent connection to Redis stays"),
         }

@@ -20,8 +20,8 @@ const FULL_PERCENT: u64 = 90;
 
 /// Logs what is wrong with Redis, every minute until it is corrected. Ends with `stop`.
 pub async fn watch(redis: Redis, stop: CancellationToken) {
-    let mut rounds = Interval::every(PERIOD, "looking at the settings of Redis", stop);
-    while rounds.next().await {
+    let mut interval = Interval::every(PERIOD, "looking at the settings of Redis", stop);
+    while interval.next().await {
         // `check_write` logs refusals itself.
         let written = redis.check_write().await;
         let info = redis.send(&::redis::cmd("INFO")).await;
@@ -30,7 +30,7 @@ pub async fn watch(redis: Redis, stop: CancellationToken) {
                 tell(&node, written.is_ok());
             }
         }
-        rounds.ended(&info);
+        interval.ended(&info);
     }
 }
 

@@ -21,7 +21,7 @@ const MYSQL_SETUP: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTE
 
 /// A database that is not the origin's own. Cloning it is cheap.
 #[derive(Clone)]
-pub struct Foreign(Pool);
+pub struct ForeignDatabase(Pool);
 
 #[derive(Clone)]
 enum Pool {
@@ -30,7 +30,7 @@ enum Pool {
 }
 
 /// Its URL may hold a password.
-impl std::fmt::Debug for Foreign {
+impl std::fmt::Debug for ForeignDatabase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
             Pool::Sqlite(_) => "Foreign(SQLite)",
@@ -48,7 +48,7 @@ pub struct PlacedRow {
     pub event: Option<Vec<u8>>,
 }
 
-impl Foreign {
+impl ForeignDatabase {
     /// The database at `url`, as [`Database::open`](super::Database::open) takes it. It connects when it is first asked, and
     /// makes nothing. Needs a tokio runtime.
     ///

@@ -24,8 +24,8 @@ impl GroupState {
     /// Every state.
     pub const ALL: [Self; 4] = [Self::Starting, Self::Running, Self::Paused, Self::Outage];
 
-    /// Its word.
-    pub const fn word(self) -> &'static str {
+    /// Its label.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Starting => "starting",
             Self::Running => "running",

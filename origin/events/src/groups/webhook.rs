@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{Delivery, Handled, Handler, Outcome};
+use super::{Delivery, HandleFuture, Handler, Outcome};
 use crate::Clock;
 use weir_origin_core::http::webhook::{SendError, WebhookSender};
 
@@ -51,7 +51,7 @@ impl Webhook {
 }
 
 impl Handler for Webhook {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move {
             let mut tasks = JoinSet::new();
             for (at, event) in events.iter().enumerate() {

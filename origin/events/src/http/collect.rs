@@ -194,7 +194,7 @@ pub(super) async fn pixel(
 fn refused(answer: Answer) -> Problem {
     let verdict = answer.verdicts.into_iter().next();
     let detail = verdict.and_then(|verdict| {
-        let reason = verdict.reason?.word();
+        let reason = verdict.reason?.label();
         Some(format!("{reason}: {}", verdict.message.unwrap_or_default()))
     });
     let detail = detail.unwrap_or_default();

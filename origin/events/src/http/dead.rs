@@ -16,7 +16,7 @@ use super::refusals::UNKNOWN_DEAD_LETTER;
 use crate::Events;
 use crate::admin::{self, RESEND_MAX, ResendOutcome};
 use crate::collect::is_taken;
-use crate::model::letter::Letter;
+use crate::model::letter::DeadLetterContent;
 use crate::model::record::{REFUSED_LEN_MAX, SentEvent};
 use crate::store::{DeadFilter, DeadLetter};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
@@ -166,7 +166,7 @@ pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Res
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = WhichLetters)]
-pub(super) struct Which {
+pub(super) struct DeadLetterQuery {
     /// The group's name.
     #[schema(nullable = false)]
     group: Option<String>,
@@ -185,12 +185,12 @@ pub(super) struct Which {
     post,
     path = "/events/dead-letters/resend",
     operation_id = "resendDeadLetters",
-    request_body = Which,
+    request_body = DeadLetterQuery,
     responses((status = 200, description = "How many were taken", body = ResentMany)),
 )]
 pub(super) async fn resend_many(
     events: Events,
-    TypedBody(which): TypedBody<Which>,
+    TypedBody(which): TypedBody<DeadLetterQuery>,
 ) -> Result<Json<ResentMany>, Problem> {
     let group = which.group.as_deref().map(group_name);
     let limit = which.limit.unwrap_or(RESEND_MAX);
@@ -290,13 +290,13 @@ impl From<&DeadLetter> for LetterView {
             event: None,
             record: None,
         };
-        match Letter::from_json(&letter.letter) {
-            Ok(Letter::Sent(sent)) => view.sent = Some(sent),
-            Ok(Letter::GivenUp { envelope, .. }) => {
+        match DeadLetterContent::from_json(&letter.letter) {
+            Ok(DeadLetterContent::Sent(sent)) => view.sent = Some(sent),
+            Ok(DeadLetterContent::GivenUp { envelope, .. }) => {
                 let bytes = hex::decode(envelope).unwrap_or_default();
                 view.event = Some(Envelope::decode(&bytes).ok());
             }
-            Ok(Letter::Record { payload }) => view.record = Some(payload),
+            Ok(DeadLetterContent::Record { payload }) => view.record = Some(payload),
             Err(_) => {}
         }
         view

@@ -23,7 +23,7 @@ pub const CROWDED: &str = "crowded";
 /// What a dead letter holds, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Letter {
+pub enum DeadLetterContent {
     /// It was refused when it came.
     Sent(SentEvent),
     /// A group has given it up.
@@ -44,7 +44,7 @@ pub enum Letter {
     },
 }
 
-impl Letter {
+impl DeadLetterContent {
     /// As SQL has it.
     pub fn to_json(&self) -> String {
         // Texts and numbers: there is nothing in it that JSON cannot say.
@@ -73,7 +73,7 @@ pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadL
         group: String::new(),
         reason: refused.reason,
         message: refused.message,
-        letter: Letter::Sent(refused.sent).to_json(),
+        letter: DeadLetterContent::Sent(refused.sent).to_json(),
         dead_at_ms: record.time_ms,
         edited_at_ms: None,
     }
@@ -81,7 +81,7 @@ pub fn of_refused(source: &str, record: &Record, refused: RefusedEvent) -> DeadL
 
 /// The dead letter of what is no record.
 pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> DeadLetter {
-    let letter = Letter::Record {
+    let letter = DeadLetterContent::Record {
         payload: hex::encode(&record.payload),
     };
     DeadLetter {
@@ -97,7 +97,7 @@ pub fn of_unreadable(source: &str, record: &Record, error: &RecordError) -> Dead
 
 /// The dead letter of an event whose id is another's.
 pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
-    let letter = Letter::GivenUp {
+    let letter = DeadLetterContent::GivenUp {
         source: source.to_owned(),
         position: event.position,
         received_ms: event.received_ms,
@@ -106,7 +106,7 @@ pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
     DeadLetter {
         id: id(STORE_GROUP, source, event.position),
         group: STORE_GROUP.to_owned(),
-        reason: Reason::IdReused.word().to_owned(),
+        reason: Reason::IdReused.label().to_owned(),
         message: "another event has its id: the first one stays".to_owned(),
         letter: letter.to_json(),
         dead_at_ms: now_ms,
@@ -123,7 +123,7 @@ pub fn of_given_up(
     message: &str,
     now_ms: u64,
 ) -> DeadLetter {
-    let letter = Letter::GivenUp {
+    let letter = DeadLetterContent::GivenUp {
         source: source.to_owned(),
         position: retry.position,
         received_ms: retry.received_ms,

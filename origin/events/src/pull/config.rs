@@ -79,9 +79,9 @@ fn five_minutes() -> weir_base::duration::Duration {
 }
 
 /// A field that will not do, and why.
-type Wrong = (&'static str, String);
+type FieldProblem = (&'static str, String);
 
-fn wrong(field: &'static str, problem: impl fmt::Display) -> Wrong {
+fn wrong(field: &'static str, problem: impl fmt::Display) -> FieldProblem {
     (field, problem.to_string())
 }
 
@@ -111,7 +111,7 @@ impl PullsConfig {
 }
 
 impl PullConfig {
-    fn pull(self) -> Result<Pull, Wrong> {
+    fn pull(self) -> Result<Pull, FieldProblem> {
         if self.every.ms == 0 {
             return Err(wrong("every", "must be longer than nothing"));
         }
@@ -134,7 +134,7 @@ impl PullConfig {
         })
     }
 
-    fn service(&self, url: &str) -> Result<HttpSource, Wrong> {
+    fn service(&self, url: &str) -> Result<HttpSource, FieldProblem> {
         let token = self.token_file.as_deref();
         let token = token.map(|path| read("token_file", path)).transpose()?;
         HttpSource::new(url, self.ca.as_deref(), token.as_deref())
@@ -143,7 +143,7 @@ impl PullConfig {
 }
 
 impl TableConfig {
-    fn source(&self) -> Result<TableSource, Wrong> {
+    fn source(&self) -> Result<TableSource, FieldProblem> {
         let url = match (&self.database, &self.database_file) {
             (Some(url), None) => url.clone(),
             (None, Some(path)) => read("sql.database_file", path)?,
@@ -159,7 +159,7 @@ impl TableConfig {
 
 #[cfg(feature = "kafka")]
 impl TopicConfig {
-    fn source(&self) -> Result<Arc<dyn Source>, Wrong> {
+    fn source(&self) -> Result<Arc<dyn Source>, FieldProblem> {
         let settings = weir_log::kafka::Settings::from_url(&self.url);
         let mut settings = settings.map_err(|error| wrong("kafka.url", error))?;
         if let Some(path) = &self.properties_file {
@@ -174,7 +174,7 @@ impl TopicConfig {
 
 #[cfg(not(feature = "kafka"))]
 impl TopicConfig {
-    fn source(&self) -> Result<Arc<dyn Source>, Wrong> {
+    fn source(&self) -> Result<Arc<dyn Source>, FieldProblem> {
         let (url, file) = (&self.url, &self.properties_file);
         let problem = format!(
             "{url}{}: this weir-origin was built without Kafka; cargo build --features kafka has it",
@@ -184,7 +184,7 @@ impl TopicConfig {
     }
 }
 
-fn read(field: &'static str, path: &Path) -> Result<String, Wrong> {
+fn read(field: &'static str, path: &Path) -> Result<String, FieldProblem> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| wrong(field, format!("{}: {error}", path.display())))?;
     Ok(text.trim().to_owned())

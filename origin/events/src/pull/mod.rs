@@ -129,9 +129,9 @@ enum PullError {
 
 /// Fetches events until `stop`.
 pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
-    let rounds = Interval::every(pull.every, "fetching events", stop);
-    let mut rounds = rounds.backing_off(pull.backoff);
-    while rounds.next().await {
+    let interval = Interval::every(pull.every, "fetching events", stop);
+    let mut interval = interval.backing_off(pull.backoff);
+    while interval.next().await {
         let fetched = fetch(&events, &pull).await;
         if let Err(error) = &fetched {
             let store = events.store();
@@ -143,9 +143,9 @@ pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
                 tracing::warn!(error = %unnoted, name = %pull.name, "a failure is not noted");
             }
         }
-        rounds.ended(&fetched);
+        interval.ended(&fetched);
         if matches!(fetched, Ok(true)) {
-            rounds.next_at_once();
+            interval.next_at_once();
         }
     }
 }

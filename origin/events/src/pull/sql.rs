@@ -13,7 +13,7 @@ use super::window::Window;
 use super::{FetchedPage, Fetching, Source};
 use crate::Clock;
 use weir_origin_core::sql::OpenError;
-use weir_origin_core::sql::foreign::{Foreign, PlacedRow};
+use weir_origin_core::sql::foreign::{ForeignDatabase, PlacedRow};
 
 /// Where the number goes behind which rows are asked for.
 const CURSOR: &str = "{cursor}";
@@ -51,7 +51,7 @@ pub enum TableError {
 
 /// A table that has events.
 pub struct TableSource {
-    database: Foreign,
+    database: ForeignDatabase,
     /// With `?` for each of its places.
     query: String,
     places: Vec<QueryParameter>,
@@ -93,7 +93,7 @@ impl TableSource {
             return Err(TableError::LookBack);
         }
         Ok(Self {
-            database: Foreign::new(url)?,
+            database: ForeignDatabase::new(url)?,
             query,
             places,
             look_back_ms,

@@ -96,7 +96,7 @@ pub struct StoreBatch {
 
 /// The outcome of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoreCounts {
     /// Events that were not there.
     pub new: u64,
     /// Events that were there already.
@@ -147,14 +147,14 @@ impl EventStore {
         &self,
         to: Move<'_>,
         batch: &StoreBatch,
-    ) -> Result<(Step, Stored), SqlError> {
+    ) -> Result<(Step, StoreCounts), SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
             if move_in(&mut tx, to).await? == Step::Moved {
                 tx.rollback().await?;
-                return Ok((Step::Moved, Stored::default()));
+                return Ok((Step::Moved, StoreCounts::default()));
             }
-            let mut stored = Stored::default();
+            let mut stored = StoreCounts::default();
             for chunk in batch.events.chunks(ROWS) {
                 insert_chunk(&mut tx, to, chunk, &mut stored).await?;
             }
@@ -227,7 +227,7 @@ async fn insert_chunk(
     tx: &mut Tx,
     to: Move<'_>,
     chunk: &[NewEvent],
-    stored: &mut Stored,
+    stored: &mut StoreCounts,
 ) -> Result<(), Error> {
     if chunk.len() == ROWS {
         let all = chunk.iter().fold(sql(&INSERT_MANY), row);

@@ -25,7 +25,7 @@ use weir_origin_core::sql::Database;
 pub use archives::{ArchiveCut, ArchiveStore};
 pub use compensations::{Compensation, CompensationStore};
 pub use dead::{DeadFilter, DeadLetter, DeadLetterStore};
-pub use events::{CourseFilter, CourseOwner, EventCursor, NewEvent, StoreBatch, Stored};
+pub use events::{CourseFilter, CourseOwner, EventCursor, NewEvent, StoreBatch, StoreCounts};
 pub use groups::Control;
 pub use pulls::{PullState, PullStore};
 pub use retries::{NewRetry, Retry, RetryCounts, RetryStore, SettledRetry, Settlement};

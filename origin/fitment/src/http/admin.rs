@@ -12,8 +12,8 @@ use super::{
     invalid, read_sku, read_vehicle, unknown_sku, unknown_vehicle,
 };
 use crate::Fitment;
-use crate::store::{Changed, NewVehicle, Product, Qualifiers, Vehicle};
-use crate::verify::{STEP_MAX, Verified};
+use crate::store::{NewVehicle, Product, Qualifiers, SkuChangeOutcome, Vehicle};
+use crate::verify::{STEP_MAX, VerifySummary};
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 
 /// Vehicles of an answer.
@@ -377,12 +377,12 @@ pub(super) async fn remove_relation(
 }
 
 /// 202: it is in SQL for good, and Redis follows. 204: it was so.
-fn changed(changed: Changed) -> Result<StatusCode, Problem> {
+fn changed(changed: SkuChangeOutcome) -> Result<StatusCode, Problem> {
     match changed {
-        Changed::Done => Ok(StatusCode::ACCEPTED),
-        Changed::Known => Ok(StatusCode::NO_CONTENT),
-        Changed::NoSku => Err(unknown_sku()),
-        Changed::NoVehicle => Err(unknown_vehicle()),
+        SkuChangeOutcome::Done => Ok(StatusCode::ACCEPTED),
+        SkuChangeOutcome::Known => Ok(StatusCode::NO_CONTENT),
+        SkuChangeOutcome::NoSku => Err(unknown_sku()),
+        SkuChangeOutcome::NoVehicle => Err(unknown_vehicle()),
     }
 }
 
@@ -437,12 +437,12 @@ pub(super) async fn rebuild_state(fitment: Fitment) -> Result<Json<WholeRebuild>
     path = "/fitment/verify",
     operation_id = "verifyFitment",
     params(Step),
-    responses((status = 200, description = "What was found", body = Verified)),
+    responses((status = 200, description = "What was found", body = VerifySummary)),
 )]
 pub(super) async fn verify(
     fitment: Fitment,
     ReadQuery(step): ReadQuery<Step>,
-) -> Result<Json<Verified>, Problem> {
+) -> Result<Json<VerifySummary>, Problem> {
     let limit = step.limit.unwrap_or(STEP_MAX);
     if !(1..=STEP_MAX).contains(&limit) {
         return Err(invalid(

@@ -28,7 +28,7 @@ const PAGE: usize = 100;
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct What {
+pub(super) struct ImportParameters {
     /// What is in it.
     #[param(schema_with = kinds)]
     kind: String,
@@ -138,7 +138,7 @@ fn kinds() -> Object {
 fn formats() -> Object {
     words(
         "How it is written.",
-        Format::ALL.iter().map(|one| one.word()),
+        Format::ALL.iter().map(|one| one.label()),
     )
 }
 
@@ -156,13 +156,13 @@ fn modes() -> Object {
     post,
     path = "/fitment/imports",
     operation_id = "createImport",
-    params(What),
+    params(ImportParameters),
     request_body(content = String, content_type = "application/octet-stream"),
     responses((status = 202, description = "It waits", body = NewImportView)),
 )]
 pub(super) async fn upload(
     fitment: Fitment,
-    ReadQuery(what): ReadQuery<What>,
+    ReadQuery(what): ReadQuery<ImportParameters>,
     body: Body,
 ) -> Result<(StatusCode, Json<NewImportView>), Problem> {
     let spec = Spec::read(&what.kind, &what.format, &what.mode, what.strict);

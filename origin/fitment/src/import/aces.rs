@@ -20,7 +20,7 @@ use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use super::read::{Fields, RECORD_LEN_MAX, ReadError, Taker, Wrong};
+use super::read::{ColumnProblem, Fields, RECORD_LEN_MAX, ReadError, RecordCollector};
 use super::source::Bounded;
 
 /// Elements of an `App` that do not narrow which vehicles the part fits.
@@ -56,7 +56,7 @@ struct App {
 }
 
 /// Reads from the taker's position, which is the beginning or behind an `App`. True at the end.
-pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadError> {
+pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bool, ReadError> {
     let (position, line) = (taker.progress().position, taker.progress().line);
     file.seek(SeekFrom::Start(position))?;
     let from = BufReader::with_capacity(1 << 18, Bounded::new(file));
@@ -197,7 +197,7 @@ impl App {
         }
     }
 
-    fn hand_to(mut self, taker: &mut Taker<'_>) {
+    fn hand_to(mut self, taker: &mut RecordCollector<'_>) {
         if let Err((element, reason)) = self.checked(taker.is_strict()) {
             return taker.error(self.line, element, reason);
         }
@@ -218,7 +218,7 @@ impl App {
     }
 
     /// Translates the action. An error names the element that is wrong or missing.
-    fn checked(&mut self, is_strict: bool) -> Result<(), Wrong> {
+    fn checked(&mut self, is_strict: bool) -> Result<(), ColumnProblem> {
         let name = self.name();
         for (element, text) in [("BaseVehicle", &self.vehicle), ("Part", &self.sku)] {
             if text.is_empty() {

@@ -29,7 +29,7 @@ use weir_fitment::Sku;
 
 use super::Fitment;
 use super::store::{ERRORS_MAX, Import, ImportError, NewImport, Progress, StagedSku, State};
-use read::{Content, Piece, ReadError, SkuPiece, VehicleIndex, read_piece};
+use read::{Content, FilePiece, ReadError, SkuPiece, VehicleIndex, read_piece};
 use weir_origin_core::background::Interval;
 use weir_origin_core::sql::SqlError;
 
@@ -57,8 +57,8 @@ impl Mode {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Merge, Self::Replace];
 
-    /// Its word.
-    pub const fn word(self) -> &'static str {
+    /// Its label.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Merge => "merge",
             Self::Replace => "replace",
@@ -86,14 +86,14 @@ impl Spec {
     /// Says which word will not do.
     pub fn read(kind: &str, format: &str, mode: &str, is_strict: bool) -> Result<Self, String> {
         let spec = Self {
-            kind: one_of("kind", &Kind::ALL, Kind::word, kind)?,
+            kind: one_of("kind", &Kind::ALL, Kind::label, kind)?,
             format: match format {
                 "" => Format::Csv,
-                word => one_of("format", Format::ALL, Format::word, word)?,
+                word => one_of("format", Format::ALL, Format::label, word)?,
             },
             mode: match mode {
                 "" => Mode::Merge,
-                word => one_of("mode", &Mode::ALL, Mode::word, word)?,
+                word => one_of("mode", &Mode::ALL, Mode::label, word)?,
             },
             is_strict,
         };
@@ -156,12 +156,12 @@ impl Fitment {
     /// Works on imports until `stop`.
     pub(super) async fn run_imports(self, stop: CancellationToken) {
         let holder = random_name();
-        let mut rounds = Interval::every(PERIOD, "importing fitment", stop.clone());
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "importing fitment", stop.clone());
+        while interval.next().await {
             let outcome = self.import_next(&holder, &stop, &|_| ()).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if matches!(outcome, Ok(true)) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -179,9 +179,9 @@ impl Fitment {
     /// When SQL does not answer.
     pub async fn new_import(&self, spec: Spec, file: String, size: u64) -> Result<u64, SqlError> {
         let new = NewImport {
-            kind: spec.kind.word().to_owned(),
-            format: spec.format.word().to_owned(),
-            mode: spec.mode.word().to_owned(),
+            kind: spec.kind.label().to_owned(),
+            format: spec.format.label().to_owned(),
+            mode: spec.mode.label().to_owned(),
             is_strict: spec.is_strict,
             file,
             size,
@@ -387,7 +387,7 @@ impl Run<'_> {
         &self,
         index: &Arc<VehicleIndex>,
         progress: Progress,
-    ) -> Result<Piece, ImportEnd> {
+    ) -> Result<FilePiece, ImportEnd> {
         let (path, index, spec) = (self.path.clone(), index.clone(), self.spec);
         let records_max = self.fitment.0.settings.records_staged;
         let read = move || read_piece(&path, spec, &index, progress, records_max);
@@ -396,7 +396,7 @@ impl Run<'_> {
     }
 
     /// The relations of a piece by the numbers of their SKUs. An unknown SKU is an error in the first line that has it.
-    async fn numbered(&self, piece: &mut Piece) -> Result<Vec<StagedSku>, ImportEnd> {
+    async fn numbered(&self, piece: &mut FilePiece) -> Result<Vec<StagedSku>, ImportEnd> {
         let mut staged: Vec<StagedSku> = Vec::with_capacity(piece.content.relations.len());
         let mut places = std::collections::HashMap::<Sku, Option<usize>>::new();
         for of in std::mem::take(&mut piece.content.relations) {
@@ -471,7 +471,7 @@ fn named(error: ImportEnd, encoding: Option<&str>) -> ImportEnd {
     }
 }
 
-fn unknown_sku(piece: &mut Piece, format: Format, of: &SkuPiece) {
+fn unknown_sku(piece: &mut FilePiece, format: Format, of: &SkuPiece) {
     if piece.progress.errors < ERRORS_MAX {
         let (column, name) = match format {
             Format::Csv => ("sku", ""),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
-use super::read::{COLUMNS_MAX, Kind, RECORD_LEN_MAX, ReadError, Taker};
+use super::read::{COLUMNS_MAX, Kind, RECORD_LEN_MAX, ReadError, RecordCollector};
 use super::source::Bounded;
 
 const NOT_UTF8: &str = "is not UTF-8: it looks like Windows-1252; save the file as UTF-8 (Excel calls it \"CSV UTF-8\")";
@@ -97,7 +97,7 @@ fn header(file: &mut File, kind: Kind) -> Result<Header, ReadError> {
 }
 
 /// Reads from the taker's position, which is the beginning or behind a record. True at the end.
-pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadError> {
+pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bool, ReadError> {
     let header = header(&mut file, taker.kind)?;
     let (base, base_line) = match taker.progress().position {
         0 => (header.len_bytes, 1),
@@ -134,7 +134,7 @@ fn broken(error: csv::Error, line: u64) -> ReadError {
     }
 }
 
-impl Taker<'_> {
+impl RecordCollector<'_> {
     fn record(&mut self, line: u64, record: &csv::ByteRecord, header: &Header) {
         if record.len() != header.width {
             let reason = format!("has {} fields, must have {}", record.len(), header.width);

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use weir_fitment::SEGMENT_LEN;
 use weir_fitment::redis::fit_vehicles::{self, Head, VehicleMapVersion};
-use weir_fitment::redis::fit_vehicles_put::{self, Piece, VehiclesPutOutcome};
+use weir_fitment::redis::fit_vehicles_put::{self, MapPiece, VehiclesPutOutcome};
 use weir_fitment::redis::keys::VehicleMapKeys;
 
 use crate::Fitment;
@@ -23,12 +23,12 @@ const REBUILD_STEPS: usize = 50;
 impl Fitment {
     /// Keeps the map as SQL has it, and makes Redis anew when it has lost its data, until `stop`.
     pub(crate) async fn run_mapping(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "keeping the map of vehicles", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "keeping the map of vehicles", stop);
+        while interval.next().await {
             let outcome = self.keep_map().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if matches!(outcome, Ok(true)) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -117,7 +117,7 @@ impl Fitment {
                 .store()
                 .vehicles_behind(before, room.min(wanted.count - before))
                 .await?;
-            let piece = Piece {
+            let piece = MapPiece {
                 before,
                 vehicles: &vehicles,
             };

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use weir_fitment::redis::fit_add::{Change, Changed};
+use weir_fitment::redis::fit_add::{Change, ChangeOutcome};
 use weir_fitment::redis::fit_put::NewerEntryPolicy;
 use weir_fitment::redis::fit_route_put::NewRoute;
 use weir_fitment::redis::keys::{FitmentKeys, fitment_pages};
@@ -36,12 +36,12 @@ type Flights = HashMap<Cluster, Vec<Call>>;
 impl Fitment {
     /// Writes what changed, until `stop`.
     pub(crate) async fn run_publishing(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "writing fitment to Redis", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "writing fitment to Redis", stop);
+        while interval.next().await {
             let outcome = self.publish_dirty().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if matches!(outcome, Ok(count) if count >= SKUS) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -105,7 +105,7 @@ impl Fitment {
             let replies = self.redis(&cluster).run_all(&calls).await?;
             let of = sent.remove(&cluster).unwrap_or_default();
             for (one, reply) in of.into_iter().zip(&replies) {
-                if fit_add::parse(reply).map_err(CallError::from)? == Changed::NeedsWhole {
+                if fit_add::parse(reply).map_err(CallError::from)? == ChangeOutcome::NeedsWhole {
                     whole.push(one);
                 }
             }

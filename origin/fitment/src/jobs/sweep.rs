@@ -31,11 +31,11 @@ const BUCKETS: u64 = 32;
 impl Fitment {
     /// Looks at marks and routes, a step a second, until `stop`.
     pub(crate) async fn run_sweeping(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "sweeping fitment in Redis", stop);
+        let mut interval = Interval::every(PERIOD, "sweeping fitment in Redis", stop);
         let mut bucket = 0;
-        while rounds.next().await {
+        while interval.next().await {
             let outcome = self.sweep(bucket).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if outcome.is_ok() {
                 bucket = (bucket + BUCKETS) % (ROUTE_TAGS * ROUTE_BUCKETS);
             }

@@ -24,7 +24,7 @@ pub enum State {
 }
 
 impl State {
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Reading => "reading",

@@ -226,7 +226,7 @@ impl ImportStore<'_> {
                 qualifiers_dropped,
             } = progress;
             let advance = sql(ADVANCE)
-                .text(state.word())
+                .text(state.label())
                 .number(position)
                 .number(line)
                 .number(records)
@@ -290,7 +290,7 @@ impl ImportStore<'_> {
 
     async fn end_in(self, tx: &mut Tx, id: u64, ended: &ImportResult<'_>) -> Result<(), Error> {
         let end = sql(END)
-            .text(ended.state.word())
+            .text(ended.state.label())
             .text(ended.message)
             .number(ended.progress.records)
             .number(ended.progress.errors)

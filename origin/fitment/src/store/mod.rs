@@ -32,7 +32,7 @@ pub use import_rows::{Import, ImportError, NewImport, Progress, State};
 pub use imports::{ERRORS_MAX, ImportStore, StagedQualifier, StagedSku};
 pub use inverse::{InverseStore, PAGE_LEN};
 pub use outbox::{Dirty, FormerPlacement, OutboxStore};
-pub use skus::{ChangeOutcome, Changed, Product, ProductChange, Qualifiers};
+pub use skus::{ChangeOutcome, Product, ProductChange, Qualifiers, SkuChangeOutcome};
 pub use vehicles::{NewVehicle, Vehicle};
 
 pub(crate) use inverse::Inverse;

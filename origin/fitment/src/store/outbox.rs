@@ -79,7 +79,7 @@ pub(crate) struct Delta {
 
 /// What a SKU that was dropped has left in Redis: a mark of its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct DropMark {
     pub left: FormerPlacement,
     pub sku: Sku,
     /// The SKU's own: the mark's is no higher.
@@ -191,10 +191,14 @@ impl OutboxStore<'_> {
     }
 
     /// Up to `limit` marks of what was dropped before an instant.
-    pub(crate) async fn marks(self, before_ms: u64, limit: usize) -> Result<Vec<Mark>, SqlError> {
+    pub(crate) async fn marks(
+        self,
+        before_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<DropMark>, SqlError> {
         let select = sql(SELECT_MARKS).number(before_ms).number(limit);
         let mark = |row: &Row| {
-            Ok(Mark {
+            Ok(DropMark {
                 left: read_left(row)?,
                 sku: Sku::new(row.text("sku")?).map_err(|error| damaged("sku", error))?,
                 version: row.number("version")?,
@@ -207,9 +211,9 @@ impl OutboxStore<'_> {
     }
 
     /// Redis has these marks no longer.
-    pub(crate) async fn forget_marks(self, marks: &[Mark]) -> Result<(), SqlError> {
+    pub(crate) async fn forget_marks(self, marks: &[DropMark]) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
-        for Mark {
+        for DropMark {
             left,
             dropped_at_ms,
             ..

@@ -115,7 +115,7 @@ pub enum ChangeOutcome {
 
 /// The outcome of a single change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum SkuChangeOutcome {
     /// It is in SQL; Redis follows.
     Done,
     /// It was so already.
@@ -311,7 +311,7 @@ impl FitmentStore {
         sku: &Sku,
         vehicle: VehicleId,
         qualifiers: &Qualifiers,
-    ) -> Result<Changed, SqlError> {
+    ) -> Result<SkuChangeOutcome, SqlError> {
         Ok(retried(async || self.try_relation(sku, vehicle, Some(qualifiers)).await).await?)
     }
 
@@ -320,7 +320,7 @@ impl FitmentStore {
         &self,
         sku: &Sku,
         vehicle: VehicleId,
-    ) -> Result<Changed, SqlError> {
+    ) -> Result<SkuChangeOutcome, SqlError> {
         Ok(retried(async || self.try_relation(sku, vehicle, None).await).await?)
     }
 
@@ -329,13 +329,13 @@ impl FitmentStore {
         sku: &Sku,
         vehicle: VehicleId,
         qualifiers: Option<&Qualifiers>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<SkuChangeOutcome, Error> {
         let (mut tx, version) = self.change().await?;
         let Some(row) = row_in(&mut tx, sku).await?.filter(|row| !row.is_deleted) else {
-            return Ok(Changed::NoSku);
+            return Ok(SkuChangeOutcome::NoSku);
         };
         let Some(offset) = offset_in(&mut tx, vehicle).await? else {
-            return Ok(Changed::NoVehicle);
+            return Ok(SkuChangeOutcome::NoVehicle);
         };
         let one = RoaringBitmap::from_iter([offset.get()]);
         let (added, removed) = match qualifiers {
@@ -349,9 +349,9 @@ impl FitmentStore {
         tx.commit().await?;
         // What it holds for may have changed, which Redis does not know of.
         Ok(if is_new {
-            Changed::Done
+            SkuChangeOutcome::Done
         } else {
-            Changed::Known
+            SkuChangeOutcome::Known
         })
     }
 

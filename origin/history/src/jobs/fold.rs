@@ -259,10 +259,10 @@ impl History {
     }
 
     pub(crate) async fn run_folding(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "folding lists of history", stop.clone());
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "folding lists of history", stop.clone());
+        while interval.next().await {
             let outcome = self.round(&stop).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 }

@@ -14,12 +14,12 @@ struct Report {
     rows: u64,
     made: u64,
     present: u64,
-    refused: Vec<Flaw>,
+    refused: Vec<RowError>,
     ignored_columns: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Flaw {
+struct RowError {
     line: u64,
     code: Option<String>,
     error: String,
@@ -76,7 +76,7 @@ async fn send_all(
     sum.end(command.dry_run)
 }
 
-fn tell(flaw: &Flaw) {
+fn tell(flaw: &RowError) {
     let code = flaw
         .code
         .as_deref()
@@ -87,7 +87,7 @@ fn tell(flaw: &Flaw) {
 impl ImportCommand {
     fn query(&self, part: &FileChunk) -> String {
         let mut parts = vec![
-            ("format", self.format.word().to_owned()),
+            ("format", self.format.label().to_owned()),
             ("first_line", part.first_line.to_string()),
         ];
         let domain = self.domain.clone().map(|domain| ("domain", domain));

@@ -44,11 +44,11 @@ pub struct LinksCommand {
     ca: Option<PathBuf>,
 
     #[command(subcommand)]
-    what: What,
+    what: LinksAction,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum LinksAction {
     /// Shows links, the last one first
     List(ListCommand),
     /// Makes a link, and shows its address
@@ -255,20 +255,20 @@ struct ExportCommand {
 pub async fn run(command: &LinksCommand, variables: Variables<'_>) -> Result<()> {
     let api = Api::new(&command.url, command.ca.as_deref(), variables)?;
     match &command.what {
-        What::List(list) => show::list(&api, list).await,
-        What::Create(create) => {
+        LinksAction::List(list) => show::list(&api, list).await,
+        LinksAction::Create(create) => {
             let link = api.json("POST", "/links", Some(create.body()?)).await?;
             println!("{}", link["url"].as_str().unwrap_or_default());
             Ok(())
         }
-        What::Get(named) => print_link(&api.json("GET", &named.path()?, None).await?),
-        What::Edit(edit) => {
+        LinksAction::Get(named) => print_link(&api.json("GET", &named.path()?, None).await?),
+        LinksAction::Edit(edit) => {
             let (path, body) = (edit.named.path()?, edit.body()?);
             print_link(&api.edit(&path, body, edit.version).await?)
         }
-        What::Delete(named) => api.json("DELETE", &named.path()?, None).await.map(drop),
-        What::Import(import) => import::run(&api, import).await,
-        What::Export(export) => show::export(&api, export).await,
+        LinksAction::Delete(named) => api.json("DELETE", &named.path()?, None).await.map(drop),
+        LinksAction::Import(import) => import::run(&api, import).await,
+        LinksAction::Export(export) => show::export(&api, export).await,
     }
 }
 

@@ -6,11 +6,11 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
-use weir_origin_core::outbox::{Backlog, Waiting};
+use weir_origin_core::outbox::{Backlog, PendingSubject};
 use weir_origin_core::tenants::NameRange;
 
 /// What one receiver does not have yet.
@@ -32,7 +32,7 @@ struct WaitingLink {
     /// The link's name.
     link: String,
     #[serde(flatten)]
-    waiting: Waiting,
+    waiting: PendingSubject,
 }
 
 /// What waits, by the name of the receiver.
@@ -49,8 +49,8 @@ pub(super) struct RetriedLinks {
 }
 
 impl LinkBacklog {
-    fn new(backlog: Backlog, waiting: Vec<Waiting>) -> Self {
-        let link = |waiting: Waiting| WaitingLink {
+    fn new(backlog: Backlog, waiting: Vec<PendingSubject>) -> Self {
+        let link = |waiting: PendingSubject| WaitingLink {
             link: waiting.subject.clone(),
             waiting,
         };
@@ -71,7 +71,10 @@ impl LinkBacklog {
     operation_id = "listLinkDeliveries",
     responses((status = 200, description = "Those that have waited longest come first", body = LinkDeliveries)),
 )]
-pub(super) async fn list(links: Links, within: Within) -> Result<Json<LinkDeliveries>, Problem> {
+pub(super) async fn list(
+    links: Links,
+    within: CallerFilter,
+) -> Result<Json<LinkDeliveries>, Problem> {
     within.check_all()?;
     let (queue, all) = (links.store().outbox(), NameRange::default());
     let backlogs = queue.backlogs(&all, LinkBacklog::new).await?;
@@ -87,7 +90,10 @@ pub(super) async fn list(links: Links, within: Within) -> Result<Json<LinkDelive
     operation_id = "retryLinkDeliveries",
     responses((status = 200, description = "How many", body = RetriedLinks)),
 )]
-pub(super) async fn retry(links: Links, within: Within) -> Result<Json<RetriedLinks>, Problem> {
+pub(super) async fn retry(
+    links: Links,
+    within: CallerFilter,
+) -> Result<Json<RetriedLinks>, Problem> {
     within.check_all()?;
     let queue = links.store().outbox();
     let links = queue.retry_all(&NameRange::default(), now_ms()).await?;

@@ -11,7 +11,7 @@ use super::links::if_match;
 use super::refusals::{
     DOMAIN_HAS_LINKS, DOMAINS_BUSY, INVALID_DOMAIN, UNKNOWN_DOMAIN, VERSION_CONFLICT,
 };
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use crate::domains::ChangeError;
 use crate::store::StoredDomains;
@@ -31,7 +31,7 @@ pub(super) const BODY_LEN_MAX: usize = 16 << 20;
         (status = 200, description = "As it is", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
-pub(super) async fn list(links: Links, within: Within) -> Response {
+pub(super) async fn list(links: Links, within: CallerFilter) -> Response {
     with_all(&links.domains(), |domain| {
         within.has_domain(domain.id.as_str())
     })
@@ -91,7 +91,7 @@ pub(super) async fn replace_all(
 )]
 pub(super) async fn get(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let stored = links.domains();

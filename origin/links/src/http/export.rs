@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tracing::error;
 
 use super::links::PageQuery;
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use crate::model::view::LinkView;
 use crate::search::{Cursor, LinkQuery, search};
@@ -82,7 +82,7 @@ impl hyper::body::Body for Chunks {
 )]
 pub(super) async fn csv(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Response, Problem> {
     export(links, within, &query, Format::Csv)
@@ -100,7 +100,7 @@ pub(super) async fn csv(
 )]
 pub(super) async fn ndjson(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Response, Problem> {
     export(links, within, &query, Format::Ndjson)
@@ -108,7 +108,7 @@ pub(super) async fn ndjson(
 
 fn export(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     query: &PageQuery,
     format: Format,
 ) -> Result<Response, Problem> {
@@ -194,7 +194,7 @@ fn row(link: &LinkView) -> String {
         &fields.target,
         &tags,
         &link.clicks.to_string(),
-        link.state.word(),
+        link.state.label(),
         &link.created_at_ms.to_string(),
         &number(link.expires_at_ms),
         &number(fields.life_ms),

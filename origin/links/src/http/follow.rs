@@ -60,7 +60,7 @@ async fn answer_get(
     let found = match visit_in_time(&links, &id, purpose).await {
         Ok(Some(found)) => found,
         Ok(None) => return no_link(Some(domain)),
-        Err(Unanswered) => {
+        Err(TargetUnavailable) => {
             if let Some(click) = purpose.click() {
                 links.cold().give_back(&id, click);
             }
@@ -204,7 +204,7 @@ pub(super) async fn unlock(
     let found = match visit_in_time(&links, &id, Purpose::Look).await {
         Ok(Some(found)) => found,
         Ok(None) => return no_link(Some(domain)),
-        Err(Unanswered) => return sent(unavailable(domain, RETRY_AFTER_S)),
+        Err(TargetUnavailable) => return sent(unavailable(domain, RETRY_AFTER_S)),
     };
     let client = Client::of(&headers);
     let visit = Visit {
@@ -408,22 +408,22 @@ enum RecordPurpose {
 }
 
 /// Nobody can say where the link leads. Why is in the log.
-struct Unanswered;
+struct TargetUnavailable;
 
 async fn visit_in_time(
     links: &Links,
     id: &LinkId,
     purpose: Purpose,
-) -> Result<Option<ColdLink>, Unanswered> {
+) -> Result<Option<ColdLink>, TargetUnavailable> {
     let visit = links.cold().visit(id, purpose);
     match tokio::time::timeout(VISIT_LIMIT, visit).await {
         Ok(visited) => visited.map_err(|failure| {
             no_answer(failure);
-            Unanswered
+            TargetUnavailable
         }),
         Err(_elapsed) => {
             warn!(link = %id, "not looked up within {VISIT_LIMIT:?}");
-            Err(Unanswered)
+            Err(TargetUnavailable)
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::links::{not_found, not_made};
-use super::within::Within;
+use super::within::CallerFilter;
 use crate::Links;
 use crate::import::format::Format;
 use crate::import::rows::FIRST_LINE;
@@ -66,7 +66,7 @@ pub(super) struct ImportQuery {
 )]
 pub(super) async fn import(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<ImportQuery>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Report>, Problem> {

@@ -19,7 +19,7 @@ use super::refusals::{
     CODE_TAKEN, INVALID_IF_MATCH, INVALID_LINK, LINK_BUSY, LOG_UNAVAILABLE, NO_NUMBERS,
     UNKNOWN_LINK, VERSION_CONFLICT,
 };
-use super::within::Within;
+use super::within::CallerFilter;
 use super::{Enabled, idempotency};
 use crate::Links;
 use crate::create::CreateError;
@@ -75,7 +75,7 @@ impl FromRequestParts<Enabled> for NamedLink {
         let code = links.domains().domains.read_code(&domain, code.as_bytes());
         let code = code.ok_or_else(unknown_link)?;
         let id = LinkId { domain, code };
-        let within = Within::from_request_parts(parts, enabled).await?;
+        let within = CallerFilter::from_request_parts(parts, enabled).await?;
         if within.is_narrow() {
             // To a key that is about other links there is none of this name.
             let link = links.finder().find(&id).await.map_err(not_found)?;
@@ -104,7 +104,7 @@ impl FromRequestParts<Enabled> for NamedLink {
 )]
 pub(super) async fn create(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
@@ -127,8 +127,7 @@ impl IntoResponse for CreateReply {
     fn into_response(self) -> Response {
         let kind = HeaderValue::from_static("application/json");
         let mut response = (self.status, [(header::CONTENT_TYPE, kind)], self.json).into_response();
-        let location = self.location.map(HeaderValue::try_from);
-        if let Some(Ok(location)) = location {
+        if let Some(Ok(location)) = self.location.map(HeaderValue::try_from) {
             response.headers_mut().insert(header::LOCATION, location);
         }
         response
@@ -137,12 +136,11 @@ impl IntoResponse for CreateReply {
 
 async fn made(
     links: &Links,
-    within: &Within,
+    within: &CallerFilter,
     body: &[u8],
     is_kept: bool,
 ) -> Result<CreateReply, Problem> {
-    let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if is_list {
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return made_all(links, within, body, is_kept).await;
     }
     let request: LinkRequest = read_typed(body)?;
@@ -151,8 +149,7 @@ async fn made(
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
     within.take(links, 1).await?;
-    let made = links.creator().create(request).await;
-    let link = made.map_err(not_made)?;
+    let link = links.creator().create(request).await.map_err(not_made)?;
     Ok(CreateReply {
         status: StatusCode::CREATED,
         location: Some(format!("/links/{}?domain={}", link.code, link.domain)),
@@ -163,17 +160,15 @@ async fn made(
 /// One answer each, in their order: a link, or a problem. 201 if all were made, else 207.
 async fn made_all(
     links: &Links,
-    within: &Within,
+    within: &CallerFilter,
     body: &[u8],
     is_kept: bool,
 ) -> Result<CreateReply, Problem> {
     let all: Vec<Value> =
         serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
     if !(1..=BATCH_MAX).contains(&all.len()) {
-        let detail = format!(
-            "a list has 1 to {BATCH_MAX} links, this one has {}",
-            all.len()
-        );
+        let len = all.len();
+        let detail = format!("a list has 1 to {BATCH_MAX} links, this one has {len}");
         return Err(Problem::invalid_body(detail));
     }
     let known = links.domains();
@@ -351,7 +346,7 @@ enum Sort {
 }
 
 impl PageQuery {
-    pub(super) fn wanted(&self, within: Within) -> LinkQuery {
+    pub(super) fn wanted(&self, within: CallerFilter) -> LinkQuery {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         LinkQuery {
             text: given(&self.q),
@@ -394,7 +389,7 @@ impl PageQuery {
 )]
 pub(super) async fn list(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Json<LinkPage>, Problem> {
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
@@ -452,7 +447,7 @@ pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Proble
 )]
 pub(super) async fn edit(
     links: Links,
-    within: Within,
+    within: CallerFilter,
     NamedLink(id): NamedLink,
     headers: HeaderMap,
     TypedBody(request): TypedBody<EditRequest>,

@@ -13,9 +13,9 @@ use weir_origin_core::http::refusal::FORBIDDEN;
 use weir_origin_core::tenants::Tenant;
 
 /// Who asks. A request that came by no key is about nothing.
-pub(super) struct Within(Caller);
+pub(super) struct CallerFilter(Caller);
 
-impl<S: Sync> FromRequestParts<S> for Within {
+impl<S: Sync> FromRequestParts<S> for CallerFilter {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
@@ -23,7 +23,7 @@ impl<S: Sync> FromRequestParts<S> for Within {
     }
 }
 
-impl Within {
+impl CallerFilter {
     /// Whether links must be looked at one by one.
     pub(super) fn is_narrow(&self) -> bool {
         self.0.is_narrow()

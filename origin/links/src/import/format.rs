@@ -90,7 +90,7 @@ impl Format {
     }
 
     /// The word in the API and on the command line.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Csv => "csv",
             Self::Ndjson => "ndjson",

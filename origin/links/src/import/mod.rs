@@ -53,7 +53,7 @@ pub struct Order {
 /// Something that was not taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkImportFlaw)]
-pub struct Flaw {
+pub struct RowError {
     /// The line of the file.
     pub line: u64,
     /// The code, as far as it is known.
@@ -77,7 +77,7 @@ pub struct Report {
     /// Links that were there already, and lead to the same.
     pub present: u64,
     /// What was not taken over, in the order of the file.
-    pub refused: Vec<Flaw>,
+    pub refused: Vec<RowError>,
     /// Columns that nothing here is made of, such as titles and clicks.
     pub ignored_columns: Vec<String>,
 }
@@ -164,7 +164,7 @@ impl Importer {
                 match self.take_over(order, wish).await? {
                     Outcome::Made => report.made += 1,
                     Outcome::Present => report.present += 1,
-                    Outcome::Refused(error, detail) => report.refused.push(Flaw {
+                    Outcome::Refused(error, detail) => report.refused.push(RowError {
                         line,
                         code,
                         error,

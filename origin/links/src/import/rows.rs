@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use weir_link::record::RedirectStatus;
 
 use super::format::{Columns, Format, plain, split, tags};
-use super::{FileError, Flaw, ImportedLink};
+use super::{FileError, ImportedLink, RowError};
 use crate::model::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
 use crate::model::request::LinkRequest;
 use weir_origin_core::clock::parse_utc;
@@ -44,7 +44,7 @@ pub struct Row {
     /// Its line.
     pub line: u64,
     /// The links that it wants.
-    pub wishes: Result<Vec<ImportedLink>, Flaw>,
+    pub wishes: Result<Vec<ImportedLink>, RowError>,
 }
 
 /// The rows of a file.
@@ -377,8 +377,8 @@ fn has_break(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-fn flaw(line: u64, code: Option<String>, error: &'static str, detail: String) -> Flaw {
-    Flaw {
+fn flaw(line: u64, code: Option<String>, error: &'static str, detail: String) -> RowError {
+    RowError {
         line,
         code,
         error,

@@ -75,11 +75,11 @@ impl CapacityGauge {
 
     /// Measures once a minute, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds =
+        let mut interval =
             Interval::every(PERIOD, "counting the numbers of links that are left", stop);
-        while rounds.next().await {
+        while interval.next().await {
             let outcome = self.measure().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 }

@@ -123,10 +123,11 @@ impl Cleaner {
 
     /// Cleans up now and then, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "removing links that have ended", stop).delayed();
-        while rounds.next().await {
+        let mut interval =
+            Interval::every(PERIOD, "removing links that have ended", stop).delayed();
+        while interval.next().await {
             let outcome = self.clean().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if let Ok(CleanSummary { removed, alive }) = outcome
                 && removed > 0
             {

@@ -147,13 +147,13 @@ impl ClickCounter {
 
     /// Works until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let rounds = Interval::every(PAUSE, "counting clicks", stop);
-        let mut rounds = rounds.backing_off(Backoff::constant(FAILED_PAUSE));
-        while rounds.next().await {
+        let interval = Interval::every(PAUSE, "counting clicks", stop);
+        let mut interval = interval.backing_off(Backoff::constant(FAILED_PAUSE));
+        while interval.next().await {
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if outcome.is_ok_and(|batches| batches > 0) {
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
         self.leave().await;
@@ -414,9 +414,9 @@ fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
     let agent = row.agent;
     let value = |part: Breakdown| {
         part.value(match part {
-            Breakdown::Device => agent.device.word(),
-            Breakdown::System => agent.os.word(),
-            Breakdown::Browser => agent.browser.word(),
+            Breakdown::Device => agent.device.label(),
+            Breakdown::System => agent.os.label(),
+            Breakdown::Browser => agent.browser.label(),
             Breakdown::Referrer => &row.referrer,
             Breakdown::Region => region.unwrap_or_default(),
             Breakdown::Operator => operator.unwrap_or_default(),

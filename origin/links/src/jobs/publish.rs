@@ -228,12 +228,12 @@ impl Publisher {
 
     /// Publishes domains and follows changes, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "having Redis follow links", stop);
+        let mut interval = Interval::every(PERIOD, "having Redis follow links", stop);
         let mut looks = 0_u64;
-        while rounds.next().await {
-            let is_due = rounds.is_failing() || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());
+        while interval.next().await {
+            let is_due = interval.is_failing() || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());
             let outcome = self.round(is_due).await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             looks += 1;
         }
     }

@@ -160,7 +160,7 @@ fn refused(
 
 fn bad_target(field: impl Into<Cow<'static, str>>, error: &TargetError) -> LinkFieldError {
     LinkFieldError {
-        word: error.word(),
+        word: error.label(),
         ..refused(field, error.to_string())
     }
 }

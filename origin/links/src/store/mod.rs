@@ -31,7 +31,7 @@ use weir_link::record::Link;
 
 use weir_origin_core::sql::Database;
 
-use outbox::Telling;
+use outbox::LinkNotifications;
 
 pub use clicks::ClickStore;
 pub use domains::{DomainStore, StoredDomains};
@@ -49,7 +49,7 @@ pub use segments::SegmentStore;
 #[derive(Clone, Debug)]
 pub struct LinkStore {
     db: Database,
-    telling: Telling,
+    telling: LinkNotifications,
 }
 
 impl LinkStore {
@@ -57,7 +57,7 @@ impl LinkStore {
     pub fn new(db: Database) -> Self {
         Self {
             db,
-            telling: Telling::default(),
+            telling: LinkNotifications::default(),
         }
     }
 
@@ -182,7 +182,7 @@ impl Action {
     ];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Edit => "edit",

@@ -278,7 +278,7 @@ pub(super) fn id(row: &Row) -> Result<LinkId, Error> {
 fn past(row: &Row) -> Result<StoredLinkVersion, Error> {
     let word = row.text("action")?;
     let mut actions = Action::ALL.into_iter();
-    let action = actions.find(|action| action.word() == word);
+    let action = actions.find(|action| action.label() == word);
     Ok(StoredLinkVersion {
         action: action.ok_or_else(|| damaged("action", "is unknown"))?,
         link: read_record(&row.text("record")?)?,

@@ -32,7 +32,7 @@ use crate::model::payload::{PAYLOAD_LEN_MAX, Payloads};
 use crate::model::price::OrderPrice;
 use crate::orders::ClaimOutcome;
 use crate::store::{Attempt, OrderRequest, OrderStatus, Shortage, StoredOrder};
-use weir_origin_core::http::{Fault, Problem};
+use weir_origin_core::http::{Problem, ValidationError};
 
 /// An order, as its buyer sees it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -158,11 +158,11 @@ fn shadow_refusal(headers: &HeaderMap) -> Option<Problem> {
         return None;
     }
     let mut verdicts = Verdict::ALL.into_iter();
-    let verdict = verdicts.find(|verdict| verdict.word().as_bytes() == word)?;
+    let verdict = verdicts.find(|verdict| verdict.label().as_bytes() == word)?;
     let status = StatusCode::from_u16(verdict.status()?).ok()?;
     let refusal = Problem::new(
         status,
-        verdict.word(),
+        verdict.label(),
         "Refused",
         verdict.message(Language::English),
     );
@@ -216,11 +216,13 @@ fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     Ok(Some(key))
 }
 
-fn invalid_payload(faults: Vec<Fault>) -> Problem {
-    let told = |fault: &Fault| format!("{}: {}", fault.pointer, fault.detail);
-    let told: Vec<String> = faults.iter().map(told).collect();
+fn invalid_payload(validation_errors: Vec<ValidationError>) -> Problem {
+    let told = |fault: &ValidationError| format!("{}: {}", fault.pointer, fault.detail);
+    let told: Vec<String> = validation_errors.iter().map(told).collect();
     let detail = format!("the body is not what the sale wants: {}", told.join("; "));
-    INVALID_PAYLOAD.because(detail).with_faults(faults)
+    INVALID_PAYLOAD
+        .because(detail)
+        .with_validation_errors(validation_errors)
 }
 
 fn invalid_key(reason: impl fmt::Display) -> Problem {

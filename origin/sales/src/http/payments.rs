@@ -178,7 +178,7 @@ pub(super) async fn callback(
             return Err(EVENT_REUSED.because(detail));
         }
     };
-    sales.metrics.payment(payment.state.word());
+    sales.metrics.payment(payment.state.label());
     if payment.state == PaymentState::RefundDue {
         let (id, reason) = (&payment.id, &payment.reason);
         warn!(payment = %id, %reason, "paid, and nothing to be had for it: a refund is due");
@@ -252,10 +252,10 @@ pub(super) async fn list(
     caller: Caller,
     ReadQuery(query): ReadQuery<ListQuery>,
 ) -> Result<Json<PaymentList>, Problem> {
-    let words = PaymentState::ALL.map(PaymentState::word).join(", ");
+    let words = PaymentState::ALL.map(PaymentState::label).join(", ");
     let must_be = || Problem::invalid_query(format!("state: must be one of {words}"));
     let mut states = PaymentState::ALL.into_iter();
-    let state = states.find(|state| state.word() == query.state);
+    let state = states.find(|state| state.label() == query.state);
     let state = state.ok_or_else(must_be)?;
     let after = query.after.as_deref().map(place).transpose()?;
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
@@ -277,7 +277,7 @@ pub(super) async fn list(
 fn states() -> Object {
     words(
         "Only payments in this state.",
-        PaymentState::ALL.map(PaymentState::word),
+        PaymentState::ALL.map(PaymentState::label),
     )
 }
 

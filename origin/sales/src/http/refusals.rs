@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn refusals_are_those_of_the_verdicts() {
         let verdicts = Verdict::ALL.into_iter();
-        let verdicts = verdicts.filter_map(|one| Some((one.word(), one.status()?)));
+        let verdicts = verdicts.filter_map(|one| Some((one.label(), one.status()?)));
         let mut verdicts: Vec<(&str, u16)> =
             verdicts.filter(|(_, status)| *status >= 400).collect();
         let listed = VERDICTS.iter();

@@ -16,7 +16,7 @@ use super::user_orders::SignedUser;
 use super::{SalePath, unknown_sale};
 use crate::Sales;
 use crate::ledger::UserList;
-use crate::store::{ReservationOutcome, StoredReservation, TakenBack, Visitor};
+use crate::store::{ReservationOutcome, StoredReservation, Visitor, WithdrawOutcome};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
 
@@ -166,9 +166,9 @@ pub(super) async fn cancel(
         .orders
         .sql(sales.store.reservations().cancel_reservation(&id, &user));
     match cancelled.await? {
-        TakenBack::Now => info!(sale = %id, "a reservation is taken back"),
-        TakenBack::Again => {}
-        TakenBack::Closed => {
+        WithdrawOutcome::Now => info!(sale = %id, "a reservation is taken back"),
+        WithdrawOutcome::Again => {}
+        WithdrawOutcome::Closed => {
             let detail = "the list of the draw is closed, and stays as it is";
             return Err(RESERVATION_CLOSED.because(detail));
         }

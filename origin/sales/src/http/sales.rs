@@ -16,16 +16,16 @@ use super::refusals::{CATALOGUE_FULL, DUPLICATE_SALE, NOT_WARMED, REDIS_NOT_EMPT
 use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
-use crate::books::{Books, BooksView};
 use crate::jobs::catalogue::PublishError;
 use crate::model::sale::NewSale;
 use crate::status::{SaleStatus, SaleSummary};
+use crate::stock_balance::{BooksView, StockBalance};
 use crate::store::{CreateError, OrderCounts};
 use crate::verdicts::Verdicts;
 use crate::warm::WarmError;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::{Live, Problem, ReadQuery, TypedBody, page_len};
+use weir_origin_core::http::{LiveAnswers, Problem, ReadQuery, TypedBody, page_len};
 
 /// The most sales on one page.
 const PAGE_MAX: usize = 1_000;
@@ -54,7 +54,7 @@ pub(super) struct SalePage {
 }
 
 /// A new sale, with the path at which it is found.
-type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
+type CreatedSale = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
 
 /// Make a sale
 ///
@@ -71,7 +71,7 @@ pub(super) async fn create(
     State(sales): State<Sales>,
     caller: Caller,
     TypedBody(sale): TypedBody<NewSale>,
-) -> Result<Created, Problem> {
+) -> Result<CreatedSale, Problem> {
     sale.check().map_err(|error| invalid_sale(&error))?;
     caller.check_new_name("id", sale.id.as_str())?;
     let made = sales.store.create_sale(&sale, now_ms()).await;
@@ -245,7 +245,7 @@ pub(super) async fn audit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<BooksView>, Problem> {
-    let books = Books::read(&sales.store, &sales.ledger, &id).await?;
+    let books = StockBalance::read(&sales.store, &sales.ledger, &id).await?;
     Ok(Json(books.ok_or_else(unknown_sale)?.view(id)))
 }
 
@@ -289,7 +289,7 @@ impl LiveView {
 )]
 pub(super) async fn live(
     State(sales): State<Sales>,
-    Extension(live): Extension<Live>,
+    Extension(live): Extension<LiveAnswers>,
     caller: Caller,
     SalePath(id): SalePath,
     headers: HeaderMap,

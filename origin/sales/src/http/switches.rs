@@ -20,7 +20,7 @@ use crate::jobs::catalogue::ended_after_ms;
 use crate::ledger::UserList;
 use crate::model::sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::status::SaleSummary;
-use crate::store::{EditRefusal, StoredSale, SwitchChange, Updated};
+use crate::store::{EditRefusal, StoredSale, SwitchChange, UpdateOutcome};
 use crate::warm::WarmError;
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::clock::now_ms;
@@ -217,9 +217,9 @@ pub(super) async fn edit(
     });
     let edited = edited(&stored_sale, schema, draw, changes)?;
     match sales.store.update_sale(&edited, now_ms()).await? {
-        Updated::Done => {}
-        Updated::Unknown => return Err(unknown_sale()),
-        Updated::Refused(refusal) => return Err(not_edited(refusal)),
+        UpdateOutcome::Done => {}
+        UpdateOutcome::Unknown => return Err(unknown_sale()),
+        UpdateOutcome::Refused(refusal) => return Err(not_edited(refusal)),
     }
     info!(sale = %id, "sale changed");
     publish(&sales).await?;

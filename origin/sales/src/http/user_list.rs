@@ -33,7 +33,7 @@ const TEXT_LEN_MAX: usize = 200;
 pub(super) struct ListQuery {
     /// Which.
     #[param(inline)]
-    standing: StandingWord,
+    standing: UserStatusLabel,
     /// The last user of the page before.
     after: Option<String>,
     /// The users of a page.
@@ -45,7 +45,7 @@ pub(super) struct ListQuery {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Standing)]
 #[serde(rename_all = "snake_case")]
-enum StandingWord {
+enum UserStatusLabel {
     Blocked,
     Allowed,
 }
@@ -54,13 +54,13 @@ enum StandingWord {
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = AnyStanding)]
 #[serde(rename_all = "snake_case")]
-enum AnyStanding {
+enum OptionalUserStatus {
     Blocked,
     Allowed,
     None,
 }
 
-impl From<Option<UserListStatus>> for AnyStanding {
+impl From<Option<UserListStatus>> for OptionalUserStatus {
     fn from(standing: Option<UserListStatus>) -> Self {
         match standing {
             Some(UserListStatus::Blocked) => Self::Blocked,
@@ -73,9 +73,9 @@ impl From<Option<UserListStatus>> for AnyStanding {
 /// How a user stands, or stood from a time on, in every sale.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StandingChange)]
-struct StandingView {
+struct UserStatusView {
     /// How the user stands.
-    standing: AnyStanding,
+    standing: OptionalUserStatus,
     /// Why; null: as anybody.
     #[schema(required)]
     reason: Option<String>,
@@ -94,7 +94,7 @@ struct UserView {
     /// The user's name.
     user: String,
     #[serde(flatten)]
-    standing: StandingView,
+    standing: UserStatusView,
 }
 
 /// A page of users.
@@ -106,18 +106,18 @@ pub(super) struct ListedUsers {
 
 /// How a user stands in every sale, with what has changed before.
 #[derive(Serialize, ToSchema)]
-pub(super) struct UserStanding {
+pub(super) struct UserListEntry {
     #[serde(flatten)]
     user: UserView,
     /// The last change first, at most 100.
-    log: Vec<StandingView>,
+    log: Vec<UserStatusView>,
 }
 
-impl From<StandingWord> for UserListStatus {
-    fn from(word: StandingWord) -> Self {
+impl From<UserStatusLabel> for UserListStatus {
+    fn from(word: UserStatusLabel) -> Self {
         match word {
-            StandingWord::Blocked => Self::Blocked,
-            StandingWord::Allowed => Self::Allowed,
+            UserStatusLabel::Blocked => Self::Blocked,
+            UserStatusLabel::Allowed => Self::Allowed,
         }
     }
 }
@@ -125,9 +125,9 @@ impl From<StandingWord> for UserListStatus {
 /// How a user is to stand.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewStanding {
+pub(super) struct NewUserStatus {
     /// Blocked: may not buy. Allowed: the risk check does not apply.
-    standing: StandingWord,
+    standing: UserStatusLabel,
     /// Why.
     #[schema(min_length = 1, max_length = 200)]
     reason: String,
@@ -188,12 +188,12 @@ pub(super) async fn list(
     path = "/user-list/{user}",
     operation_id = "getUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
-    responses((status = 200, description = "With what was before", body = UserStanding)),
+    responses((status = 200, description = "With what was before", body = UserListEntry)),
 )]
 pub(super) async fn get(
     State(sales): State<Sales>,
     Path(user): Path<String>,
-) -> Result<Json<UserStanding>, Problem> {
+) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
     stands(&sales, &user).await
 }
@@ -207,14 +207,14 @@ pub(super) async fn get(
     path = "/user-list/{user}",
     operation_id = "setUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
-    request_body = NewStanding,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+    request_body = NewUserStatus,
+    responses((status = 200, description = "It is so, and gateways know it", body = UserListEntry)),
 )]
 pub(super) async fn put(
     State(sales): State<Sales>,
     Path(user): Path<String>,
-    TypedBody(new): TypedBody<NewStanding>,
-) -> Result<Json<UserStanding>, Problem> {
+    TypedBody(new): TypedBody<NewUserStatus>,
+) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
     let said = said(new.reason, new.operator)?;
     if said.reason.is_empty() || said.operator.is_empty() {
@@ -233,13 +233,13 @@ pub(super) async fn put(
     operation_id = "clearUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = Option<Removal>,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+    responses((status = 200, description = "It is so, and gateways know it", body = UserListEntry)),
 )]
 pub(super) async fn delete(
     State(sales): State<Sales>,
     Path(user): Path<String>,
     body: Bytes,
-) -> Result<Json<UserStanding>, Problem> {
+) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
     let removal: Removal = match body.trim_ascii() {
         b"" | b"null" => Removal::default(),
@@ -256,14 +256,14 @@ async fn change(
     user: &UserId,
     standing: Option<UserListStatus>,
     said: &Remark,
-) -> Result<Json<UserStanding>, Problem> {
+) -> Result<Json<UserListEntry>, Problem> {
     let now_ms = now_ms();
     let changed = sales
         .store
         .user_list()
         .set_standing(user, standing, said, now_ms);
     if changed.await? {
-        let standing = standing.map_or("none", UserListStatus::word);
+        let standing = standing.map_or("none", UserListStatus::label);
         info!(%standing, operator = said.operator, "how a user stands in every sale has changed");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
@@ -284,28 +284,28 @@ async fn change(
     stands(sales, user).await
 }
 
-async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserStanding>, Problem> {
+async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserListEntry>, Problem> {
     let listed = sales.store.user_list().listed_user(user).await?;
     let log = sales.store.user_list().list_log(user, LOG_LEN_MAX).await?;
     let unlisted = || UserView {
         user: user.to_string(),
-        standing: StandingView {
-            standing: AnyStanding::None,
+        standing: UserStatusView {
+            standing: OptionalUserStatus::None,
             reason: None,
             operator: None,
             at_ms: None,
         },
     };
-    Ok(Json(UserStanding {
+    Ok(Json(UserListEntry {
         user: listed.map_or_else(unlisted, UserView::from),
         log: log
             .into_iter()
-            .map(|entry| StandingView::new(entry.standing, entry.said, entry.at_ms))
+            .map(|entry| UserStatusView::new(entry.standing, entry.said, entry.at_ms))
             .collect(),
     }))
 }
 
-impl StandingView {
+impl UserStatusView {
     fn new(standing: Option<UserListStatus>, said: Remark, at_ms: u64) -> Self {
         Self {
             standing: standing.into(),
@@ -320,7 +320,7 @@ impl From<ListedUser> for UserView {
     fn from(listed: ListedUser) -> Self {
         Self {
             user: listed.user.to_string(),
-            standing: StandingView::new(Some(listed.standing), listed.said, listed.at_ms),
+            standing: UserStatusView::new(Some(listed.standing), listed.said, listed.at_ms),
         }
     }
 }

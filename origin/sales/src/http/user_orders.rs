@@ -12,13 +12,13 @@ use weir_base::headers;
 use weir_base::id::UserId;
 use weir_sale::identity;
 
-use super::desk::DeskView;
+use super::order_admin::DeskView;
 use super::orders::{OrderView, only};
 use super::payments::PaymentView;
 use super::refusals::{ORDER_EXPIRED, ORDER_PAID};
 use crate::Sales;
 use crate::model::payload::Payload;
-use crate::store::Cancelled;
+use crate::store::CancelOutcome;
 use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::Problem;
@@ -122,10 +122,12 @@ pub(super) async fn cancel(
 ) -> Result<Json<OrderView>, Problem> {
     let cancelled = sales.orders.cancel(id, user).await;
     match ended(cancelled)? {
-        Cancelled::Now(order) | Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
-        Cancelled::Paid(_) => Err(ORDER_PAID.because("the order is paid, and stays")),
-        Cancelled::Unknown => Err(unknown_order()),
+        CancelOutcome::Now(order) | CancelOutcome::Again(order) => {
+            Ok(Json(OrderView::from(&order)))
+        }
+        CancelOutcome::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
+        CancelOutcome::Paid(_) => Err(ORDER_PAID.because("the order is paid, and stays")),
+        CancelOutcome::Unknown => Err(unknown_order()),
     }
 }
 

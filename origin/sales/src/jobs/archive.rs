@@ -72,10 +72,10 @@ pub enum Progress {
 impl Archiver {
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "archiving ended sales", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "archiving ended sales", stop);
+        while interval.next().await {
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 

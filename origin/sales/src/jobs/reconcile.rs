@@ -27,15 +27,15 @@ use weir_sale::sale::Sale;
 
 use super::catalogue::{PublishError, Publisher};
 use super::rebuild::Rebuilder;
-use crate::books::Books;
 use crate::by_sale::SaleNumbers;
 use crate::ledger::Ledger;
 use crate::lost_orders::LostOrders;
 use crate::metrics::{CLAIM_AGES, SaleMetrics};
 use crate::orders::Orders;
+use crate::stock_balance::StockBalance;
 use crate::store::{SaleStore, StoredSale};
 use crate::verify::Verifier;
-use weir_origin_core::background::{Interval, Pulse};
+use weir_origin_core::background::{Heartbeat, Interval};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
 use weir_origin_core::sql::SqlError;
@@ -69,7 +69,7 @@ const SALES_AT_ONCE: usize = 16;
 pub struct Reconciler {
     worker: Arc<Worker>,
     turns: HashMap<SaleId, ReconcileRound>,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 }
 
 /// The last round of a sale.
@@ -154,7 +154,7 @@ impl Reconciler {
         publisher: Publisher,
         rebuilder: Rebuilder,
         metrics: SaleMetrics,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
     ) -> Self {
         let worker = Worker {
             verifier: Verifier::new(store.clone(), ledger.clone()),
@@ -176,24 +176,24 @@ impl Reconciler {
         Self {
             worker: Arc::new(worker),
             turns: HashMap::new(),
-            pulse,
+            heartbeat,
         }
     }
 
     /// Works until `stop`. A sale that takes long does not keep others from their turn.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "reconciling", stop);
+        let mut interval = Interval::every(PERIOD, "reconciling", stop);
         let mut tasks = Tasks::new();
-        while rounds.next().await {
+        while interval.next().await {
             let mut outcome = self.begin(&mut tasks).await;
             // Those that have ended by now; the others go on.
             while let Ok(Some(ended)) = tokio::time::timeout(PERIOD, tasks.join_next()).await {
                 outcome = outcome.and(flat(ended));
             }
             if !matches!(outcome, Err(ReconcileError::Stuck(_))) {
-                self.pulse.beat();
+                self.heartbeat.beat();
             }
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 
@@ -454,7 +454,7 @@ impl Worker {
             return Ok(());
         }
         let (sale, before) = (&stored.sale, last.take());
-        let Some(books) = Books::read(&self.store, &self.ledger, &sale.id).await? else {
+        let Some(books) = StockBalance::read(&self.store, &self.ledger, &sale.id).await? else {
             return Ok(());
         };
         if books.changes_lost > 0 {
@@ -500,7 +500,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn repair(&self, id: &SaleId, books: &Books, drift: i64) -> Result<(), CallError> {
+    async fn repair(&self, id: &SaleId, books: &StockBalance, drift: i64) -> Result<(), CallError> {
         error!(sale = %id, drift, "the books do not add up: Redis has lost data; repairing");
         for (shard, units) in repairs(&books.shards, drift) {
             let Some(seen) = books.shards.get(shard as usize) else {

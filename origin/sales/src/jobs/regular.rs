@@ -46,10 +46,10 @@ pub struct Jobs {
 impl Jobs {
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "expiring, following and warming", stop);
-        while rounds.next().await {
+        let mut interval = Interval::every(PERIOD, "expiring, following and warming", stop);
+        while interval.next().await {
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
         }
     }
 

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use weir_base::id::SaleId;
 
 use crate::store::SaleStore;
-use weir_origin_core::http::Fault;
-use weir_origin_core::json_schema::{compile, faults};
+use weir_origin_core::http::ValidationError;
+use weir_origin_core::json_schema::{compile, validation_errors};
 use weir_origin_core::sql::SqlError;
 
 /// The longest payload, in bytes of JSON.
@@ -84,16 +84,16 @@ impl PayloadRules {
     ///
     /// # Errors
     /// All that is wrong with it, by place, without what it says.
-    pub fn read(&self, body: &[u8]) -> Result<Payload, Vec<Fault>> {
+    pub fn read(&self, body: &[u8]) -> Result<Payload, Vec<ValidationError>> {
         let value: Value = serde_json::from_slice(body).map_err(|_| {
             let detail = "must be JSON".to_owned();
             let pointer = String::new();
-            vec![Fault { pointer, detail }]
+            vec![ValidationError { pointer, detail }]
         })?;
-        let faults = faults(&self.0, &value);
-        match faults.is_empty() {
+        let validation_errors = validation_errors(&self.0, &value);
+        match validation_errors.is_empty() {
             true => Ok(Payload(value.to_string())),
-            false => Err(faults),
+            false => Err(validation_errors),
         }
     }
 }
@@ -188,13 +188,16 @@ mod tests {
         assert_eq!(taken.as_str(), r#"{"mail":"a@b","size":"M"}"#);
         assert_eq!(format!("{taken:?}"), "Payload(25 bytes)");
         assert_eq!(serde_json::to_string(&taken).unwrap(), taken.as_str());
-        let faults = rules
+        let validation_errors = rules
             .read(br#"{"mail":"Secret","size":"Huge","x":1}"#)
             .unwrap_err();
-        let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
-        assert_eq!(places.len(), 3, "{faults:?}");
+        let places: Vec<&str> = validation_errors
+            .iter()
+            .map(|fault| fault.pointer.as_str())
+            .collect();
+        assert_eq!(places.len(), 3, "{validation_errors:?}");
         assert!(places.contains(&"/mail") && places.contains(&"/size"));
-        let told = format!("{faults:?}");
+        let told = format!("{validation_errors:?}");
         assert!(!told.contains("Secret") && !told.contains("Huge"), "{told}");
         assert_eq!(rules.read(b"").unwrap_err()[0].detail, "must be JSON");
         assert_eq!(rules.read(b"{").unwrap_err()[0].detail, "must be JSON");

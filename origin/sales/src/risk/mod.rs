@@ -18,7 +18,7 @@ use tracing::{debug, info, warn};
 
 use crate::ledger::{Ledger, UserList};
 use crate::metrics::SaleMetrics;
-use crate::store::{SaleStore, Score, Unscored, UserListStatus};
+use crate::store::{SaleStore, Score, UnscoredReservation, UserListStatus};
 use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
@@ -48,7 +48,7 @@ pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<u32, ScoreError>> 
 /// Says how much a user looks like a bot.
 pub trait RiskScorer: fmt::Debug + Send + Sync {
     /// The higher, the worse.
-    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a>;
+    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a>;
 }
 
 /// There is no score yet; ask again.
@@ -113,19 +113,19 @@ impl RiskWorker {
 
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Interval::every(PERIOD, "checking risks", stop);
+        let mut interval = Interval::every(PERIOD, "checking risks", stop);
         let mut counted = None::<Instant>;
-        while rounds.next().await {
+        while interval.next().await {
             // All of them are counted for it: not in each round.
             if counted.is_none_or(|at| at.elapsed() >= COUNT_PERIOD) {
                 counted = Some(Instant::now());
                 self.count_pending().await;
             }
             let outcome = self.round().await;
-            rounds.ended(&outcome);
+            interval.ended(&outcome);
             if outcome.is_ok_and(|round| round.scored > 0 && round.failed == 0) {
                 // More may be waiting.
-                rounds.next_at_once();
+                interval.next_at_once();
             }
         }
     }
@@ -171,7 +171,7 @@ impl RiskWorker {
 
     /// Scores a user. If that fails the user goes behind the others: one that the service never scores must not block
     /// the queue.
-    async fn turn(&self, waiting: &Unscored) -> Result<(), WorkError> {
+    async fn turn(&self, waiting: &UnscoredReservation) -> Result<(), WorkError> {
         let scored = self.score(waiting).await;
         // With the breaker open nobody was asked, which says nothing about this user.
         let is_asked = !matches!(scored, Err(WorkError::Score(ScoreError::Open { .. })));
@@ -187,7 +187,7 @@ impl RiskWorker {
     }
 
     /// Redis first: SQL's note ends the work, so after a crash before it everything is done again.
-    async fn score(&self, waiting: &Unscored) -> Result<(), WorkError> {
+    async fn score(&self, waiting: &UnscoredReservation) -> Result<(), WorkError> {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
         let listed = self.store.user_list().listed_user(user).await?;

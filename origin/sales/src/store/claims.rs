@@ -305,7 +305,7 @@ async fn insert_order(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
         .number(order.generation)
         .text(order.user.as_str())
         .number(order.units)
-        .text(order.status.word())
+        .text(order.status.label())
         .number(order.deducted)
         .maybe(order.pay_by_ms)
         .number(order.created_at_ms)

@@ -221,7 +221,10 @@ impl DrawStore<'_> {
     }
 
     /// Reserves for a user in a sale with a draw. `None`: the list is closed; false: the user has entered before.
-    pub(super) async fn enter(self, new: &reservations::New<'_>) -> Result<Option<bool>, SqlError> {
+    pub(super) async fn enter(
+        self,
+        new: &reservations::NewReservation<'_>,
+    ) -> Result<Option<bool>, SqlError> {
         let ticket = random(TICKET_LEN / 2)?;
         let ticket = hex::encode(ticket);
         let once = || async {

@@ -43,7 +43,7 @@ impl ChangeKind {
     ];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Created => "order.created",
             Self::Paid => "order.paid",
@@ -139,7 +139,7 @@ struct ChangedPayment<'a> {
 }
 
 fn kinds() -> Object {
-    words("What has happened.", ChangeKind::ALL.map(ChangeKind::word))
+    words("What has happened.", ChangeKind::ALL.map(ChangeKind::label))
 }
 
 impl<'a> NewChange<'a> {
@@ -160,7 +160,7 @@ impl<'a> NewChange<'a> {
         });
         let change = OrderChange {
             id: change_id(&order.id, seq),
-            kind: kind.word(),
+            kind: kind.label(),
             sequence: seq,
             at_ms: now_ms,
             cause: unless_empty(cause),

@@ -137,7 +137,7 @@ impl SaleStore {
             sql(DELETE_UNFOLLOWED)
                 .text(order_id)
                 .text(order_id)
-                .text(status.word())
+                .text(status.label())
         };
         retried(|| self.db.execute(delete())).await?;
         Ok(())
@@ -203,7 +203,7 @@ fn click(row: &Row) -> Result<Option<OrderClick>, Error> {
 pub(super) fn status(row: &Row) -> Result<OrderStatus, Error> {
     let word = row.text("status")?;
     let mut all = OrderStatus::ALL.into_iter();
-    all.find(|status| status.word() == word)
+    all.find(|status| status.label() == word)
         .ok_or_else(|| damaged("status", "names no status"))
 }
 

@@ -51,7 +51,7 @@ fn written<'a>(
     outbox::NewChange {
         subject: &change.order.id,
         belongs_to: change.order.sale.as_str(),
-        kind: change.kind.word(),
+        kind: change.kind.label(),
         at_ms,
         body,
     }

@@ -11,8 +11,8 @@ use super::counts::Changes;
 use super::order_change::{ChangeKind, NewChange};
 use super::outbox;
 use super::{
-    Cancelled, HoldRules, OrderStatus, PaymentOutcome, SaleStore, StoredOrder, cooldowns, groups,
-    orders,
+    CancelOutcome, HoldRules, OrderStatus, PaymentOutcome, SaleStore, StoredOrder, cooldowns,
+    groups, orders,
 };
 use weir_origin_core::sql::{SqlError, Tx, retried, sql};
 
@@ -67,13 +67,13 @@ impl PaymentStore<'_> {
         user: &UserId,
         rules: HoldRules,
         now_ms: u64,
-    ) -> Result<Cancelled, SqlError> {
+    ) -> Result<CancelOutcome, SqlError> {
         let by = Canceller::Buyer(user, rules);
         Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
 
     /// The same for an operator, whosever the order is. Nothing is held against its user for it.
-    pub async fn cancel_any(self, order_id: &str, now_ms: u64) -> Result<Cancelled, SqlError> {
+    pub async fn cancel_any(self, order_id: &str, now_ms: u64) -> Result<CancelOutcome, SqlError> {
         let by = Canceller::Operator;
         Ok(retried(|| cancel_once(self.0, order_id, by, now_ms)).await?)
     }
@@ -163,7 +163,7 @@ enum Canceller<'a> {
 }
 
 impl Canceller<'_> {
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Buyer(..) => "buyer",
             Self::Operator => "operator",
@@ -184,11 +184,11 @@ async fn cancel_once(
     order_id: &str,
     by: Canceller<'_>,
     now_ms: u64,
-) -> Result<Cancelled, Error> {
+) -> Result<CancelOutcome, Error> {
     let mut tx = store.db.begin().await?;
     // As it was before: it tells how long its units were held. If it is unpaid still, nothing else of it has changed.
     let Some(before) = by.order(&mut tx, order_id).await? else {
-        return Ok(Cancelled::Unknown);
+        return Ok(CancelOutcome::Unknown);
     };
     let cancel = sql(CANCEL).number(now_ms).text(order_id);
     let changed = tx.execute(cancel.text(before.user.as_str())).await? == 1;
@@ -200,18 +200,18 @@ async fn cancel_once(
             cooldowns::count_cancelled(&mut tx, &before, rules, now_ms).await?;
         }
         Changes::of(Some(&before), &order).write(&mut tx).await?;
-        let cancelled = change(ChangeKind::Cancelled, &order, by.word());
+        let cancelled = change(ChangeKind::Cancelled, &order, by.label());
         outbox::note(&mut tx, store.sinks, cancelled, now_ms).await?;
         return_stock(&mut tx, &order.sale, order_units(&order)).await?;
         tx.commit().await?;
-        return Ok(Cancelled::Now(order));
+        return Ok(CancelOutcome::Now(order));
     }
     tx.rollback().await?;
     Ok(match order.status {
-        OrderStatus::Cancelled => Cancelled::Again(order),
-        OrderStatus::Expired => Cancelled::Expired(order),
+        OrderStatus::Cancelled => CancelOutcome::Again(order),
+        OrderStatus::Expired => CancelOutcome::Expired(order),
         // Unpaid: it cannot be, since it was not changed; that it stays is the safe answer.
-        OrderStatus::Paid | OrderStatus::Unpaid => Cancelled::Paid(order),
+        OrderStatus::Paid | OrderStatus::Unpaid => CancelOutcome::Paid(order),
     })
 }
 

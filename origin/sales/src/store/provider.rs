@@ -69,7 +69,7 @@ impl PaymentState {
     ];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Started => "started",
             Self::Paid => "paid",
@@ -195,7 +195,7 @@ impl ProviderStore<'_> {
         limit: usize,
     ) -> Result<Vec<StoredPayment>, SqlError> {
         let (at_ms, id) = after;
-        let select = sql(SELECT_IN_STATE).text(state.word());
+        let select = sql(SELECT_IN_STATE).text(state.label());
         let select = select.number(at_ms).number(at_ms).text(id);
         let select = select.text(orders.first()).text(orders.first());
         let rows = self
@@ -470,11 +470,11 @@ pub(super) async fn decide(
     now_ms: u64,
 ) -> Result<(), Error> {
     let decide = sql(DECIDE)
-        .text(state.word())
+        .text(state.label())
         .text(reason)
         .number(now_ms)
         .text(&payment.id)
-        .text(payment.state.word());
+        .text(payment.state.label());
     match tx.execute(decide).await? {
         1 => Ok(()),
         // Only without the lock: the provider is told to send it again.
@@ -495,7 +495,7 @@ pub(super) async fn of_order(tx: &mut Tx, order_id: &str) -> Result<Vec<StoredPa
 pub(super) fn stored(row: &Row) -> Result<StoredPayment, Error> {
     let word = row.text("state")?;
     let mut states = PaymentState::ALL.into_iter();
-    let state = states.find(|state| state.word() == word);
+    let state = states.find(|state| state.label() == word);
     Ok(StoredPayment {
         id: row.text("id")?,
         order: row.text("order_id")?,

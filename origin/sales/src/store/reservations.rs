@@ -7,8 +7,8 @@ use weir_sale::sale::Sale;
 use super::orders::user_id;
 use super::sales::sale_id;
 use super::{
-    ReservationOutcome, SaleStore, Score, StoredReservation, TakenBack, Unscored, UserListStatus,
-    Visitor, draws, user_list,
+    ReservationOutcome, SaleStore, Score, StoredReservation, UnscoredReservation, UserListStatus,
+    Visitor, WithdrawOutcome, draws, user_list,
 };
 use crate::model::user_list::UserList;
 use weir_origin_core::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
@@ -117,7 +117,7 @@ impl ReservationStore<'_> {
         if listed.is_some_and(|listed| listed.standing == UserListStatus::Blocked) {
             return Ok(ReservationOutcome::Blocked);
         }
-        let new = New {
+        let new = NewReservation {
             sale: id,
             user,
             visitor,
@@ -154,19 +154,19 @@ impl ReservationStore<'_> {
         self,
         id: &SaleId,
         user: &UserId,
-    ) -> Result<TakenBack, SqlError> {
+    ) -> Result<WithdrawOutcome, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
             if !draws::lock_open(&mut tx, id).await? && draws::of(&mut tx, id).await?.is_some() {
                 tx.rollback().await?;
-                return Ok(TakenBack::Closed);
+                return Ok(WithdrawOutcome::Closed);
             }
             let delete = of_user(sql(DELETE_RESERVATION), id, user);
             let deleted = tx.execute(delete).await?;
             tx.commit().await?;
             Ok(match deleted {
-                0 => TakenBack::Again,
-                _ => TakenBack::Now,
+                0 => WithdrawOutcome::Again,
+                _ => WithdrawOutcome::Now,
             })
         };
         Ok(retried(once).await?)
@@ -178,7 +178,7 @@ impl ReservationStore<'_> {
         self,
         now_ms: u64,
         limit: usize,
-    ) -> Result<Vec<Unscored>, SqlError> {
+    ) -> Result<Vec<UnscoredReservation>, SqlError> {
         let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
         let rows = self.0.db.all(select).await?;
         Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
@@ -301,14 +301,14 @@ impl ReservationStore<'_> {
 }
 
 /// A reservation that is to be made.
-pub(super) struct New<'a> {
+pub(super) struct NewReservation<'a> {
     pub(super) sale: &'a SaleId,
     user: &'a UserId,
     visitor: &'a Visitor,
     now_ms: u64,
 }
 
-impl<'a> New<'a> {
+impl<'a> NewReservation<'a> {
     /// With this ticket of a draw; without a draw everybody is admitted.
     pub(super) fn insert(&self, ticket: &'a str, is_admitted: bool) -> Statement<'a> {
         of_user(sql(INSERT_RESERVATION), self.sale, self.user)
@@ -362,8 +362,8 @@ fn reservation(row: &Row) -> Result<StoredReservation, Error> {
     })
 }
 
-fn unscored(row: &Row) -> Result<Unscored, Error> {
-    Ok(Unscored {
+fn unscored(row: &Row) -> Result<UnscoredReservation, Error> {
+    Ok(UnscoredReservation {
         sale: sale_id(row, "sale_id")?,
         user: user_id(row)?,
         at_ms: row.number("at_ms")?,

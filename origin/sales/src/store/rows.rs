@@ -117,7 +117,7 @@ impl OrderStatus {
     pub const ALL: [Self; 4] = [Self::Unpaid, Self::Paid, Self::Cancelled, Self::Expired];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Unpaid => "unpaid",
             Self::Paid => "paid",
@@ -291,7 +291,7 @@ pub enum PaymentOutcome {
 
 /// The answer to a user who takes an order back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// It is cancelled now; its units are in stock again.
     Now(StoredOrder),
     /// It was cancelled before.
@@ -343,7 +343,7 @@ pub struct StoredReservation {
 
 /// The answer to a user who takes a reservation back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakenBack {
+pub enum WithdrawOutcome {
     /// There is none any more.
     Now,
     /// There was none.
@@ -365,7 +365,7 @@ pub enum CreateError {
 
 /// The answer to a changed sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Updated {
+pub enum UpdateOutcome {
     /// It is as given now.
     Done,
     /// SQL has no such sale.
@@ -410,7 +410,7 @@ pub enum EditRefusal {
 
 /// A user who has reserved and whom nobody has judged yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unscored {
+pub struct UnscoredReservation {
     /// The sale.
     pub sale: SaleId,
     /// Who.

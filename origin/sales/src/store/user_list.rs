@@ -43,7 +43,7 @@ impl UserListStatus {
     pub const ALL: [Self; 2] = [Self::Blocked, Self::Allowed];
 
     /// The word in SQL and JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
             Self::Allowed => "allowed",
@@ -52,7 +52,7 @@ impl UserListStatus {
 
     fn read(word: &str) -> Result<Self, Error> {
         let mut all = Self::ALL.into_iter();
-        all.find(|standing| standing.word() == word)
+        all.find(|standing| standing.label() == word)
             .ok_or_else(|| damaged("standing", "is no word for one"))
     }
 }
@@ -109,7 +109,7 @@ impl UserListStore<'_> {
         limit: usize,
     ) -> Result<Vec<ListedUser>, SqlError> {
         let after = after.map_or("", UserId::as_str);
-        let select = sql(SELECT_PAGE).text(standing.word()).text(after);
+        let select = sql(SELECT_PAGE).text(standing.label()).text(after);
         let rows = self.0.db.all(select.number(limit)).await?;
         Ok(rows.iter().map(listed).collect::<Result<_, _>>()?)
     }
@@ -161,10 +161,10 @@ async fn set(
 ) -> Result<(), Error> {
     tx.execute(sql(DELETE).text(user.as_str())).await?;
     if let Some(standing) = standing {
-        tx.execute(row(INSERT, user, standing.word(), said, now_ms))
+        tx.execute(row(INSERT, user, standing.label(), said, now_ms))
             .await?;
     }
-    let word = standing.map_or(NONE, UserListStatus::word);
+    let word = standing.map_or(NONE, UserListStatus::label);
     tx.execute(row(INSERT_LOG, user, word, said, now_ms))
         .await?;
     Ok(())

@@ -10,7 +10,7 @@ use weir_event::envelope::Envelope;
 use weir_origin::background::Backoff;
 use weir_origin::events::Settings;
 use weir_origin::events::groups::{
-    Delivery, Handled, Handler, NewGroup, Outcome, Recomputed, Unit,
+    Delivery, HandleFuture, Handler, NewGroup, Outcome, RecomputeFuture, Unit,
 };
 
 use super::*;
@@ -93,7 +93,7 @@ impl RecordingHandler {
 }
 
 impl Handler for RecordingHandler {
-    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
         Box::pin(async move {
             if self.hangs.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
@@ -122,7 +122,11 @@ impl Handler for RecordingHandler {
         true
     }
 
-    fn recompute<'a>(&'a self, unit: &'a Unit, events: &'a [Envelope]) -> Option<Recomputed<'a>> {
+    fn recompute<'a>(
+        &'a self,
+        unit: &'a Unit,
+        events: &'a [Envelope],
+    ) -> Option<RecomputeFuture<'a>> {
         let ids = events
             .iter()
             .map(|event| event.id.as_str().to_owned())

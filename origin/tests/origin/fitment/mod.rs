@@ -11,7 +11,7 @@ mod redis;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weir_fitment::check::Stored;
+use weir_fitment::check::StoredAnswer;
 use weir_fitment::redis::fit_vehicles::VehicleMapVersion;
 use weir_fitment::redis::keys::{FitmentKeys, VehicleMapKeys};
 use weir_fitment::redis::{fit_query, fit_route, fit_vehicles};
@@ -108,7 +108,7 @@ async fn route(world: &World, sku: &Sku) -> Option<Placement> {
     routes.into_iter().next().unwrap()?.place
 }
 
-async fn query(world: &World, place: &Placement, offset: Offset, sku: &Sku) -> Stored {
+async fn query(world: &World, place: &Placement, offset: Offset, sku: &Sku) -> StoredAnswer {
     let keys = FitmentKeys::new(&world.prefix, &place.spu);
     let call = fit_query::calls(Plan::Directory, &keys, &[offset], [sku].into_iter()).remove(0);
     let reply = world.script(&call).await;

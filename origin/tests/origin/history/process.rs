@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use weir_stack::http::Method;
 use weir_stack::origin::Origin;
 use weir_stack::redis::{RedisOptions, RedisServer};
-use weir_stack::report::Silent;
+use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
 
 use crate::events_process::{admin, options_of, register, start_with, until};
@@ -20,7 +20,7 @@ struct Shop {
 impl Shop {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
         let log = dir.path().join("redis.log");
         let options = RedisOptions {
             durable: false,

@@ -5,8 +5,8 @@ use std::future::Future;
 use weir_origin::origin::open_database;
 use weir_origin::sales::model::sale::{NewSale, Payment, SaleFields, Window};
 use weir_origin::sales::store::{
-    Cancelled, EditRefusal, HoldRules, OrderOutcome, OrderStatus, PaymentOutcome,
-    ReservationOutcome, SaleStore, SaleTotals, Score, Shortage, StoredOrder, Updated,
+    CancelOutcome, EditRefusal, HoldRules, OrderOutcome, OrderStatus, PaymentOutcome,
+    ReservationOutcome, SaleStore, SaleTotals, Score, Shortage, StoredOrder, UpdateOutcome,
 };
 use weir_origin::sql::OpenError;
 use weir_sale::sale::{Degrade, SaleState};
@@ -66,7 +66,7 @@ async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder 
 }
 
 /// The order's user takes it back.
-async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> Cancelled {
+async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> CancelOutcome {
     let rules = HoldRules::default();
     let cancelled = store
         .payments()

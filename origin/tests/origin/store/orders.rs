@@ -119,7 +119,10 @@ async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
     let more = ticket("s", "alice", 3);
     assert_eq!(store.claims().place(&more, 2).await.unwrap(), capped);
     // A cancelled order no longer counts.
-    assert!(matches!(cancel(store, &first, 3).await, Cancelled::Now(_)));
+    assert!(matches!(
+        cancel(store, &first, 3).await,
+        CancelOutcome::Now(_)
+    ));
     assert!(is_new(store.claims().place(&more, 4).await.unwrap()));
     assert_eq!(totals(store).await.stored.remaining, 7);
 }

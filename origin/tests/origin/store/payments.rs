@@ -46,7 +46,7 @@ async fn an_order_is_paid_once(store: &SaleStore) {
         []
     );
     let late = cancel(store, &order, 999).await;
-    assert_eq!(late, Cancelled::Paid(paid.clone()));
+    assert_eq!(late, CancelOutcome::Paid(paid.clone()));
     let read = store.order(&order.id, &user("alice")).await.unwrap();
     assert_eq!(read, Some(paid));
     assert_eq!(store.order(&order.id, &user("bob")).await.unwrap(), None);
@@ -95,7 +95,7 @@ async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &Sa
     let totals = totals(store).await;
     assert_eq!((totals.orders.expired, totals.stored.remaining), (1, 10));
     let cancel = cancel(store, &order, 200).await;
-    assert_eq!(cancel, Cancelled::Expired(expired[0].clone()));
+    assert_eq!(cancel, CancelOutcome::Expired(expired[0].clone()));
 }
 
 async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
@@ -124,7 +124,7 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
     assert!(after.version > before.version);
     // It never had a unit, so none comes back.
     let cancelled = cancel(store, &second, 201).await;
-    assert!(matches!(cancelled, Cancelled::Now(order) if !order.deducted));
+    assert!(matches!(cancelled, CancelOutcome::Now(order) if !order.deducted));
     assert_eq!(totals(store).await.stored.remaining, 0);
     let unfollowed = store.unfollowed(9).await.unwrap();
     let statuses: Vec<_> = unfollowed.iter().map(|order| order.status).collect();
@@ -140,14 +140,14 @@ async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
         .payments()
         .cancel(&order.id, &mallory, rules, 200)
         .await;
-    assert_eq!(foreign.unwrap(), Cancelled::Unknown);
+    assert_eq!(foreign.unwrap(), CancelOutcome::Unknown);
     assert_eq!(totals(store).await.stored.remaining, 9);
-    let Cancelled::Now(cancelled) = cancel(store, &order, 200).await else {
+    let CancelOutcome::Now(cancelled) = cancel(store, &order, 200).await else {
         panic!("not cancelled");
     };
     assert_eq!(
         cancel(store, &order, 200).await,
-        Cancelled::Again(cancelled.clone())
+        CancelOutcome::Again(cancelled.clone())
     );
     assert_eq!(totals(store).await.stored.remaining, 10);
     let paid = store
@@ -219,7 +219,7 @@ async fn many_cancellations_return_the_units_once(store: &SaleStore) {
     let answers = join_all(calls).await;
     let now = answers
         .iter()
-        .filter(|a| matches!(a, Ok(Cancelled::Now(_))));
+        .filter(|a| matches!(a, Ok(CancelOutcome::Now(_))));
     assert_eq!(now.count(), 1);
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(totals(store).await.stored.remaining, 10);
@@ -240,7 +240,10 @@ async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
                     .payments()
                     .cancel(&order.id, &owner, rules, now_ms)
                     .await;
-                assert!(matches!(cancelled, Ok(Cancelled::Now(_))), "{cancelled:?}");
+                assert!(
+                    matches!(cancelled, Ok(CancelOutcome::Now(_))),
+                    "{cancelled:?}"
+                );
             }
             OrderOutcome::Short(Shortage::CoolingDown { wait_ms }) => {
                 assert_eq!(wait_ms, rules.cooldown_ms);
@@ -271,7 +274,7 @@ async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     let cancelled = cancel(store, &order, 9_000).await;
-    assert!(matches!(cancelled, Cancelled::Now(_)));
+    assert!(matches!(cancelled, CancelOutcome::Now(_)));
     let again = store
         .claims()
         .place(&ticket("s", "alice", 2), 9_001)

@@ -15,7 +15,7 @@ use weir_base::id::{SaleId, UserId};
 use weir_base::key::SigningKey;
 use weir_base::resp::decode;
 use weir_base::stamp::Stamp;
-use weir_conformance::hosts::served::client::{Ask, Got, send};
+use weir_conformance::hosts::served::client::{Ask, ClientResponse, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::wasi::feeds::keys;
 use weir_conformance::shop::{self, HOST};
@@ -144,7 +144,7 @@ impl Object {
         })
     }
 
-    fn send(&self, ask: &Ask) -> Got {
+    fn send(&self, ask: &Ask) -> ClientResponse {
         let got = send(self.server.address, ask);
         got.unwrap_or_else(|error| panic!("{error:#}: {}", self.server.log()))
     }

@@ -39,13 +39,13 @@ pub(super) struct Redis {
 /// What a loss may take.
 #[derive(Clone, Debug, Default)]
 struct Data {
-    limits: BTreeMap<Vec<u8>, Kept>,
+    limits: BTreeMap<Vec<u8>, StoredState>,
     rules: Option<Rc<[u8]>>,
 }
 
 /// What is kept of a key.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct StoredState {
     state: State,
     /// Under which it was charged.
     quota: Quota,
@@ -263,7 +263,9 @@ impl Redis {
 
     fn keep(&mut self, key: &[u8], quota: &Quota, state: State) {
         let quota = *quota;
-        self.data.limits.insert(key.to_vec(), Kept { state, quota });
+        self.data
+            .limits
+            .insert(key.to_vec(), StoredState { state, quota });
     }
 }
 

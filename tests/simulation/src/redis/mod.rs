@@ -51,7 +51,7 @@ pub(crate) struct Redis {
     keeps_history: bool,
     pub(crate) mutation: Option<Mutation>,
     /// What has been granted since it was last looked at.
-    pub(crate) granted: Vec<Granted>,
+    pub(crate) granted: Vec<GrantedClaim>,
     /// What has befallen shards that were rebuilt, since it was last looked at.
     pub(crate) rebuilds: Vec<RebuildStep>,
     pub(crate) is_up: bool,
@@ -109,7 +109,7 @@ impl Shard {
 
 /// A new claim, as Redis has granted it.
 #[derive(Clone, Debug)]
-pub(crate) struct Granted {
+pub(crate) struct GrantedClaim {
     pub(crate) shard: u32,
     pub(crate) generation: u64,
     pub(crate) user: UserId,

@@ -19,11 +19,11 @@ use weir_room::{Mode, Pass, RoomName, Setting};
 use super::plan::{Plan, Room};
 use super::redis::Redis;
 use super::witness::Witness;
-use crate::host::{Place, Remembers, RequestId};
+use crate::host::{Place, RequestId, TracksStreams};
 use crate::network::Link;
 use crate::stage::fault::Fault;
 use crate::stage::requests::Requests;
-use crate::stage::{DEADLINE_MS, Decision, Happening, POLL_MS, Play, Stage};
+use crate::stage::{DEADLINE_MS, Decision, POLL_MS, ScheduledEvent, Simulation, Stage};
 use crate::{Options, Report};
 
 /// The engine of a worker.
@@ -43,7 +43,7 @@ const LEAVES_MAX: u32 = 3;
 
 const SECRET: [u8; 32] = [7; 32];
 
-impl Remembers for Engine {
+impl TracksStreams for Engine {
     fn open_streams(&self) -> usize {
         let (waiting, entered) = self.open();
         waiting + entered
@@ -52,7 +52,7 @@ impl Remembers for Engine {
 
 /// What happens only here.
 #[derive(Debug)]
-pub(super) enum Own {
+pub(super) enum RoomsEvent {
     Comes(usize),
     HangsUp(RequestId),
 }
@@ -67,7 +67,7 @@ struct Progress {
 /// Everything.
 pub(super) struct World {
     pub(super) plan: Plan,
-    stage: Stage<Engine, Own>,
+    stage: Stage<Engine, RoomsEvent>,
     pub(super) redis: Redis,
     config: CheckedConfig,
     name: RoomName,
@@ -98,7 +98,7 @@ impl World {
         world.set_mode(Mode::Open);
         world.begin();
         for (n, visitor) in plan.visitors.iter().enumerate() {
-            let comes = Happening::Own(Own::Comes(n));
+            let comes = ScheduledEvent::Own(RoomsEvent::Comes(n));
             world.stage.queue.at(visitor.at_ms * 1_000, comes);
         }
         world
@@ -151,7 +151,7 @@ impl World {
         };
         let until_us = self.stage.gateways[place.gateway].paused_until_us;
         if until_us > self.stage.queue.now_us() {
-            let comes = Happening::Own(Own::Comes(who));
+            let comes = ScheduledEvent::Own(RoomsEvent::Comes(who));
             return self.stage.queue.at(until_us, comes);
         }
         let id = self.ask(place, who);
@@ -159,7 +159,7 @@ impl World {
         if let Some(after_us) = leaves.filter(|_| self.visitors[who].asked <= LEAVES_MAX) {
             self.stage
                 .queue
-                .after(after_us, Happening::Own(Own::HangsUp(id)));
+                .after(after_us, ScheduledEvent::Own(RoomsEvent::HangsUp(id)));
         }
     }
 
@@ -223,11 +223,11 @@ impl World {
     }
 }
 
-impl Play for World {
+impl Simulation for World {
     type Engine = Engine;
-    type Own = Own;
+    type Event = RoomsEvent;
 
-    fn stage(&mut self) -> &mut Stage<Engine, Own> {
+    fn stage(&mut self) -> &mut Stage<Engine, RoomsEvent> {
         &mut self.stage
     }
 
@@ -237,10 +237,10 @@ impl Play for World {
         WaitingRoom::new(self.config.clone(), Rc::clone(data), name)
     }
 
-    fn happen(&mut self, own: Own) {
+    fn happen(&mut self, own: RoomsEvent) {
         match own {
-            Own::Comes(who) => self.comes(who),
-            Own::HangsUp(request) => self.hang_up(request),
+            RoomsEvent::Comes(who) => self.comes(who),
+            RoomsEvent::HangsUp(request) => self.hang_up(request),
         }
     }
 
@@ -269,7 +269,7 @@ impl Play for World {
                 if let Some(what) = self.witness.enter(who, now_us) {
                     self.stage.violate(what);
                 }
-                let ends = Happening::StreamEnds { place, stream };
+                let ends = ScheduledEvent::StreamEnds { place, stream };
                 self.stage.queue.after(BEHIND_US, ends);
                 "entered".to_owned()
             }
@@ -285,7 +285,7 @@ impl Play for World {
             .trace
             .line(now_us, || format!("visitor {who}: {word}"));
         let after_us = self.plan.visitors[who].asks_after_ms * 1_000;
-        let comes = Happening::Own(Own::Comes(who));
+        let comes = ScheduledEvent::Own(RoomsEvent::Comes(who));
         self.stage.queue.after(after_us, comes);
     }
 

@@ -8,7 +8,7 @@
 mod catalogue;
 mod questions;
 
-use crate::up::{self, Stop, Unnamed};
+use crate::up::{self, Stop, UnnamedPorts};
 use anyhow::{Context, Result, bail};
 use catalogue::Catalogue;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -72,8 +72,8 @@ pub struct Arguments {
 /// Imports a catalogue, asks, and compares every answer.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let unnamed = match arguments.once {
-        true => Unnamed::Free,
-        false => Unnamed::Default,
+        true => UnnamedPorts::Free,
+        false => UnnamedPorts::Default,
     };
     let port = super::port(
         arguments.fitment_port,

@@ -1,10 +1,10 @@
 //! The waiting room before the checkout.
 
-use super::super::cast::{Bot, Person, Trick};
+use super::super::cast::{Bot, BotTactic, Person};
 use super::super::operator;
-use super::super::room::{self, Crowded, Enter, Queue, QueuePoll, Waited};
+use super::super::room::{self, Enter, Queue, QueuePoll, RoomBots, RoomResult};
 use super::super::tally::Tally;
-use super::{PATIENCE, POLL, Play, RUNNING_IN_A_ROW};
+use super::{PATIENCE, POLL, RUNNING_IN_A_ROW, SalePlay};
 use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -32,13 +32,13 @@ impl LinedUp {
 pub(super) struct LetIn {
     pub(super) people: Vec<Person>,
     pub(super) usable: Option<tokio::time::Instant>,
-    pub(super) waited: Waited,
+    pub(super) waited: RoomResult,
 }
 
-impl Play<'_> {
+impl SalePlay<'_> {
     /// All come before the sale starts: people once, bots as often as they can.
     pub(super) async fn line_up(&mut self, people: Vec<Person>, bots: &[Bot]) -> Result<LinedUp> {
-        let floods = bots.iter().filter(|bot| bot.trick == Trick::Flood);
+        let floods = bots.iter().filter(|bot| bot.trick == BotTactic::Flood);
         let floods: Vec<Bot> = floods.cloned().collect();
         let scout = floods.first().context("a demo has bots")?.name.clone();
         let left = self.close_room(&scout).await?;
@@ -46,7 +46,7 @@ impl Play<'_> {
         let (crowd, botnet) = (self.people("lining up"), self.bots());
         let (came, bots) = tokio::try_join!(
             crowd.play(Enter(self.paths.clone()), people),
-            botnet.play(Crowded(self.paths.clone()), floods),
+            botnet.play(RoomBots(self.paths.clone()), floods),
         )?;
         self.note(came.1, bots.1)?;
         let before = Queue::since(&*self.stack.lock().await, left).await?;
@@ -126,13 +126,13 @@ impl Play<'_> {
         let after = Queue::since(&stack, lined_up.left).await?;
         room::bypass(&stack).await?;
         drop(stack);
-        let scout = bots.iter().find(|bot| bot.trick == Trick::Flood);
+        let scout = bots.iter().find(|bot| bot.trick == BotTactic::Flood);
         let scout = &scout.context("a demo has bots")?.name;
         self.until_scout(scout, |status| status != 503).await?;
         Ok(LetIn {
             people: inside,
             usable,
-            waited: Waited {
+            waited: RoomResult {
                 people: count as u64,
                 bots: lined_up.bots,
                 before: lined_up.before,
@@ -144,8 +144,8 @@ impl Play<'_> {
 
     /// Each worker hears by itself what the operator has set: so many connections in a row must show it.
     async fn until_scout(&self, scout: &str, is_it: impl Fn(u16) -> bool) -> Result<()> {
-        let door = self.doors.first().context("a sale has a door")?;
-        let url = format!("{}{}", door.url(), self.paths.checkout);
+        let endpoint = self.endpoints.first().context("a sale has a door")?;
+        let url = format!("{}{}", endpoint.url(), self.paths.checkout);
         let deadline = Instant::now() + PATIENCE;
         let mut in_a_row = 0;
         while in_a_row < RUNNING_IN_A_ROW {

@@ -1,11 +1,16 @@
 //! Redis slow, gone, or talking nonsense.
 
 use super::super::*;
-use super::host::{Fate, Host, RedisConnectivity};
+use super::host::{CallOutcome, Host, RedisConnectivity};
 
 const REDIS: &str = r#""redis": {}, "breaker": { "min_requests": 4, "window_ms": 1000, "open_ms": 500, "probes": 1 }"#;
 
-const FAILURES: [Fate; 4] = [Fate::Lost, Fate::Garbled, Fate::TimedOut, Fate::Refused];
+const FAILURES: [CallOutcome; 4] = [
+    CallOutcome::Lost,
+    CallOutcome::Garbled,
+    CallOutcome::TimedOut,
+    CallOutcome::Refused,
+];
 
 fn host(on_store_error: &str) -> Host {
     let rule = format!(
@@ -16,7 +21,7 @@ fn host(on_store_error: &str) -> Host {
 }
 
 /// A request whose call ends so.
-fn fail(host: &mut Host, user: &str, fate: Fate) -> StreamId {
+fn fail(host: &mut Host, user: &str, fate: CallOutcome) -> StreamId {
     let stream = host.request(user);
     host.turn();
     assert!(host.is_waiting(stream));
@@ -97,7 +102,7 @@ fn what_waits_for_too_long_goes_on_without_redis() {
     host.tick();
     assert!(host.is_passed(waits));
     assert!(host.is_waiting(sent), "the host ends its call");
-    host.end_call(0, Fate::TimedOut);
+    host.end_call(0, CallOutcome::TimedOut);
     assert!(host.is_passed(sent));
 }
 
@@ -105,7 +110,7 @@ fn what_waits_for_too_long_goes_on_without_redis() {
 fn open_breaker_stops_calls_and_one_request_probes_later() {
     let mut host = host("local");
     for n in 0..4 {
-        fail(&mut host, &format!("user-{n}"), Fate::TimedOut);
+        fail(&mut host, &format!("user-{n}"), CallOutcome::TimedOut);
     }
     assert_eq!(
         host.metric("weir_ratelimit_redis_breaker_total.state.open"),
@@ -135,7 +140,7 @@ fn a_request_that_needs_no_redis_does_not_try_it_out() {
     let fields = format!(r#"{REDIS}, "headers": {{ "on_allowed": true }}"#);
     let mut host = Host::new(&[here, there], &fields);
     for _ in 0..4 {
-        fail(&mut host, "alice", Fate::TimedOut);
+        fail(&mut host, "alice", CallOutcome::TimedOut);
     }
     host.now_ms += 600;
     let other = host.request_with(&[]);
@@ -175,7 +180,7 @@ fn a_rule_in_shadow_is_asked_here_while_redis_does_not_answer() {
     let rule = r#"{ "name": "r", "store": "redis", "mode": "shadow", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     for _ in 0..3 {
-        let stream = fail(&mut host, "alice", Fate::TimedOut);
+        let stream = fail(&mut host, "alice", CallOutcome::TimedOut);
         assert!(host.is_passed(stream));
     }
     let counts = ["allowed", "shadow_limited", "fallback"].map(|what| host.count(what, "r"));
@@ -191,14 +196,14 @@ fn log_reports_silent_redis_and_its_return_once() {
             .filter(|(level, _)| *level == Level::Warn)
             .count()
     };
-    fail(&mut host, "alice", Fate::TimedOut);
-    fail(&mut host, "alice", Fate::TimedOut);
+    fail(&mut host, "alice", CallOutcome::TimedOut);
+    fail(&mut host, "alice", CallOutcome::TimedOut);
     assert_eq!(warnings(&host), 1, "{:?}", host.log);
     assert!(host.has_logged("go on without Redis: outcome unknown: no reply in time"));
-    fail(&mut host, "bob", Fate::Answered);
+    fail(&mut host, "bob", CallOutcome::Answered);
     host.settle();
     assert!(host.has_logged("Redis answers again"));
-    fail(&mut host, "bob", Fate::Lost);
+    fail(&mut host, "bob", CallOutcome::Lost);
     assert_eq!(warnings(&host), 2);
 }
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::event::{PlainEnd, PlainRequest};
-use weir_engine::redis::{Definite, Failure, Reply, Unknown};
+use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure};
 use weir_engine::{Answer, Headers};
 
 use super::super::*;
@@ -53,7 +53,7 @@ pub enum RedisConnectivity {
 
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug)]
-pub enum Fate {
+pub enum CallOutcome {
     Answered,
     /// It runs, and its replies are lost.
     Lost,
@@ -174,23 +174,25 @@ impl Host {
     }
 
     /// Ends the call at this place among those that were sent.
-    pub fn end_call(&mut self, index: usize, fate: Fate) {
+    pub fn end_call(&mut self, index: usize, fate: CallOutcome) {
         let Some((batch, body)) = self.calls.remove(index) else {
             return;
         };
         let before = self.redis.charged_in_flight;
         let reply: Reply = match fate {
-            Fate::Answered => Ok(self.redis.run(&body, self.now_ms)),
-            Fate::Lost | Fate::Garbled => {
+            CallOutcome::Answered => Ok(self.redis.run(&body, self.now_ms)),
+            CallOutcome::Lost | CallOutcome::Garbled => {
                 self.redis.run(&body, self.now_ms);
                 self.orphans += self.redis.charged_in_flight - before;
                 match fate {
-                    Fate::Lost => Err(Unknown::Lost.into()),
+                    CallOutcome::Lost => Err(UnknownFailure::Lost.into()),
                     _ => Ok(b"+OK\r\n".into()),
                 }
             }
-            Fate::TimedOut => self.not_run(&body, Unknown::Timeout.into()),
-            Fate::Refused => self.not_run(&body, Definite::Refused("refused: no".into()).into()),
+            CallOutcome::TimedOut => self.not_run(&body, UnknownFailure::Timeout.into()),
+            CallOutcome::Refused => {
+                self.not_run(&body, DefiniteFailure::Refused("refused: no".into()).into())
+            }
         };
         self.reply(batch, reply);
     }
@@ -213,7 +215,7 @@ impl Host {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             self.turn();
-            self.end_call(0, Fate::Answered);
+            self.end_call(0, CallOutcome::Answered);
             if !self.is_woken && self.calls.is_empty() {
                 return;
             }

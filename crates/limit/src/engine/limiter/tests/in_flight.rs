@@ -8,7 +8,7 @@ use proptest::sample::Index;
 use weir_base::shared_data::LocalData;
 
 use super::super::*;
-use super::host::{Fate, Host, RedisConnectivity};
+use super::host::{CallOutcome, Host, RedisConnectivity};
 
 const HERE: &str =
     r#"{ "name": "here", "algorithm": "concurrency", "limit": { "rate": 4, "per": "1d" } }"#;
@@ -132,7 +132,7 @@ enum Step {
     Close(Index),
     /// The client goes, and the engine hears of it only when it has something to say to it, or at the end.
     Vanish(Index),
-    EndCall(Index, Fate),
+    EndCall(Index, CallOutcome),
     Turn,
     Wait(u64),
     Way(RedisConnectivity),
@@ -140,13 +140,13 @@ enum Step {
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 
-fn fates() -> impl Strategy<Value = Fate> {
+fn fates() -> impl Strategy<Value = CallOutcome> {
     prop_oneof![
-        6 => Just(Fate::Answered),
-        1 => Just(Fate::Lost),
-        1 => Just(Fate::Garbled),
-        1 => Just(Fate::TimedOut),
-        1 => Just(Fate::Refused),
+        6 => Just(CallOutcome::Answered),
+        1 => Just(CallOutcome::Lost),
+        1 => Just(CallOutcome::Garbled),
+        1 => Just(CallOutcome::TimedOut),
+        1 => Just(CallOutcome::Refused),
     ]
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::*;
-use super::host::{Fate, Host};
+use super::host::{CallOutcome, Host};
 
 #[test]
 fn requests_that_wait_together_go_in_one_call() {
@@ -75,7 +75,7 @@ fn next_request_retries_a_lease_that_was_refused() {
     host.redis.load_scripts();
     host.ask("any");
     host.request("any");
-    host.end_call(0, Fate::TimedOut);
+    host.end_call(0, CallOutcome::TimedOut);
     host.ask("any");
     let calls = host.redis.scripts_run;
     assert_eq!(host.passed("any", 3), 3);
@@ -219,7 +219,7 @@ proptest! {
                 Step::Turn => host.turn(),
                 Step::EndCall(index) if !host.calls.is_empty() => {
                     let index = index.index(host.calls.len());
-                    host.end_call(index, Fate::Answered);
+                    host.end_call(index, CallOutcome::Answered);
                 }
                 Step::EndCall(_) => {}
             }

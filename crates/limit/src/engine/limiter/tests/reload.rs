@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 
 use super::super::*;
-use super::host::{Fate, Host, RedisConnectivity};
+use super::host::{CallOutcome, Host, RedisConnectivity};
 
 fn rules(rate: u32) -> String {
     format!(
@@ -77,9 +77,9 @@ fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
     let mut host = host();
     host.passed("alice", 1);
     for (way, fate) in [
-        (RedisConnectivity::Open, Fate::TimedOut),
-        (RedisConnectivity::Open, Fate::Garbled),
-        (RedisConnectivity::Down, Fate::Answered),
+        (RedisConnectivity::Open, CallOutcome::TimedOut),
+        (RedisConnectivity::Open, CallOutcome::Garbled),
+        (RedisConnectivity::Down, CallOutcome::Answered),
     ] {
         host.way = way;
         host.now_ms += 500;

@@ -17,7 +17,7 @@ use weir_link::engine::Links;
 use weir_sale::engine::Gate;
 
 use crate::edge::{Data, Pairs};
-use crate::part::Make;
+use crate::engine_slot::Make;
 use crate::shard::ObjectCommands;
 
 /// An engine has one request at a time.

@@ -14,21 +14,21 @@ use weir_engine::Request;
 use weir_link::engine::Links;
 use weir_link::redis::keys::LinkKeys;
 
-use crate::asking::{CallPart, CallRouter, Pool, Run};
+use crate::engine_slot::Make;
 use crate::knowledge::{Knowledge, words};
-use crate::part::Make;
+use crate::object_calls::{CallPart, CallRouter, Pool, Run};
 use crate::shard::{LinkCommand, ObjectCommands};
 use crate::store::Store;
 
 /// The engine of links with a maximum.
-pub(crate) struct Maxima {
+pub(crate) struct ClickLimits {
     pool: Pool<Links>,
     key_prefix: String,
     /// Which state of knowledge idle engines have seen.
     changes: u64,
 }
 
-impl Maxima {
+impl ClickLimits {
     /// # Errors
     /// When the configuration is refused.
     pub(crate) fn new(make: Make<Links>, key_prefix: String) -> Result<Self, FieldError> {

@@ -71,20 +71,20 @@ impl Common {
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOf {
     /// The desk's place among those of the configuration.
-    desk: usize,
+    engine_host: usize,
     generation: u32,
     id: FetchId,
 }
 
 impl FetchOf {
     /// The desk's place among those of the configuration.
-    pub fn desk(&self) -> usize {
-        self.desk
+    pub fn engine_host(&self) -> usize {
+        self.engine_host
     }
 }
 
 /// An engine behind a lock.
-pub struct Desk {
+pub struct EngineHost {
     index: usize,
     common: Arc<Common>,
     state: Mutex<State>,
@@ -142,7 +142,7 @@ impl Feedback {
     }
 }
 
-impl Desk {
+impl EngineHost {
     /// A desk with this engine, whose thread takes `service`'s orders.
     pub fn new(
         index: usize,
@@ -427,7 +427,7 @@ impl Desk {
                     return Some(Feedback::NotFetched(id));
                 }
                 let of = FetchOf {
-                    desk: self.index,
+                    engine_host: self.index,
                     generation: state.generation,
                     id,
                 };

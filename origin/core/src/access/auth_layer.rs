@@ -17,7 +17,7 @@ use super::pace::Pass;
 use super::scope::{Area, Level, Scope};
 use super::tenancy;
 use super::trail::{Intent, TrailError, Verdict};
-use super::{Caller, Door, session};
+use super::{AuthLayer, Caller, session};
 use crate::api::{Api, AuditTiming, MountedRules, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{FORBIDDEN, UNAUTHORIZED};
@@ -47,12 +47,12 @@ pub(crate) const TENANT_BUSY: Refusal = Refusal::new(
 
 /// How the routes of an area are guarded.
 #[derive(Clone, Debug)]
-struct Guard {
+struct AreaRules {
     area: Area,
     mounted: Arc<MountedRules>,
 }
 
-impl Guard {
+impl AreaRules {
     /// What was declared where the route is mounted.
     fn rules(&self, method: &Method, route: &str) -> RouteRules {
         let mounted = self.mounted.get(&(reading(method), route.to_owned()));
@@ -84,12 +84,12 @@ fn reading(method: &Method) -> Method {
 }
 
 #[derive(Clone, Debug)]
-struct Post {
-    door: Door,
-    guard: Guard,
+struct CheckState {
+    auth: AuthLayer,
+    guard: AreaRules,
 }
 
-impl Door {
+impl AuthLayer {
     /// The routes of `api`, for those who may.
     pub fn mount<S: Clone + Send + Sync + 'static>(&self, api: Api<S>, state: S) -> Router {
         let (area, routes, rules) = api.into_parts();
@@ -97,12 +97,12 @@ impl Door {
         let Some(area) = area else {
             return routes;
         };
-        let guard = Guard {
+        let guard = AreaRules {
             area,
             mounted: Arc::new(rules),
         };
-        let door = self.clone();
-        routes.route_layer(from_fn_with_state(Post { door, guard }, check))
+        let auth = self.clone();
+        routes.route_layer(from_fn_with_state(CheckState { auth, guard }, check))
     }
 
     /// Who sends this.
@@ -121,17 +121,17 @@ impl Door {
 }
 
 async fn check(
-    State(post): State<Post>,
+    State(post): State<CheckState>,
     route: Option<MatchedPath>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let route = route.as_ref().map_or("", MatchedPath::as_str);
-    let caller = match post.door.caller(request.headers()).await {
+    let caller = match post.auth.caller(request.headers()).await {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
-    let pass = match post.door.pass(&caller) {
+    let pass = match post.auth.pass(&caller) {
         Ok(pass) => pass,
         Err(problem) => return problem.into_response(),
     };
@@ -146,7 +146,7 @@ async fn check(
     if is_change && caller.0.session.is_some() && !session::is_from_page(request.headers()) {
         return not_from_page().into_response();
     }
-    let refusal = match Guard::refusal(&caller, need, &rules) {
+    let refusal = match AreaRules::refusal(&caller, need, &rules) {
         None => tenancy::refusal(rules.tenants, &caller, &mut request).await,
         refusal => refusal,
     };
@@ -158,14 +158,14 @@ async fn check(
             None => next.run(request).await,
         }
     };
-    let response = post.door.noted(noting, intent, run).await;
+    let response = post.auth.noted(noting, intent, run).await;
     match pass {
         Some(pass) => pass.until_sent(response),
         None => response,
     }
 }
 
-impl Door {
+impl AuthLayer {
     /// Lets a request go on, if it is a tenant's by that tenant's pace. What is refused here is not noted: it could fill the trail.
     fn pass(&self, caller: &Caller) -> Result<Option<Pass>, Problem> {
         let Some(tenant) = caller.tenant() else {

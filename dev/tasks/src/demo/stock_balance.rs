@@ -11,14 +11,14 @@ use weir_stack::Stack;
 
 /// Both sides of the books of one sale.
 #[derive(Debug, Clone)]
-pub(super) struct Books {
+pub(super) struct StockBalance {
     /// What SQL holds.
     pub(super) sql: Sql,
     /// What Redis holds, by shard.
     pub(super) shards: Vec<Audit>,
 }
 
-impl Books {
+impl StockBalance {
     pub(super) async fn read(stack: &Stack, sale: &str, shards: u32) -> Result<Self> {
         Ok(Self {
             sql: Sql::read(stack.database_path(), sale).await?,
@@ -109,7 +109,7 @@ fn as_resp(value: redis::Value) -> Result<Value> {
 mod tests {
     use super::*;
 
-    fn books(units: u64, stock: i64, held: u64) -> Books {
+    fn books(units: u64, stock: i64, held: u64) -> StockBalance {
         let sql = Sql {
             orders: units,
             units,
@@ -122,7 +122,7 @@ mod tests {
             bought: units,
             ..Audit::default()
         };
-        Books {
+        StockBalance {
             sql,
             shards: vec![audit],
         }

@@ -22,7 +22,7 @@ const OPEN_MAX: u64 = 200;
 
 /// What SQL and Redis hold of a sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Books {
+pub struct StockBalance {
     /// What each shard holds.
     pub shards: Vec<Audit>,
     /// The terms, summed; `None` as long as a shard is cold.
@@ -44,7 +44,7 @@ pub struct Books {
     pub is_changing: bool,
 }
 
-impl Books {
+impl StockBalance {
     /// Reads a sale's books; `None` if SQL has no such sale. It reads sums, and no user but those who hold a claim.
     ///
     /// Redis is read before SQL and after it. If both readings are equal, nothing changed in between: a change that

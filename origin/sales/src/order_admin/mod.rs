@@ -15,7 +15,7 @@ use tokio::task::JoinError;
 use utoipa::ToSchema;
 
 use super::orders::Orders;
-use super::store::{Cancelled, Refund, StoredOrder};
+use super::store::{CancelOutcome, Refund, StoredOrder};
 use weir_origin_core::sql::SqlError;
 
 /// What is done with orders.
@@ -72,13 +72,13 @@ pub enum ActError {
     Ended(#[from] JoinError),
 }
 
-fn cancelled(cancelled: &Cancelled) -> Verdict {
+fn cancelled(cancelled: &CancelOutcome) -> Verdict {
     match cancelled {
-        Cancelled::Now(_) => Verdict::Done,
-        Cancelled::Again(_) => Verdict::DoneBefore,
-        Cancelled::Expired(_) => Verdict::OrderExpired,
-        Cancelled::Paid(_) => Verdict::OrderPaid,
-        Cancelled::Unknown => Verdict::UnknownOrder,
+        CancelOutcome::Now(_) => Verdict::Done,
+        CancelOutcome::Again(_) => Verdict::DoneBefore,
+        CancelOutcome::Expired(_) => Verdict::OrderExpired,
+        CancelOutcome::Paid(_) => Verdict::OrderPaid,
+        CancelOutcome::Unknown => Verdict::UnknownOrder,
     }
 }
 

@@ -19,19 +19,19 @@ use super::payments::PaymentView;
 use super::refusals::{INVALID_ORDERS, ORDER_EXPIRED, ORDER_NOT_PAID, ORDER_PAID, ORDER_SETTLING};
 use super::user_orders::{AnyOrder, ended};
 use crate::Sales;
-use crate::desk::export::export;
-use crate::desk::{self, ActError, Action, Verdict};
 use crate::model::payload::Payload;
+use crate::order_admin::export::export;
+use crate::order_admin::{self, ActError, Action, Verdict};
 use crate::store::{
-    Cancelled, FoundOrder, OrderChange, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund,
-    Sorting,
+    CancelOutcome, FoundOrder, OrderChange, OrderCursor, OrderFilter, OrderStatus, OrdersOf,
+    Refund, Sorting,
 };
 use weir_origin_core::access::Caller;
 use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
 use weir_origin_core::api::words;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
-use weir_origin_core::outbox::{Backlog, Waiting};
+use weir_origin_core::outbox::{Backlog, PendingSubject};
 
 /// The orders of a page, unless the query says so, and at most.
 const LIMIT_DEFAULT: usize = 50;
@@ -122,7 +122,7 @@ enum SortWord {
 fn statuses() -> Object {
     words(
         "Only orders with this status.",
-        OrderStatus::ALL.map(OrderStatus::word),
+        OrderStatus::ALL.map(OrderStatus::label),
     )
 }
 
@@ -200,8 +200,8 @@ impl Search {
 
 fn read_status(word: &str) -> Result<OrderStatus, Problem> {
     let mut all = OrderStatus::ALL.into_iter();
-    all.find(|status| status.word() == word).ok_or_else(|| {
-        let words = OrderStatus::ALL.map(OrderStatus::word).join(", ");
+    all.find(|status| status.label() == word).ok_or_else(|| {
+        let words = OrderStatus::ALL.map(OrderStatus::label).join(", ");
         Problem::invalid_query(format!("status: must be one of {words}"))
     })
 }
@@ -346,16 +346,16 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Json<OrderView>, Problem> {
     match ended(sales.orders.cancel_any(id).await)? {
-        Cancelled::Now(order) => {
+        CancelOutcome::Now(order) => {
             info!(order = %order.id, "cancelled by an operator");
             Ok(Json(OrderView::from(&order)))
         }
-        Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
-        Cancelled::Paid(_) => {
+        CancelOutcome::Again(order) => Ok(Json(OrderView::from(&order))),
+        CancelOutcome::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
+        CancelOutcome::Paid(_) => {
             Err(ORDER_PAID.because("the order is paid: POST /orders/{id}/refund ends it"))
         }
-        Cancelled::Unknown => Err(unknown_order()),
+        CancelOutcome::Unknown => Err(unknown_order()),
     }
 }
 
@@ -431,7 +431,7 @@ pub(super) async fn act(
     for order in orders {
         let verdict = match caller.may_name(&order) {
             true => {
-                let verdict = desk::act(&sales.orders, action, order.clone()).await;
+                let verdict = order_admin::act(&sales.orders, action, order.clone()).await;
                 verdict.unwrap_or_else(|error| not_known(&order, &error))
             }
             false => Verdict::UnknownOrder,
@@ -471,7 +471,7 @@ struct WaitingOrder {
     /// The order's name.
     order: String,
     #[serde(flatten)]
-    waiting: Waiting,
+    waiting: PendingSubject,
 }
 
 /// What waits, by the name of the receiver.
@@ -488,8 +488,8 @@ pub(super) struct RetriedOrders {
 }
 
 impl OrderBacklog {
-    fn new(backlog: Backlog, waiting: Vec<Waiting>) -> Self {
-        let order = |waiting: Waiting| WaitingOrder {
+    fn new(backlog: Backlog, waiting: Vec<PendingSubject>) -> Self {
+        let order = |waiting: PendingSubject| WaitingOrder {
             order: waiting.subject.clone(),
             waiting,
         };
