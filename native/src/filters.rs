@@ -262,7 +262,7 @@ impl Module for Filters {
         }
         for engine_host in &config.desks {
             guard(engine_host, |engine_host| {
-                config.metrics.tell(host, &engine_host.collect());
+                config.metrics.publish(host, &engine_host.collect());
             });
         }
         let panics = config.common.panics.swap(0, Ordering::Relaxed);
@@ -388,7 +388,7 @@ impl Module for Filters {
         stream.close(Some(&end));
     }
 
-    fn gone(stream: &Stream) {
+    fn stream_destroyed(stream: &Stream) {
         stream.close(None);
     }
 

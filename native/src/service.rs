@@ -131,6 +131,6 @@ async fn run_call(engine_host: Arc<EngineHost>, client: Option<Rc<Client>>, call
 }
 
 /// What `future` comes to, unless the deadline is over before.
-pub(crate) async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+pub(crate) async fn with_deadline<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
     timeout_at(deadline, future).await.ok()
 }

@@ -284,12 +284,12 @@ async fn an_order_is_paid_in_time_and_then_stays() -> Result<()> {
     // The provider says so once more; and somebody else, who does not know the secret.
     let payment = started.json()?["payment"].clone();
     let payment = payment.as_str().context("no payment")?;
-    let told = stack.provider.caller().tell(payment, "paid").await?;
+    let told = stack.provider.caller().notify_shop(payment, "paid").await?;
     ensure!(told.json()?["state"] == "paid", "{}", told.text());
     let url = format!("{}/payments/callback", stack.gateway_url());
     let secret = "a guess, of thirty-two characters";
     let forger = PaymentProvider::start(ports::free()?, &url, secret).await?;
-    let forged = forger.caller().tell(payment, "failed").await?;
+    let forged = forger.caller().notify_shop(payment, "failed").await?;
     ensure!(forged.status == 403, "{}", forged.text());
     let again = end(&stack, &path, "alice", "pay").await?;
     ensure!((again.status, &again.json()?["state"]) == (200, &json!("paid")));

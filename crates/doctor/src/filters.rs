@@ -23,7 +23,7 @@ const NATIVE_SETTINGS: &str = "native";
 const ANY_SECRET: [u8; 64] = [b'x'; 64];
 
 /// The filter of a module, a root or a native filter: `ratelimit-headers.wasm`, `seckill-gate`, `weir.seckill_gate`.
-fn known(name: &str) -> Option<&'static Kind> {
+fn kind_of_module(name: &str) -> Option<&'static Kind> {
     let name = name.rsplit('/').next().unwrap_or_default();
     let name = name.strip_suffix(".wasm").unwrap_or(name);
     let name = name.strip_prefix("weir.").unwrap_or(name);
@@ -178,7 +178,7 @@ fn kind_of(host: Host, value: &Value) -> Option<&'static Kind> {
     };
     names
         .iter()
-        .find_map(|path| text(value, path).and_then(known))
+        .find_map(|path| text(value, path).and_then(kind_of_module))
 }
 
 /// Whether the filter's module is the one that sees responses; natively it always does.

@@ -62,7 +62,7 @@ impl ClickLimits {
     }
 
     /// What its engines are told without asking an object.
-    pub(crate) fn knows<'a, S: Store>(
+    pub(crate) fn call_router<'a, S: Store>(
         &'a self,
         knowledge: &'a Knowledge<S>,
     ) -> impl CallRouter + 'a {

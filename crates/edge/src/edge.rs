@@ -283,20 +283,24 @@ impl<S: Store> Edge<S> {
     ) {
         match (pending, &self.stock, &self.maxima) {
             (PendingRequest::Buys(run), Some(stock), _) => {
-                run.answered(ask, reply, now_ms, &stock.knows(&self.knowledge));
+                run.answered(ask, reply, now_ms, &stock.call_router(&self.knowledge));
             }
             (PendingRequest::Clicks(run), _, Some(maxima)) => {
-                run.answered(ask, reply, now_ms, &maxima.knows(&self.knowledge));
+                run.answered(ask, reply, now_ms, &maxima.call_router(&self.knowledge));
             }
             _ => {}
         }
     }
 
     /// The outcome of the request, when nothing is left to be asked.
-    pub fn sold(&self, pending: &PendingRequest, request: &PlainRequest) -> RequestOutcome {
+    pub fn request_outcome(
+        &self,
+        pending: &PendingRequest,
+        request: &PlainRequest,
+    ) -> RequestOutcome {
         let said = match pending {
-            PendingRequest::Buys(run) => run.said(),
-            PendingRequest::Clicks(run) => run.said(),
+            PendingRequest::Buys(run) => run.reply(),
+            PendingRequest::Clicks(run) => run.reply(),
         };
         match (said, pending) {
             (Some(Asked::Answer(answer)), _) => RequestOutcome::Answer(Arc::clone(answer)),
@@ -312,10 +316,10 @@ impl<S: Store> Edge<S> {
     pub fn ended(&self, pending: &mut PendingRequest, response_status: Option<u16>, now_ms: u64) {
         match (pending, &self.stock, &self.maxima) {
             (PendingRequest::Buys(run), Some(stock), _) => {
-                run.closed(response_status, now_ms, &stock.knows(&self.knowledge));
+                run.closed(response_status, now_ms, &stock.call_router(&self.knowledge));
             }
             (PendingRequest::Clicks(run), _, Some(maxima)) => {
-                run.turn(now_ms, &maxima.knows(&self.knowledge));
+                run.advance(now_ms, &maxima.call_router(&self.knowledge));
             }
             _ => {}
         }

@@ -192,7 +192,7 @@ impl Changes {
 }
 
 impl<E: Engine> Run<E> {
-    pub(crate) fn said(&self) -> Option<&EngineReply> {
+    pub(crate) fn reply(&self) -> Option<&EngineReply> {
         self.said.as_ref()
     }
 
@@ -242,7 +242,7 @@ impl<E: Engine> Run<E> {
     }
 
     /// Does what is due by now.
-    pub(crate) fn turn(&mut self, now_ms: u64, knows: &dyn CallRouter) {
+    pub(crate) fn advance(&mut self, now_ms: u64, knows: &dyn CallRouter) {
         self.now_ms = now_ms;
         self.needs_turn = true;
         self.settle(knows);

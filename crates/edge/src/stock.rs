@@ -71,7 +71,7 @@ impl Stock {
     }
 
     /// What its engines are told without asking a shard.
-    pub(crate) fn knows<'a, S: Store>(
+    pub(crate) fn call_router<'a, S: Store>(
         &'a self,
         knowledge: &'a Knowledge<S>,
     ) -> impl CallRouter + 'a {

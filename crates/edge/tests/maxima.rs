@@ -168,7 +168,7 @@ impl World {
             FirstOutcome::Asks(request) => request,
         };
         self.ask_all(&mut request, way);
-        let sold = self.edge.sold(&request, &click(self.now_ms));
+        let sold = self.edge.request_outcome(&request, &click(self.now_ms));
         for _ in 0..5 {
             self.edge.ended(&mut request, None, self.now_ms);
             self.ask_all(&mut request, ReplyFate::Comes);

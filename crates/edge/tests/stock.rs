@@ -133,7 +133,7 @@ impl World {
             panic!("nobody was asked");
         };
         self.ask_all(&mut buying, is_lost);
-        let sold = self.edge.sold(&buying, &request);
+        let sold = self.edge.request_outcome(&buying, &request);
         if matches!(sold, RequestOutcome::ToOrigin(_)) {
             self.edge.ended(&mut buying, origin_says, self.now_ms);
             self.ask_all(&mut buying, false);

@@ -42,7 +42,7 @@ impl Schedule {
     }
 
     /// The first request has come: what is not known yet is looked for soon.
-    pub fn hurry(&mut self) {
+    pub fn poll_soon(&mut self) {
         self.backoff_max_ms = self.interval_ms;
         if !self.has_reached {
             self.backoff_ms = FIRST_POLL_MS.min(self.interval_ms);
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn polls_come_quickly_at_first_and_then_at_the_interval() {
         let mut schedule = Schedule::new(500);
-        schedule.hurry();
+        schedule.poll_soon();
         assert_eq!(
             polls(&mut schedule, 1_000..3_500),
             [1_000, 1_050, 1_150, 1_350, 1_750, 2_250, 2_750, 3_250]
@@ -146,7 +146,7 @@ mod tests {
             Some(IDLE_POLL_MS)
         );
         assert_eq!(schedule.tick_ms(), IDLE_POLL_MS);
-        schedule.hurry();
+        schedule.poll_soon();
         assert_eq!(schedule.tick_ms(), FIRST_POLL_MS);
         assert_eq!(polls(&mut schedule, 600_000..600_100), [600_000, 600_050]);
     }
@@ -161,7 +161,7 @@ mod tests {
         schedule.succeeded();
         assert!(schedule.has_reached());
         assert!(schedule.is_due(1_100));
-        schedule.hurry();
+        schedule.poll_soon();
         assert!(!schedule.is_due(1_200), "it is known already");
         assert_eq!(schedule.tick_ms(), 500);
     }

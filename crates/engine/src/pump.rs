@@ -411,7 +411,7 @@ impl<P: Plan> Pump<P> {
     }
 
     /// Sends what waits and returns what has completed, at most [`BATCH_MAX`] requests or one call's. On ticks.
-    pub fn turn(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<P::Job>> {
+    pub fn flush(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<P::Job>> {
         self.is_woken = false;
         self.expire(now_ms);
         while self.may_send(now_ms) {
@@ -438,7 +438,7 @@ impl<P: Plan> Pump<P> {
                 self.fail(batch.calls, &failure);
             }
         }
-        Some(self.turn(now_ms, effects))
+        Some(self.flush(now_ms, effects))
     }
 
     /// Whether the call `batch` is the pump's.

@@ -254,7 +254,7 @@ impl Product {
     }
 
     /// `fit_verify.lua`, of one SKU.
-    pub fn kept(&self, sku: &Sku) -> SkuAudit {
+    pub fn audit_sku(&self, sku: &Sku) -> SkuAudit {
         let Some(Entry { version, kind }) = self.directory.get(sku) else {
             return SkuAudit::Nothing;
         };

@@ -146,7 +146,7 @@ impl Hot {
             marker.loaded = marker.loaded.max(comes);
         }
         self.count = None;
-        let mut told = self.told();
+        let mut told = self.list_reply();
         if generation.is_some() && told.generation.as_deref() != generation {
             told.loaded = LoadedLists::Nothing;
         }
@@ -165,7 +165,7 @@ impl Hot {
         let marker = self.marker.get_or_insert_default();
         let new = || [run.as_str(), ".", name].concat();
         marker.generation.get_or_insert_with(new);
-        self.told()
+        self.list_reply()
     }
 
     /// What is loaded by the word of another process of Redis may lack removals.
@@ -196,20 +196,20 @@ impl Hot {
     pub fn loaded(&self) -> LoadedLists {
         let mut read = self.clone();
         read.forget_other_run();
-        read.noted()
+        read.loaded_lists()
     }
 
     /// What the marker says.
-    fn noted(&self) -> LoadedLists {
+    fn loaded_lists(&self) -> LoadedLists {
         self.marker
             .as_ref()
             .map_or(LoadedLists::Nothing, |marker| marker.loaded)
     }
 
-    fn told(&self) -> ListReply {
+    fn list_reply(&self) -> ListReply {
         let marker = self.marker.as_ref();
         ListReply {
-            loaded: self.noted(),
+            loaded: self.loaded_lists(),
             generation: marker.and_then(|marker| marker.generation.clone()),
             views: self.views(),
         }

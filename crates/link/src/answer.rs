@@ -411,8 +411,8 @@ impl<'a> Answer<'a> {
             } => page::app(url, &fallback, shown),
             Self::Preview(preview) => page::preview(preview),
             Self::Guarded(words) => words.page(None),
-            Self::Gone(why) => site::gone(domain, why),
-            Self::Ended { target, .. } => site::elsewhere(target),
+            Self::Gone(why) => site::ended_reply(domain, why),
+            Self::Ended { target, .. } => site::redirect_reply(target),
             Self::NotAllowed => Reply {
                 status: 405,
                 headers: Vec::from([

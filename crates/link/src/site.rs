@@ -98,16 +98,16 @@ pub fn unknown(domain: Option<&Domain>) -> Reply<'_> {
 }
 
 /// The answer to a link that leads nowhere any more.
-pub(crate) fn gone(domain: &Domain, why: InactiveReason) -> Reply<'_> {
+pub(crate) fn ended_reply(domain: &Domain, why: InactiveReason) -> Reply<'_> {
     match &domain.ended_target {
         // Who takes a link out of use wants nobody led anywhere.
-        Some(target) if why != InactiveReason::Disabled => elsewhere(target),
+        Some(target) if why != InactiveReason::Disabled => redirect_reply(target),
         _ => page::GONE.reply(domain.gone_page.as_deref()),
     }
 }
 
 /// The answer to a link that has ended, where somebody has said where to go now.
-pub(crate) fn elsewhere(target: &str) -> Reply<'_> {
+pub(crate) fn redirect_reply(target: &str) -> Reply<'_> {
     Reply {
         status: 302,
         headers: [

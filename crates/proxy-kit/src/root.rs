@@ -72,13 +72,13 @@ impl<F: Filter> Root<F> {
     fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
         let json = configuration()?;
         let configured = F::configure(&json)?;
-        tell::<F>(&json, &configured);
+        log_start::<F>(&json, &configured);
         Worker::new(configured, self.id)
     }
 }
 
 /// Says, once in a process for each configuration, what has started.
-fn tell<F: Filter>(json: &[u8], configured: &ConfiguredEngine<F::Engine>) {
+fn log_start<F: Filter>(json: &[u8], configured: &ConfiguredEngine<F::Engine>) {
     let name = F::Engine::NAME;
     if !said::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
         return;

@@ -179,7 +179,7 @@ impl<'a> Pair<'a> {
         let call = fit_verify::call(&self.keys, &skus);
         let all = fit_verify::parse(&self.redis.run(&call), skus.len()).unwrap();
         for (sku, kept) in skus.iter().zip(all) {
-            match (kept, self.model.kept(sku)) {
+            match (kept, self.model.audit_sku(sku)) {
                 (StoredSku::Nothing, model::SkuAudit::Nothing) => {}
                 (StoredSku::Dropped { version }, model::SkuAudit::Dropped(expected)) => {
                     assert_eq!(version, expected);

@@ -104,7 +104,7 @@ impl<'a> Pair<'a> {
     }
 
     fn heard(&mut self, gateway: usize, snapshot: Snapshot) -> Snapshot {
-        self.seen[gateway].hear(&snapshot.seen);
+        self.seen[gateway].apply_latest(&snapshot.seen);
         self.last = snapshot;
         snapshot
     }

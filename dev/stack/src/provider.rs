@@ -106,7 +106,7 @@ impl Caller {
     ///
     /// # Errors
     /// When the shop does not answer for long, or its answer says to ask again for ever.
-    pub async fn tell(&self, payment: &str, state: &str) -> Result<Response> {
+    pub async fn notify_shop(&self, payment: &str, state: &str) -> Result<Response> {
         let event = format!("{payment}-e{}", self.events.fetch_add(1, Ordering::Relaxed));
         let body = json!({ "event": event, "payment": payment, "state": state }).to_string();
         for _ in 0..TRIES_MAX {
@@ -206,7 +206,7 @@ async fn checkout(caller: &Caller, request: &Request<Incoming>) -> Result<Respon
     );
     let payment = request.uri().path().strip_prefix(CHECKOUT);
     let payment = payment.context("there is nothing to pay here")?;
-    let told = caller.tell(payment, "paid").await?;
+    let told = caller.notify_shop(payment, "paid").await?;
     ensure!(
         told.status == 200,
         "the shop said {}: {}",

@@ -300,7 +300,9 @@ pub unsafe fn filter_destroy<M: Module>(stream: Pointer) {
     // SAFETY: `filter_new` made it, and Envoy gives it back once.
     let stream = unsafe { Rc::from_raw(stream.cast::<StreamOf<M>>()) };
     stream.is_done.set(true);
-    guarded::<M, _>(None, Some(&stream.stream), || M::gone(&stream.stream));
+    guarded::<M, _>(None, Some(&stream.stream), || {
+        M::stream_destroyed(&stream.stream)
+    });
     // Drops what the module keeps for the stream, which is its code, too.
     guarded::<M, _>(None, None, || drop(stream));
 }

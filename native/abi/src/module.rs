@@ -96,7 +96,7 @@ pub trait Module: 'static {
     fn completed(stream: &Self::Stream, filter: Filter<'_>);
 
     /// The stream's filter is gone. What calls Envoy for it must end before this returns.
-    fn gone(stream: &Self::Stream);
+    fn stream_destroyed(stream: &Self::Stream);
 
     /// A hook has panicked; `stream` is the stream's, if it was one of a stream.
     fn panicked(config: Option<&Self::Config>, stream: Option<&Self::Stream>);

@@ -88,7 +88,7 @@ impl Cluster {
                     }
                     _ => {
                         if let Some(of) = replies.get_mut(place) {
-                            *of = self.asked(command, reply, deadline).await;
+                            *of = self.call_asking(command, reply, deadline).await;
                         }
                     }
                 }
@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// The reply to a command that a node has refused since its slot is about to move: that of the node which it names.
-    async fn asked(&self, command: Vec<u8>, reply: Vec<u8>, deadline: Instant) -> Vec<u8> {
+    async fn call_asking(&self, command: Vec<u8>, reply: Vec<u8>, deadline: Instant) -> Vec<u8> {
         let Some(Redirection::Ask(address)) = redirection(&reply) else {
             return reply;
         };

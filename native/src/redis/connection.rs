@@ -12,7 +12,7 @@ use weir_base::resp::{Direction, Framer};
 use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, is_noscript};
 
 use super::{Dial, timeout};
-use crate::service::before;
+use crate::service::with_deadline;
 use crate::settings::host_and_port;
 
 /// The most bytes of the replies to one call: as the bridge has it.
@@ -37,7 +37,7 @@ impl Connection {
         deadline: Instant,
     ) -> Result<Self, DefiniteFailure> {
         let deadline = deadline.min(Instant::now() + dial.connect_timeout);
-        let opened = before(deadline, Self::try_open(address, dial)).await;
+        let opened = with_deadline(deadline, Self::try_open(address, dial)).await;
         // Nothing of the call was written, whatever the reason.
         let mut connection = match opened {
             Some(Ok(connection)) => connection,
@@ -45,7 +45,7 @@ impl Connection {
             None => return Err(late(address)),
         };
         if let Some(login) = &dial.login {
-            let logged_in = before(deadline, connection.log_in(login)).await;
+            let logged_in = with_deadline(deadline, connection.log_in(login)).await;
             logged_in.unwrap_or_else(|| Err(late(address)))?;
         }
         Ok(connection)
@@ -85,7 +85,7 @@ impl Connection {
 
     /// Sends commands and waits for `count` replies. The connection is to be used again only if [`is_good`] says so.
     pub(super) async fn call(&mut self, commands: &[u8], count: usize, deadline: Instant) -> Reply {
-        let replies = before(deadline, self.exchange(commands, count)).await;
+        let replies = with_deadline(deadline, self.exchange(commands, count)).await;
         replies.unwrap_or_else(|| Err(timeout()))
     }
 

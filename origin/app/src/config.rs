@@ -388,7 +388,7 @@ impl Secrets {
         };
         let token = secret::read(variables, ADMIN_TOKEN)?;
         let admin_token = AdminToken::new(&token)
-            .map_err(|too_short| SecretError::unfit(ADMIN_TOKEN, too_short))?;
+            .map_err(|too_short| SecretError::invalid_variable(ADMIN_TOKEN, too_short))?;
         Ok(Self {
             edge_keys: config.edge_keys(variables)?,
             admin_token,

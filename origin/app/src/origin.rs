@@ -68,7 +68,7 @@ impl Common {
         let disks = Disks::default();
         if let Some(file) = database.file() {
             // Without room there, no order can be noted.
-            disks.add(Disk::of_file("database", file).vital());
+            disks.add(Disk::of_file("database", file).required());
         }
         metrics.group(|group| group.add_collector(disks.clone()));
         redis.refusals().register(&metrics);
@@ -109,15 +109,15 @@ impl Origin {
             #[cfg(feature = "sales")]
             sales,
             #[cfg(feature = "links")]
-            links: domains::links::LinkDomain::off(&common.metrics),
+            links: domains::links::LinkDomain::disabled(&common.metrics),
             #[cfg(feature = "events")]
-            events: domains::events::EventDomain::off(&common.metrics),
+            events: domains::events::EventDomain::disabled(&common.metrics),
             #[cfg(feature = "history")]
-            history: domains::history::HistoryDomain::off(&common.metrics),
+            history: domains::history::HistoryDomain::disabled(&common.metrics),
             #[cfg(feature = "fitment")]
-            fitment: domains::fitment::FitmentDomain::off(&common.metrics),
+            fitment: domains::fitment::FitmentDomain::disabled(&common.metrics),
             #[cfg(any(feature = "fitment", feature = "history"))]
-            products: domains::products::ProductDomain::off(&common.metrics),
+            products: domains::products::ProductDomain::disabled(&common.metrics),
             #[cfg(feature = "rooms")]
             rooms: crate::rooms::Rooms::new(common.database.clone(), common.redis.clone()),
             common,

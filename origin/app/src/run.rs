@@ -135,7 +135,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     let files = Files::read(config)?;
     let token = secrets.admin_token.clone();
     let admin = listen("--admin-listen", config.admin_listen).await?;
-    let (admin, starting) = twice(admin).context("--admin-listen")?;
+    let (admin, starting) = two_handles(admin).context("--admin-listen")?;
     let database = tokio::select! {
         database = database(config, starting) => database?,
         _ = &mut told => return Ok(()),
@@ -207,7 +207,7 @@ async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Two handles of one listener, to be used one after the other.
-fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
+fn two_handles(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
     let first = listener.into_std()?;
     let second = first.try_clone()?;
     Ok((

@@ -40,7 +40,7 @@ impl std::fmt::Display for IdleVariable {
 
 /// The variables among these that do nothing.
 pub(crate) fn idle(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<IdleVariable> {
-    let known = known();
+    let known = documented_names();
     let variables = variables.into_iter().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         name.starts_with(PREFIX).then(|| (name, value.is_empty()))
@@ -83,7 +83,7 @@ fn unknown(name: &str, known: &BTreeSet<String>) -> IdleVariable {
 }
 
 /// Every name in the help of the program and of its commands.
-fn known() -> BTreeSet<String> {
+fn documented_names() -> BTreeSet<String> {
     let mut known = OF_GATEWAYS.map(ToOwned::to_owned).into();
     collect(&mut Config::command(), &mut known);
     known

@@ -42,7 +42,7 @@ pub enum SecretError {
 
 impl SecretError {
     /// The variable `name` holds what will not do.
-    pub fn unfit(name: &'static str, problem: impl std::fmt::Display) -> Self {
+    pub fn invalid_variable(name: &'static str, problem: impl std::fmt::Display) -> Self {
         let problem = problem.to_string();
         Self::Unfit { name, problem }
     }
@@ -107,7 +107,7 @@ impl KeyNames {
             keys.push(read_key(variables, secret, name, previous_id)?);
         }
         // Two of one id.
-        KeyRing::new(keys).map_err(|error| SecretError::unfit(self.previous_id, error))
+        KeyRing::new(keys).map_err(|error| SecretError::invalid_variable(self.previous_id, error))
     }
 }
 
@@ -123,6 +123,6 @@ fn read_key(
             KeyError::TooShort(_) => name,
             KeyError::Id => id_name,
         };
-        SecretError::unfit(name, error)
+        SecretError::invalid_variable(name, error)
     })
 }

@@ -191,7 +191,7 @@ pub async fn request<T>(
 
 /// Does `work`, which asks `system`, as a span of the request that is being answered. What the background does is in no
 /// trace.
-pub async fn asking<T, E>(
+pub async fn traced_call<T, E>(
     system: &'static str,
     what: &'static str,
     work: impl Future<Output = Result<T, E>>,

@@ -92,7 +92,7 @@ pub enum ResendOutcome {
 ///
 /// # Errors
 /// When SQL or the log do not answer.
-pub async fn standing(events: &Events, group: &GroupHandle) -> Result<GroupStatus, AdminError> {
+pub async fn group_status(events: &Events, group: &GroupHandle) -> Result<GroupStatus, AdminError> {
     let store = events.store();
     let mut standing = GroupStatus {
         said: group.status.get(),
@@ -211,7 +211,11 @@ pub async fn retry_now(events: &Events, group: &GroupHandle) -> Result<u64, Admi
 ///
 /// # Errors
 /// When there is none, or it is of another kind.
-pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter, AdminError> {
+pub async fn replace_refused(
+    events: &Events,
+    id: &str,
+    event: String,
+) -> Result<DeadLetter, AdminError> {
     let letter = find(events, id).await?;
     let DeadLetterContent::Sent(mut sent) = letter_of(&letter)? else {
         return Err(AdminError::Kind(

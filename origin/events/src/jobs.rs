@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Events;
-use super::admin::standing;
+use super::admin::group_status;
 use weir_origin_core::background::Interval;
 
 /// How often something is deleted.
@@ -58,7 +58,7 @@ pub(super) async fn measure(events: Events, stop: CancellationToken) {
 async fn measure_once(events: &Events) -> Result<(), anyhow::Error> {
     events.metrics().fill(events.log().fill());
     for group in events.groups() {
-        let standing = standing(events, group).await?;
+        let standing = group_status(events, group).await?;
         let metrics = events.metrics();
         metrics.group_is(
             &group.name,

@@ -207,7 +207,7 @@ pub fn scramble(variables: Variables<'_>) -> Result<Option<Scramble>, SecretErro
     }
     let secret = secret::read(variables, LINK_SECRET)?;
     let scramble = Scramble::new(secret.as_bytes());
-    let scramble = scramble.map_err(|error| SecretError::unfit(LINK_SECRET, error))?;
+    let scramble = scramble.map_err(|error| SecretError::invalid_variable(LINK_SECRET, error))?;
     Ok(Some(scramble))
 }
 

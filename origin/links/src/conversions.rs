@@ -29,10 +29,16 @@ pub struct Conversions {
 }
 
 /// Orders, when they are found.
-pub type Found<'a> = Pin<Box<dyn Future<Output = Result<Conversions, SqlError>> + Send + 'a>>;
+pub type ConversionsFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Conversions, SqlError>> + Send + 'a>>;
 
 /// Knows which orders came of which clicks.
 pub trait Orders: fmt::Debug + Send + Sync {
     /// Those that were made from `from_ms` until before `until_ms`.
-    fn of_link<'a>(&'a self, link: &'a LinkId, from_ms: u64, until_ms: u64) -> Found<'a>;
+    fn of_link<'a>(
+        &'a self,
+        link: &'a LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> ConversionsFuture<'a>;
 }

@@ -86,7 +86,7 @@ impl SharedDomains {
                 "the file of --links differs from the domains in the database, which count: change them by the API"
             );
         }
-        let ever = ever(&store, &stored.domains).await?;
+        let ever = all_domain_ids(&store, &stored.domains).await?;
         let stored = Arc::new(stored);
         let known = Arc::new(RwLock::new(DomainSnapshot { stored, ever }));
         Ok(Self {
@@ -97,7 +97,7 @@ impl SharedDomains {
     }
 
     /// What is known now.
-    pub fn known(&self) -> DomainSnapshot {
+    pub fn snapshot(&self) -> DomainSnapshot {
         // Nothing in there can be half done.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.clone()
@@ -105,7 +105,7 @@ impl SharedDomains {
 
     /// The domains.
     pub fn get(&self) -> Arc<StoredDomains> {
-        self.known().stored
+        self.snapshot().stored
     }
 
     /// Reads them again if SQL has others. Whether it has.
@@ -119,7 +119,7 @@ impl SharedDomains {
         let Some(stored) = self.store.shared_domains().stored_domains().await? else {
             return Ok(false);
         };
-        let ever = ever(&self.store, &stored.domains).await?;
+        let ever = all_domain_ids(&self.store, &stored.domains).await?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // Another task may have been faster.
         if stored.version > known.stored.version {
@@ -202,7 +202,7 @@ impl SharedDomains {
     }
 }
 
-async fn ever(store: &LinkStore, domains: &Domains) -> Result<Arc<[DomainId]>, SqlError> {
+async fn all_domain_ids(store: &LinkStore, domains: &Domains) -> Result<Arc<[DomainId]>, SqlError> {
     let ids: Vec<DomainId> = domains.iter().map(|domain| domain.id.clone()).collect();
     Ok(store.segments().domains(&ids).await?.into())
 }

@@ -58,7 +58,7 @@ impl Finder {
         if let Some(link) = self.find_here(id).await? {
             return Ok(link);
         }
-        if self.records.lives(&[id]).await? == [Life::Gone] {
+        if self.records.remaining_lives(&[id]).await? == [Life::Gone] {
             return Err(FindError::Unknown);
         }
         let look = async {

@@ -401,7 +401,7 @@ impl Parts {
             numbering: settings.numbering,
             plans: settings.plans,
             times,
-            domains: Arc::new(move || shared.known().ever),
+            domains: Arc::new(move || shared.snapshot().ever),
             metrics: metrics.clone(),
             clock: clock.clone(),
         });

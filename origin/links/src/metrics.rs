@@ -256,7 +256,7 @@ impl LinkMetrics {
 }
 
 impl Meter for LinkMetrics {
-    fn told(&self, receiver: SinkName, outcome: &'static str) {
+    fn count_delivery(&self, receiver: SinkName, outcome: &'static str) {
         let receiver = receiver.label();
         let label = DeliveryLabel { receiver, outcome };
         self.told.get_or_create(&label).inc();

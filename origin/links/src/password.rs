@@ -140,7 +140,7 @@ impl Passwords {
         guard: &PasswordGuard,
         password: Password,
     ) -> PasswordOutcome {
-        let tried = self.tried(link, address, guard, password).await;
+        let tried = self.check_password(link, address, guard, password).await;
         self.metrics.password(match tried {
             PasswordOutcome::Right => "right",
             PasswordOutcome::Wrong => "wrong",
@@ -150,7 +150,7 @@ impl Passwords {
         tried
     }
 
-    async fn tried(
+    async fn check_password(
         &self,
         link: &LinkId,
         address: Option<IpAddr>,

@@ -58,7 +58,7 @@ impl Quota {
         tenant: &Tenant,
         links: u64,
     ) -> Result<Option<LimitExceeded>, SqlError> {
-        let known = self.known(&tenant.name);
+        let known = self.cached_count(&tenant.name);
         // Only this tenant's requests wait while it is counted.
         let mut known = known.lock().await;
         let max = tenant.limits.links;
@@ -83,7 +83,7 @@ impl Quota {
         Ok(over)
     }
 
-    fn known(&self, name: &TenantName) -> Arc<AsyncMutex<CachedCount>> {
+    fn cached_count(&self, name: &TenantName) -> Arc<AsyncMutex<CachedCount>> {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if of.len() >= REMEMBERED_MAX {
             of.clear();

@@ -141,7 +141,7 @@ impl LinkRecords {
             None => cmd("PERSIST").arg(clicks).to_owned(),
         };
         self.redis.send(&expiry).await?;
-        self.tell(record.id).await
+        self.publish_change(record.id).await
     }
 
     /// What Redis has of a link, if anything.
@@ -180,10 +180,10 @@ impl LinkRecords {
         self.redis
             .send(unlink.arg(keys.record()).arg(keys.clicks()))
             .await?;
-        self.tell(id).await
+        self.publish_change(id).await
     }
 
-    async fn tell(&self, id: &LinkId) -> Result<ChangeId, CallError> {
+    async fn publish_change(&self, id: &LinkId) -> Result<ChangeId, CallError> {
         let mut add = Cmd::new();
         for word in link_changes::add(self.redis.prefix(), id) {
             add.arg(word);
@@ -207,7 +207,7 @@ impl LinkRecords {
     }
 
     /// How long each of these still lives.
-    pub async fn lives(&self, ids: &[&LinkId]) -> Result<Vec<Life>, CallError> {
+    pub async fn remaining_lives(&self, ids: &[&LinkId]) -> Result<Vec<Life>, CallError> {
         let mut lives = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(PIPELINE) {
             let ask = |id: &&LinkId| cmd("PTTL").arg(self.keys(id).record()).to_owned();

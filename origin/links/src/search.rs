@@ -125,12 +125,15 @@ impl LinkQuery {
                 .is_none_or(|id| link.id.domain.as_str() == id)
             && self.tag.as_ref().is_none_or(has_tag)
             && self.target.as_ref().is_none_or(in_target)
-            && self.text.as_ref().is_none_or(|text| says(link, text))
+            && self
+                .text
+                .as_ref()
+                .is_none_or(|text| contains_text(link, text))
     }
 }
 
 /// Whether a link has `text` somewhere that people read.
-fn says(link: &StoredLink, text: &str) -> bool {
+fn contains_text(link: &StoredLink, text: &str) -> bool {
     let title = link
         .link
         .preview

@@ -211,7 +211,12 @@ impl Ledger {
     }
 
     /// Has gateways refuse the user no longer.
-    pub async fn unbar(&self, sale: &SaleId, shard: u32, user: &UserId) -> Result<(), CallError> {
+    pub async fn unblock_user(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        user: &UserId,
+    ) -> Result<(), CallError> {
         let set = self.shard(sale, shard).blocked(bucket(user));
         let mut remove = redis::cmd("SREM");
         self.redis.send(remove.arg(set).arg(user.as_str())).await?;

@@ -137,7 +137,7 @@ impl Listing {
         limit: usize,
         now_ms: u64,
     ) -> Result<(Vec<ListedSale>, bool), SqlError> {
-        let seen = self.seen().await?;
+        let seen = self.cached_list().await?;
         let is_shown = |stored: &&StoredSale| {
             after.is_none_or(|after| after < place_of(stored)) && filter.fits(&stored.sale)
         };
@@ -148,7 +148,7 @@ impl Listing {
         Ok((page, shown.next().is_some()))
     }
 
-    async fn seen(&self) -> Result<Arc<CachedList>, SqlError> {
+    async fn cached_list(&self) -> Result<Arc<CachedList>, SqlError> {
         // Whoever comes while SQL is asked waits for that answer.
         let mut known = self.seen.lock().await;
         let age = known.as_ref().map(|seen| seen.at.elapsed());

@@ -285,7 +285,7 @@ impl SaleMetrics {
 }
 
 impl Meter for SaleMetrics {
-    fn told(&self, receiver: SinkName, outcome: &'static str) {
+    fn count_delivery(&self, receiver: SinkName, outcome: &'static str) {
         let receiver = receiver.label();
         self.told
             .get_or_create(&DeliveryLabel { receiver, outcome })

@@ -450,7 +450,7 @@ impl Orders {
             .is_barred(sale, user, now_ms())
             .await?
         {
-            self.ledger.unbar(sale, shard, user).await?;
+            self.ledger.unblock_user(sale, shard, user).await?;
             // Blocked, or in another cooldown, since SQL was asked: the unblocking must not outlast that.
             if self
                 .store

@@ -97,7 +97,7 @@ impl Session {
         while let Some(rest) = received.get(used..)
             && let Some((command, length)) = whole(rest)?
         {
-            let way = self.way(&command)?;
+            let way = self.command_route(&command)?;
             let bytes = rest.get(..length).unwrap_or_default();
             let is_of =
                 |group: &&mut Group| group.way == way && !matches!(way, CommandRoute::Link(..));
@@ -118,7 +118,7 @@ impl Session {
         Ok((groups, used))
     }
 
-    fn way(&self, command: &Value) -> Result<CommandRoute> {
+    fn command_route(&self, command: &Value) -> Result<CommandRoute> {
         let Value::Array(values) = command else {
             anyhow::bail!("no command");
         };

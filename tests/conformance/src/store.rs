@@ -40,7 +40,7 @@ impl Store {
     pub fn start(runtime: &Runtime) -> Result<Self> {
         let tool = tools::Redis::find_or_get(&mut SilentReporter)?;
         let dir = tempfile::tempdir()?;
-        let clock = Clock::standing(&dir.path().join("clock"), 1)?;
+        let clock = Clock::stopped(&dir.path().join("clock"), 1)?;
         let options = RedisOptions {
             durable: false,
             clock: Some(clock.clone()),

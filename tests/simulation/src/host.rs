@@ -43,7 +43,7 @@ pub(crate) struct Gateway<E> {
 
 /// A worker of a gateway, in one life of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct WorkerLife {
     pub(crate) gateway: usize,
     pub(crate) life: u64,
     pub(crate) worker: usize,

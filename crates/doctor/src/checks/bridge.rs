@@ -33,7 +33,7 @@ pub(super) struct BridgeRoute<'a> {
 
 pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     for (cluster, asking) in clusters(gateway) {
-        match way(gateway.envoy, &cluster, &asking) {
+        match bridge_route(gateway.envoy, &cluster, &asking) {
             Err(Some(finding)) => findings.push(*finding),
             Err(None) => {}
             Ok(way) => findings.extend(buffer(&way)),
@@ -57,7 +57,7 @@ pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<(String, String)> {
 }
 
 /// The way that begins at `cluster`, or the first thing that it lacks; no finding if that may come over the network.
-pub(super) fn way<'a>(
+pub(super) fn bridge_route<'a>(
     envoy: &'a Envoy,
     cluster: &str,
     asking: &str,

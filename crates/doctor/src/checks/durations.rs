@@ -4,7 +4,7 @@ use serde_json::Value;
 use weir_registry::GATE;
 
 use super::Gateway;
-use super::bridge::way;
+use super::bridge::bridge_route;
 use super::routes::orders_cluster;
 use crate::diagnostic::Diagnostic;
 use crate::filters::{Filter, Host};
@@ -146,7 +146,7 @@ fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     let (place, connect_ms) = match filter.host {
         Host::Native => return None,
         Host::Wasm => {
-            let way = way(gateway.envoy, &gate.redis.cluster, "").ok()?;
+            let way = bridge_route(gateway.envoy, &gate.redis.cluster, "").ok()?;
             // Envoy's default.
             let connect_ms = duration_ms(way.upstream.value, "connect_timeout").unwrap_or(5_000);
             (way.upstream.place(), connect_ms)

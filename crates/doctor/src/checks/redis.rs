@@ -32,7 +32,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         }
         findings.extend(forbidden(redis, &place));
         findings.extend(refuses(redis, &place));
-        findings.extend(untold(redis, &place));
+        findings.extend(refused_queries(redis, &place));
         findings.extend(replica(redis, &place));
         findings.extend(nearly_full(redis, &place));
         findings.extend(evicts(redis, &place));
@@ -71,7 +71,7 @@ fn refuses(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     })
 }
 
-fn untold(redis: &RedisFacts, place: &str) -> Vec<Diagnostic> {
+fn refused_queries(redis: &RedisFacts, place: &str) -> Vec<Diagnostic> {
     let untold = redis.untold.iter();
     let finding = |untold: &RefusedQuery| {
         let RefusedQuery {

@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::envoy::Manager;
 use crate::facts::OriginFacts;
 use crate::filters::Filter;
-use crate::route::{Request, RouteOutcome, land};
+use crate::route::{Request, RouteOutcome, resolve};
 use crate::tree::{at, field, is_set, list, name, text};
 
 /// A sale and an order that no shop has.
@@ -57,14 +57,14 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
             findings.extend(lookups_astray(filter, &hosts));
         } else if filter.settings::<FitmentConfig>().is_some() {
             let paths = [("POST", "/fitment/check"), ("GET", "/fitment/skus")];
-            findings.extend(astray("fitment-route", filter, &hosts, paths));
+            findings.extend(misrouted("fitment-route", filter, &hosts, paths));
         } else if let Some(events) = filter.settings::<EventsConfig>() {
             if let Some(observe) = &events.observe {
                 findings.extend(cluster_missing(gateway, filter, &observe.outbox.cluster));
             }
             if let Some(collect) = &events.collect {
                 let paths = [("POST", &*collect.path), ("GET", &*collect.pixel_path)];
-                findings.extend(astray("events-route", filter, &hosts, paths));
+                findings.extend(misrouted("events-route", filter, &hosts, paths));
             }
         }
     }
@@ -90,7 +90,7 @@ fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
 }
 
 /// Requests that do not reach the origin by any virtual host.
-fn astray(
+fn misrouted(
     check: &'static str,
     filter: &Filter<'_>,
     hosts: &[&Value],
@@ -175,7 +175,7 @@ fn leads_to<'a>(
     path: &str,
     expected: &str,
 ) -> Option<(&'a str, &'a Value)> {
-    match land(host, Request { method, path }) {
+    match resolve(host, Request { method, path }) {
         RouteOutcome::Clusters { names, path, route } if path == expected => {
             Some((names.first().copied().unwrap_or_default(), route))
         }
@@ -235,7 +235,7 @@ impl<'a> Sale<'a> {
 
     /// A claim is taken, and then the request is somebody else's.
     fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Diagnostic {
-        let astray = match land(self.host, Request { method, path }) {
+        let astray = match resolve(self.host, Request { method, path }) {
             RouteOutcome::Clusters { names, path, .. } => {
                 format!("goes to the cluster {} as {path}", names.join(", "))
             }

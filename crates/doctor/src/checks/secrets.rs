@@ -3,7 +3,7 @@
 use weir_base::key::SigningKey;
 
 use super::Gateway;
-use super::bridge::{bridge_settings, clusters, way};
+use super::bridge::{bridge_route, bridge_settings, clusters};
 use crate::diagnostic::Diagnostic;
 use crate::facts::{GatewayEnvironment, NamedKey};
 use crate::filters::{Filter, Host, collect_variables, given_variables};
@@ -22,7 +22,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
         findings.extend(claim_keys(gateway, filter));
     }
     for (cluster, asking) in clusters(gateway) {
-        if let Ok(way) = way(gateway.envoy, &cluster, &asking) {
+        if let Ok(way) = bridge_route(gateway.envoy, &cluster, &asking) {
             let mut names = Vec::new();
             collect_variables(&bridge_settings(way.bridge).unwrap_or_default(), &mut names);
             let place = format!("listener {}, filter redis-bridge", way.listener.name());

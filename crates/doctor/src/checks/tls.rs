@@ -1,6 +1,6 @@
 //! Whether Redis presents the certificate that gateways expect.
 
-use super::bridge::{clusters, way};
+use super::bridge::{bridge_route, clusters};
 use super::{Gateway, Subject};
 use crate::diagnostic::Diagnostic;
 use crate::envoy::Cluster;
@@ -13,7 +13,7 @@ const UPSTREAM_TLS: &str = "tls.v3.UpstreamTlsContext";
 pub(super) fn targets(gateway: &Gateway<'_>) -> Vec<TlsTarget> {
     let ways = clusters(gateway)
         .into_iter()
-        .filter_map(|(cluster, asking)| way(gateway.envoy, &cluster, &asking).ok());
+        .filter_map(|(cluster, asking)| bridge_route(gateway.envoy, &cluster, &asking).ok());
     // Several clusters of requests may share one upstream.
     let mut targets = Vec::new();
     for target in ways.flat_map(|way| of_cluster(&way.upstream)) {

@@ -6,7 +6,7 @@ use weir_engine::config::{RedisConfig, Topology};
 use weir_registry::RedisUse;
 
 use super::Gateway;
-use super::bridge::{BridgeRoute, bridge_settings, way};
+use super::bridge::{BridgeRoute, bridge_route, bridge_settings};
 use crate::diagnostic::Diagnostic;
 use crate::facts::OriginFacts;
 use crate::filters::{Filter, Host};
@@ -22,7 +22,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
             let found = match filter.host {
                 Host::Native => native(filter, cluster, gateway.origin),
                 Host::Wasm => {
-                    let Ok(way) = way(gateway.envoy, cluster, "") else {
+                    let Ok(way) = bridge_route(gateway.envoy, cluster, "") else {
                         continue;
                     };
                     // A limiter alone needs no origin, and may have a Redis of its own.
@@ -107,13 +107,13 @@ fn of_way(way: &BridgeRoute<'_>) -> Vec<Diagnostic> {
         ));
         return findings;
     }
-    findings.extend(several(way));
+    findings.extend(several_addresses(way));
     findings.extend(redis_proxy(way));
     findings.extend(idle(way));
     findings
 }
 
-fn several(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
+fn several_addresses(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let addresses = way.upstream.addresses();
     let is_bad = !way.is_redis_proxy && addresses.len() > 1;
     is_bad.then(|| {

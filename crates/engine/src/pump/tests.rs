@@ -146,7 +146,7 @@ impl Bench {
     }
 
     fn turn(&mut self, now_ms: u64) -> Vec<CompletedBatch<u32>> {
-        let completed = self.pump.turn(now_ms, &mut self.effects);
+        let completed = self.pump.flush(now_ms, &mut self.effects);
         self.apply();
         completed
     }
@@ -483,7 +483,7 @@ fn a_pump_calls_its_own_redis() {
     let mut bench = Bench::new(SETTINGS);
     bench.pump = bench.pump.with_redis(RedisId(3));
     bench.pump.enqueue(1, 1, 0, &mut bench.effects).unwrap();
-    bench.pump.turn(0, &mut bench.effects);
+    bench.pump.flush(0, &mut bench.effects);
     let is_to =
         |effect: &Effect| matches!(effect, Effect::Call { redis, .. } if *redis == RedisId(3));
     assert!(bench.effects.as_slice().iter().any(is_to));

@@ -221,7 +221,7 @@ impl Observer {
             Event::Undelivered { stream, .. } => {
                 self.open.remove(stream);
             }
-            Event::Tick { now_ms } => self.outbox.turn(*now_ms, effects),
+            Event::Tick { now_ms } => self.outbox.flush(*now_ms, effects),
             Event::FetchDone {
                 fetch,
                 response,

@@ -136,7 +136,7 @@ impl Outbox {
     }
 
     /// Ends and sends what is due.
-    pub(crate) fn turn(&mut self, now_ms: u64, effects: &mut Effects) {
+    pub(crate) fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
         if is_past(
             self.open_since_ms.saturating_add(self.config.flush_ms),
             self.config.flush_ms,
@@ -192,13 +192,13 @@ impl Outbox {
         match BatchOutcome::read(response) {
             BatchOutcome::Failed { wait_ms } => self.failed(wait_ms, now_ms, effects),
             taken => {
-                self.taken(&taken, effects);
+                self.complete_batch(&taken, effects);
                 self.send(now_ms, effects);
             }
         }
     }
 
-    fn taken(&mut self, taken: &BatchOutcome, effects: &mut Effects) {
+    fn complete_batch(&mut self, taken: &BatchOutcome, effects: &mut Effects) {
         let Some(batch) = self.closed.pop_front() else {
             return;
         };

@@ -143,7 +143,7 @@ impl Fitment {
     /// With the first request this engine becomes one that needs the map of vehicles.
     fn note_request(&mut self, effects: &mut Effects) {
         if !core::mem::replace(&mut self.is_serving, true) {
-            self.vehicles.schedule.hurry();
+            self.vehicles.schedule.poll_soon();
             effects.wake();
         }
     }
@@ -244,7 +244,7 @@ impl Fitment {
 
     /// Sends what comes next for a question, or answers it.
     fn go_on(&mut self, stream: StreamId, mut query: Query, now_ms: u64, effects: &mut Effects) {
-        let unplaced = query.unplaced();
+        let unplaced = query.unplaced_count();
         let calls = query.next(&self.asking);
         if calls.is_empty() && !query.is_open() {
             return self.finish(stream, &query, now_ms, effects);
@@ -295,7 +295,7 @@ impl Fitment {
 
     fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
         self.read_vehicles(now_ms, effects);
-        let completed = self.stores.turn(now_ms, effects);
+        let completed = self.stores.flush(now_ms, effects);
         self.apply(completed, now_ms, effects);
     }
 

@@ -122,7 +122,7 @@ impl Query {
     }
 
     /// How many SKUs have no place yet.
-    pub(crate) fn unplaced(&self) -> usize {
+    pub(crate) fn unplaced_count(&self) -> usize {
         let unplaced = |state: &&State| **state == State::Unplaced;
         self.skus.iter().filter(unplaced).count()
     }

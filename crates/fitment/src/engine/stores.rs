@@ -157,7 +157,7 @@ impl Stores {
     }
 
     /// What has completed by `now_ms`: of one Redis after the other, and no more than may be answered in one event.
-    pub(crate) fn turn(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<Job>> {
+    pub(crate) fn flush(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<CompletedBatch<Job>> {
         let mut all = Vec::new();
         for _ in 0..self.all.len() {
             if all.len() >= BATCH_MAX {
@@ -167,7 +167,7 @@ impl Stores {
             let Some(store) = self.all.get_mut(self.first) else {
                 break;
             };
-            let completed = store.pump.turn(now_ms, effects);
+            let completed = store.pump.flush(now_ms, effects);
             store.note(&completed, now_ms);
             all.extend(completed);
             self.first = (self.first + 1) % self.all.len();

@@ -71,7 +71,7 @@ pub fn call<'a>(keys: &FitmentKeys, skus: impl IntoIterator<Item = &'a Sku>) -> 
 pub fn parse(value: &Value, skus: usize) -> Result<Vec<StoredSku>, ReplyError> {
     let pairs = array(value).filter(|texts| texts.len() == 2 * skus);
     let kept = |pair: &[Value]| match pair {
-        [entry, digests] => kept(text(entry)?, core::str::from_utf8(text(digests)?).ok()?),
+        [entry, digests] => parse_sku(text(entry)?, core::str::from_utf8(text(digests)?).ok()?),
         _ => None,
     };
     let all = pairs.and_then(|texts| texts.chunks(2).map(kept).collect());
@@ -80,7 +80,7 @@ pub fn parse(value: &Value, skus: usize) -> Result<Vec<StoredSku>, ReplyError> {
     })
 }
 
-fn kept(entry: &[u8], digests: &str) -> Option<StoredSku> {
+fn parse_sku(entry: &[u8], digests: &str) -> Option<StoredSku> {
     let Some((kind, rest)) = entry.split_first() else {
         return Some(StoredSku::Nothing);
     };
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn only_entries_are_read() {
-        let read = |entry: &str, digests: &str| kept(entry.as_bytes(), digests);
+        let read = |entry: &str, digests: &str| parse_sku(entry.as_bytes(), digests);
         assert_eq!(read("", ""), Some(StoredSku::Nothing));
         assert_eq!(read("d7", ""), Some(StoredSku::Dropped { version: 7 }));
         let Some(StoredSku::Relations { version: 3, parts }) = read("b3,0,12,", "aa,") else {

@@ -62,7 +62,7 @@ pub(crate) fn list(value: &Value) -> Option<List> {
     };
     let generation = core::str::from_utf8(text(generation)?).ok()?.into();
     let pairs = array(views)?.chunks(2);
-    let views = pairs.map(seen).collect::<Option<_>>()?;
+    let views = pairs.map(viewed_product).collect::<Option<_>>()?;
     Some(List {
         loaded,
         generation,
@@ -70,7 +70,7 @@ pub(crate) fn list(value: &Value) -> Option<List> {
     })
 }
 
-fn seen(pair: &[Value]) -> Option<ViewedProduct> {
+fn viewed_product(pair: &[Value]) -> Option<ViewedProduct> {
     let [sku, at_ms] = pair else {
         return None;
     };

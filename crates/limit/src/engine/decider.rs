@@ -54,7 +54,7 @@ impl<D: SharedData> Decider<D> {
         let request_of_rules = RuleRequest::new(request, user_header);
         let hits = self.ruleset.hits(&request_of_rules, &mut in_shadow);
         for rule in in_shadow {
-            self.tell(RuleAction::ShadowLimited, rule, None);
+            self.report_action(RuleAction::ShadowLimited, rule, None);
         }
         let hits = hits.map_err(|rule| self.deny(rule))?;
         match hits {
@@ -66,7 +66,7 @@ impl<D: SharedData> Decider<D> {
     }
 
     /// Tells operators what a rule in force has done.
-    fn tell(&mut self, what: RuleAction, rule: usize, key: Option<&[u8]>) {
+    fn report_action(&mut self, what: RuleAction, rule: usize, key: Option<&[u8]>) {
         if let (Some(report), Some((rule, _))) = (&mut self.report, self.ruleset.rule(rule)) {
             report.count(what, rule, key);
         }
@@ -88,7 +88,7 @@ impl<D: SharedData> Decider<D> {
         if let Some((_, metrics)) = self.ruleset.rule(rule) {
             metrics.denied.increment();
         }
-        self.tell(RuleAction::Denied, rule, None);
+        self.report_action(RuleAction::Denied, rule, None);
         RefusedRequest::without_fields(Reason::Denied)
     }
 

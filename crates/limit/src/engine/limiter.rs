@@ -136,7 +136,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             effects.log(Level::Warn, text);
         }
         if let Some(reload) = &mut self.reload {
-            reload.hurry();
+            reload.poll_soon();
         }
         if self.pump.is_some() {
             effects.wake();
@@ -224,11 +224,11 @@ impl<D: SharedData + Clone> Limiter<D> {
             reload.poll(now_ms, effects);
         }
         if let Some(pump) = &mut self.pump {
-            let completed = pump.turn(now_ms, effects);
+            let completed = pump.flush(now_ms, effects);
             self.complete(completed, now_ms, effects);
         }
         if let Some(report) = &mut self.decider.report {
-            report.turn(now_ms, effects);
+            report.flush(now_ms, effects);
         }
     }
 

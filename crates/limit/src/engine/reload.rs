@@ -84,8 +84,8 @@ impl Reload {
     }
 
     /// The first request has come.
-    pub fn hurry(&mut self) {
-        self.schedule.hurry();
+    pub fn poll_soon(&mut self) {
+        self.schedule.poll_soon();
     }
 
     /// Sends a poll if one is due.

@@ -68,8 +68,8 @@ impl Report {
     }
 
     /// Sends what was counted, if that is due.
-    pub fn turn(&mut self, now_ms: u64, effects: &mut Effects) {
-        self.tally.turn(now_ms, effects, |told| {
+    pub fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
+        self.tally.flush(now_ms, effects, |told| {
             let (what, rule) = (told.what.label(), told.rule.as_str());
             Some(match &told.key {
                 None => tally::name(&[what, rule]),

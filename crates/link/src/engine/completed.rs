@@ -27,7 +27,7 @@ impl Links {
         self.poller.poll(now_ms, effects);
         self.flush_clicks(now_ms, effects);
         self.flush_unused(now_ms, effects);
-        let completed = self.redis.pump.turn(now_ms, effects);
+        let completed = self.redis.pump.flush(now_ms, effects);
         let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.apply(completed, now_ms, effects);
         let room = BATCH_MAX.saturating_sub(count);
@@ -258,7 +258,7 @@ impl Links {
                 if lookup.changes == self.changes {
                     self.memory.learn_unknown(&lookup.name, now_ms);
                 }
-                (lookup.everybody(), LookupOutcome::Unknown)
+                (lookup.all_streams(), LookupOutcome::Unknown)
             }
             origin::OriginReply::Failed => self.lookup_failed(lookup),
         };
@@ -295,7 +295,7 @@ impl Links {
                 None => self.unused.add(&lookup.name, click),
             }
         }
-        (lookup.everybody(), LookupOutcome::Failed)
+        (lookup.all_streams(), LookupOutcome::Failed)
     }
 
     /// Lets requests go on whose look-up has ended, at most `room` of them.

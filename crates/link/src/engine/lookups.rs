@@ -59,7 +59,7 @@ pub(crate) struct Lookup {
 
 impl Lookup {
     /// All requests that wait for it.
-    pub(crate) fn everybody(self) -> Vec<StreamId> {
+    pub(crate) fn all_streams(self) -> Vec<StreamId> {
         let mut streams = self.followers;
         streams.extend(self.owner);
         streams

@@ -87,7 +87,7 @@ impl ReaderShared {
         self.news.notify_one();
     }
 
-    fn given(&self, partitions: &[u16]) {
+    fn add_partitions(&self, partitions: &[u16]) {
         let mut state = self.lock();
         for partition in partitions {
             state
@@ -148,7 +148,7 @@ impl ConsumerContext for Rebalances {
         let done = match what {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
                 debug!(group = self.0.group, ?partitions, "partitions come");
-                assign(consumer, list).inspect(|()| self.0.given(&partitions))
+                assign(consumer, list).inspect(|()| self.0.add_partitions(&partitions))
             }
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
                 debug!(group = self.0.group, ?partitions, "partitions go");

@@ -209,7 +209,7 @@ fn run(shared: &ReaderShared, consumer: GroupConsumer) {
         shared.lock().consumer = Some(consumer.clone());
         while !shared.lock().is_stopped {
             match consumer.poll(POLL) {
-                Some(Err(error)) => heed(shared, error),
+                Some(Err(error)) => handle_error(shared, error),
                 Some(Ok(message)) => astray(shared, &message),
                 None => {}
             }
@@ -264,7 +264,7 @@ fn astray(shared: &ReaderShared, message: &BorrowedMessage<'_>) {
 }
 
 /// Most of what librdkafka tells here it mends itself.
-fn heed(shared: &ReaderShared, error: KafkaError) {
+fn handle_error(shared: &ReaderShared, error: KafkaError) {
     let is_for_caller = matches!(
         error.rdkafka_error_code(),
         Some(

@@ -79,7 +79,12 @@ pub(crate) enum Form {
 }
 
 /// The answer that tells a visitor to wait.
-pub(crate) fn told(room: &CheckedRoom, told: &QueueAnswer, form: Form, is_secure: bool) -> Answer {
+pub(crate) fn queue_reply(
+    room: &CheckedRoom,
+    told: &QueueAnswer,
+    form: Form,
+    is_secure: bool,
+) -> Answer {
     let retry_after = retry_after_seconds(told.poll_ms).to_string();
     let cookie = told.pass.as_ref().map(|pass| cookie(room, pass, is_secure));
     let mut headers: Vec<(&str, &str)> = Vec::from([

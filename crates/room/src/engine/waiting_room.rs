@@ -151,7 +151,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             return effects.let_go(stream);
         };
         if !core::mem::replace(&mut self.is_serving, true) {
-            self.rooms.iter_mut().for_each(|room| room.schedule.hurry());
+            self.rooms
+                .iter_mut()
+                .for_each(|room| room.schedule.poll_soon());
             effects.wake();
         }
         let now_ms = request.now_ms();
@@ -187,7 +189,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             // Who sets the header for everybody leaves it empty for those who are not signed in.
             .filter(|user| !user.is_empty());
         let user = user.map(|user| Visitor::of_user(&user));
-        let brought = self.brought(room, head, now_ms);
+        let brought = self.presented_pass(room, head, now_ms);
         let is_header = brought.is_some_and(|(_, is_header)| is_header)
             || request.header(PASS_HEADER).is_some();
         let pass = match (brought, user) {
@@ -201,7 +203,12 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     }
 
     /// The pass that the client has brought, if it counts.
-    fn brought(&mut self, room: usize, head: &Head<'_>, now_ms: u64) -> Option<(Pass, bool)> {
+    fn presented_pass(
+        &mut self,
+        room: usize,
+        head: &Head<'_>,
+        now_ms: u64,
+    ) -> Option<(Pass, bool)> {
         let room = self.rooms.get_mut(room)?;
         let (text, is_header) = head.pass(&room.cookie)?;
         let life_ms = room.config.terms.life_ms;
@@ -257,7 +264,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
                 let pass = room.inside(&visit.pass, now_ms);
                 self.enter(stream, Visit { pass, ..visit }, effects);
             }
-            Decision::Wait(outcome) => self.tell(stream, &visit, outcome, now_ms, effects),
+            Decision::Wait(outcome) => {
+                self.answer_outside(stream, &visit, outcome, now_ms, effects)
+            }
             Decision::Ask { order } => {
                 let counts = room.config.terms.address_max > 0;
                 let address = counts.then(|| head.address(self.address_seed, self.trusted_hops));
@@ -288,14 +297,14 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let job = Job {
             room: visit.room,
             keys: Arc::clone(&room.keys),
-            brought: room.brought(&self.keys, now_ms),
+            brought: room.call_context(&self.keys, now_ms),
             kind: Kind::Ask(ask),
         };
         match self.pump.enqueue(stream, job, now_ms, effects) {
             Ok(()) => {
                 self.waiting.insert(stream, visit);
             }
-            Err(_) => self.tell(stream, &visit, unanswered(&visit), now_ms, effects),
+            Err(_) => self.answer_outside(stream, &visit, unanswered(&visit), now_ms, effects),
         }
     }
 
@@ -330,7 +339,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
     }
 
     /// Answers a visitor who does not enter.
-    fn tell(
+    fn answer_outside(
         &mut self,
         stream: StreamId,
         visit: &Visit,
@@ -346,13 +355,13 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Form::Page | Form::Json => outcome,
         };
         room.counters.requests.increment(counted);
-        let mut told = room.told(&visit.pass, outcome, now_ms);
+        let mut told = room.queue_answer(&visit.pass, outcome, now_ms);
         // Who was turned away has nothing to keep.
         if !matches!(outcome, Outcome::Full | Outcome::Address | Outcome::Closed) {
             let pass = room.outside(&visit.pass);
             told.pass = Some(pass.mint(&self.keys, &room.config.name));
         }
-        let answer = answer::told(&room.config, &told, visit.form, visit.is_secure);
+        let answer = answer::queue_reply(&room.config, &told, visit.form, visit.is_secure);
         effects.respond(stream, Arc::new(answer));
     }
 
@@ -380,7 +389,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let Some(index) = self.rooms.iter().position(is_it) else {
             return effects.let_go(stream);
         };
-        let pass = self.brought(index, head, now_ms).map(|(pass, _)| pass);
+        let pass = self
+            .presented_pass(index, head, now_ms)
+            .map(|(pass, _)| pass);
         let Some(room) = self.rooms.get_mut(index) else {
             return;
         };
@@ -400,7 +411,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             form: Form::Status,
             is_secure: head.is_secure(),
         };
-        self.tell(stream, &visit, outcome, now_ms, effects);
+        self.answer_outside(stream, &visit, outcome, now_ms, effects);
     }
 
     // --- Redis
@@ -413,12 +424,12 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let job = Job {
                 room: index,
                 keys: Arc::clone(&room.keys),
-                brought: room.brought(&self.keys, now_ms),
+                brought: room.call_context(&self.keys, now_ms),
                 kind: Kind::Tick(renewed),
             };
             self.pump.enqueue_unowned(job, now_ms, effects);
         }
-        let completed = self.pump.turn(now_ms, effects);
+        let completed = self.pump.flush(now_ms, effects);
         self.apply(completed, now_ms, effects);
     }
 
@@ -427,7 +438,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let is_tick = |pending: &Pending<Job>| matches!(pending.job.kind, Kind::Tick(_));
             match call.requests.iter().any(is_tick) {
                 true => self.ticked(&call, now_ms, effects),
-                false => self.asked(call, now_ms, effects),
+                false => self.complete_ask(call, now_ms, effects),
             }
         }
     }
@@ -460,7 +471,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         }
     }
 
-    fn asked(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
+    fn complete_ask(&mut self, call: CompletedBatch<Job>, now_ms: u64, effects: &mut Effects) {
         let count = call.requests.len();
         let read = |value: Value| {
             room_ask::parse(&value, count).map_err(|_| Failure::from(UnknownFailure::Garbled))
@@ -469,7 +480,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let room = room.and_then(|room| self.rooms.get_mut(room));
         let told = match (call.outcome.and_then(read), room) {
             (Ok((snapshot, told)), Some(room)) => {
-                room.hear(snapshot, now_ms);
+                room.apply_snapshot(snapshot, now_ms);
                 told
             }
             _ => Vec::new(),
@@ -485,7 +496,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             };
             match told {
                 Some(told) => self.answered(stream, visit, told, now_ms, effects),
-                None => self.tell(stream, &visit, unanswered(&visit), now_ms, effects),
+                None => self.answer_outside(stream, &visit, unanswered(&visit), now_ms, effects),
             }
         }
     }
@@ -531,7 +542,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Status::Address => Outcome::Address,
             Status::Closed => Outcome::Closed,
         };
-        self.tell(stream, &visit, outcome, now_ms, effects);
+        self.answer_outside(stream, &visit, outcome, now_ms, effects);
     }
 }
 

@@ -53,7 +53,7 @@ impl ModelCall {
         } else {
             return None;
         };
-        let brought = brought(head)?;
+        let brought = parse_context(head)?;
         Some(Self { brought, what })
     }
 
@@ -107,7 +107,7 @@ fn renewal([who, entered_at]: &[Vec<u8>; 2]) -> Option<Renewal> {
     })
 }
 
-fn brought(head: &[Vec<u8>]) -> Option<CallContext> {
+fn parse_context(head: &[Vec<u8>]) -> Option<CallContext> {
     let [terms, setting, seen, seed] = head else {
         return None;
     };

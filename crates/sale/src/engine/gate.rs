@@ -154,7 +154,7 @@ impl<D: SharedData + Clone> Gate<D> {
             return;
         }
         self.pending.held.begin(request.now_ms());
-        self.sales.poller.hurry();
+        self.sales.poller.poll_soon();
         effects.wake();
     }
 
@@ -496,19 +496,19 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 
     /// Polls if that is due, sends what waits, and gives streams what has completed.
-    fn turn(&mut self, now_ms: u64, effects: &mut Effects) {
+    fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
         let deadline_ms = self.pump.settings().deadline_ms;
         let plan = self.pump.plan();
         self.sales
             .poller
             .poll(&self.sales.memory, plan, deadline_ms, now_ms, effects);
-        let completed = self.pump.turn(now_ms, effects);
+        let completed = self.pump.flush(now_ms, effects);
         let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.complete(completed, now_ms, effects);
         self.release_pending(BATCH_MAX.saturating_sub(count), now_ms, effects);
         if let Some(report) = &mut self.responder.report {
             let sales = self.sales.catalogue.iter().flat_map(|known| &known.sales);
-            report.turn(sales, now_ms, effects);
+            report.flush(sales, now_ms, effects);
         }
     }
 }
@@ -528,7 +528,7 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
             Event::Request { stream, request } => self.on_request(stream, request, effects),
             Event::Closed { stream, end } => self.on_closed(stream, end, effects),
             Event::Undelivered { stream, now_ms } => self.on_undelivered(stream, now_ms, effects),
-            Event::Tick { now_ms } => self.turn(now_ms, effects),
+            Event::Tick { now_ms } => self.flush(now_ms, effects),
             Event::RedisReply {
                 batch,
                 reply,

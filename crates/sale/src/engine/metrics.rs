@@ -62,7 +62,7 @@ impl Metrics {
             failed_unknown: total(registry, "redis_failed_total.outcome.unknown"),
             handed_back: total(registry, "claims_handed_back_total"),
             rebalances: Counters::new(registry, ENDS, |end| {
-                format!("{PREFIX}_rebalances_total.outcome.{}", word(end))
+                format!("{PREFIX}_rebalances_total.outcome.{}", end_label(end))
             }),
             misrouted: total(registry, "misrouted_total"),
             polls_failed: total(registry, "polls_failed_total"),
@@ -135,7 +135,7 @@ const ENDS: [End; 5] = [
     End::Unknown,
 ];
 
-const fn word(end: End) -> &'static str {
+const fn end_label(end: End) -> &'static str {
     match end {
         End::Filled => "filled",
         End::SoldOut => "sold_out",

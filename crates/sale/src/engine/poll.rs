@@ -73,8 +73,8 @@ impl Poller {
     }
 
     /// The first request has come: what is not known yet is looked for soon.
-    pub(crate) fn hurry(&mut self) {
-        self.schedule.hurry();
+    pub(crate) fn poll_soon(&mut self) {
+        self.schedule.poll_soon();
     }
 
     /// Polls are more frequent while it is undecided whether a sale without a free unit is sold out.

@@ -96,7 +96,7 @@ impl Rebalances {
     }
 
     /// A lend has come back.
-    pub(crate) fn lent(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
+    pub(crate) fn complete_lend(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
         let event = match (job.step, reply) {
             (Step::Lend { from_shard, .. }, Some(reply)) => RebalanceEvent::Lend(from_shard, reply),
             _ => RebalanceEvent::Nothing,
@@ -105,7 +105,11 @@ impl Rebalances {
     }
 
     /// A deposit has come back.
-    pub(crate) fn deposited(&mut self, job: &MoveJob, reply: Option<DepositReply>) -> Progress {
+    pub(crate) fn complete_deposit(
+        &mut self,
+        job: &MoveJob,
+        reply: Option<DepositReply>,
+    ) -> Progress {
         let event = match (job.step, reply) {
             (
                 Step::Deposit {
@@ -289,7 +293,7 @@ mod tests {
             )
         );
         let transfer = Transfer { id: 5, units: 2 };
-        let progress = rebalances.lent(&lend, Some(LendReply::Lent(transfer)));
+        let progress = rebalances.complete_lend(&lend, Some(LendReply::Lent(transfer)));
         let deposit = step(&progress);
         let from_shard = 1;
         let expected = Step::Deposit {
@@ -297,7 +301,7 @@ mod tests {
             transfer,
         };
         assert_eq!(deposit.step, expected);
-        let progress = rebalances.deposited(&deposit, Some(DepositReply::Deposited));
+        let progress = rebalances.complete_deposit(&deposit, Some(DepositReply::Deposited));
         let settle = step(&progress);
         assert_eq!(settle.step, Step::Settle { from_shard, id: 5 });
         assert_eq!(streams(progress), (End::Filled, vec![1]));
@@ -317,8 +321,14 @@ mod tests {
             (rebalances, lend)
         };
         let (mut rebalances, lend) = lending();
-        assert_eq!(streams(rebalances.lent(&lend, None)).0, End::Unknown);
+        assert_eq!(
+            streams(rebalances.complete_lend(&lend, None)).0,
+            End::Unknown
+        );
         let (mut rebalances, lend) = lending();
-        assert_eq!(streams(rebalances.deposited(&lend, None)).0, End::Unknown);
+        assert_eq!(
+            streams(rebalances.complete_deposit(&lend, None)).0,
+            End::Unknown
+        );
     }
 }

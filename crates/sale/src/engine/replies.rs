@@ -170,11 +170,11 @@ impl<D: SharedData + Clone> Gate<D> {
             let progress = match job.step {
                 Step::Lend { .. } => {
                     let reply = value.and_then(|value| lend::parse(value).ok());
-                    self.rebalances.lent(&job, reply)
+                    self.rebalances.complete_lend(&job, reply)
                 }
                 Step::Deposit { .. } => {
                     let reply = value.and_then(|value| deposit::parse(value).ok());
-                    self.rebalances.deposited(&job, reply)
+                    self.rebalances.complete_deposit(&job, reply)
                 }
                 Step::Settle { .. } => continue,
             };

@@ -48,7 +48,7 @@ impl Report {
     }
 
     /// Sends what was counted, if that is due. Of a sale that is no longer in the catalogue nobody is told.
-    pub(crate) fn turn<'a>(
+    pub(crate) fn flush<'a>(
         &mut self,
         sales: impl Iterator<Item = &'a Sale>,
         now_ms: u64,
@@ -59,7 +59,7 @@ impl Report {
         }
         let by_mark = sales.map(|sale| (Self::mark(sale.id.as_str().as_bytes()), &sale.id));
         let by_mark: BTreeMap<u64, _> = by_mark.collect();
-        self.tally.turn(now_ms, effects, |decided| {
+        self.tally.flush(now_ms, effects, |decided| {
             let sale = by_mark.get(&decided.sale)?;
             let how = if decided.is_shadow {
                 "shadow"

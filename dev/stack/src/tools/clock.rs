@@ -30,7 +30,7 @@ impl Clock {
     }
 
     /// A clock that is kept in `file` and stands at this time, in milliseconds since the Unix epoch.
-    pub fn standing(file: &Path, at_ms: i64) -> Result<Self> {
+    pub fn stopped(file: &Path, at_ms: i64) -> Result<Self> {
         Self::in_file(file, 0, at_ms)
     }
 

@@ -61,7 +61,7 @@ impl CrowdAction for CheckoutBots {
                 let token = self.forge.token(&bot.name);
                 self.order(line, &bot.name, token.as_deref()).await;
             }
-            BotTactic::TooYoung => self.hurry(line, &bot.name).await,
+            BotTactic::TooYoung => self.buy_early(line, &bot.name).await,
             BotTactic::Flood if bot.token.is_none() => {
                 bot.token = self.flood_checkout(line, &bot).await
             }
@@ -78,7 +78,7 @@ impl CheckoutBots {
         }
     }
 
-    async fn hurry(&self, line: &mut Line, user: &str) {
+    async fn buy_early(&self, line: &mut Line, user: &str) {
         let Some(token) = self.check_out(line, user).await else {
             return;
         };

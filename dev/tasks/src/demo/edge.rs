@@ -3,7 +3,7 @@
 use super::client::Endpoint;
 use super::play::SalePlay;
 use super::report::Report;
-use super::{SaleArguments, cast, code, first_death, new_name, sell, tell};
+use super::{SaleArguments, cast, code, first_death, new_name, print_report, sell};
 use crate::up::{self, Stop, UnnamedPorts};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    fn wanted(&self) -> SaleArguments {
+    fn sale_arguments(&self) -> SaleArguments {
         SaleArguments {
             users: self.users,
             stock: self.stock,
@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         false => builder.stock_in_objects(port),
     };
     get_edge()?;
-    let wanted = arguments.wanted();
+    let wanted = arguments.sale_arguments();
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             done = hold(&wanted, builder, port) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
-        tell(&report, arguments.report.as_deref())?;
+        print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
             let edge = stack.worker.as_ref().map(|worker| worker.address);
             let edge = edge.context("the edge is gone")?;

@@ -152,7 +152,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             done = demo(arguments, builder, ports) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
-        tell(&report, arguments.report.as_deref())?;
+        print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
             println!("{}", up::describe(&stack, "another"));
             up::stay_up(&mut stack, &mut stop).await?;
@@ -161,7 +161,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
-fn tell(report: &Report, file: Option<&Path>) -> Result<()> {
+fn print_report(report: &Report, file: Option<&Path>) -> Result<()> {
     println!("{}", report.table());
     file.map_or(Ok(()), |file| write_report(report, file))
 }

@@ -237,7 +237,7 @@ impl<'a> SalePlay<'a> {
         let text = format!("{tried} people try to buy already: {refused} not_started");
         self.teller.tell("countdown", text);
         loop {
-            let standing = self.standing().await?;
+            let standing = self.sale_snapshot().await?;
             let left = standing.starts_in;
             let text = format!(
                 "{:.1} s, {}, {} left",
@@ -262,7 +262,7 @@ impl<'a> SalePlay<'a> {
     ) -> Result<(Vec<Person>, Vec<Bot>)> {
         let started = Instant::now();
         let (crowd, botnet) = (self.people("checkout"), self.bots());
-        let pester = self.pester()?;
+        let pester = self.checkout_bots()?;
         let (people, bots) = tokio::try_join!(
             crowd.play(CheckOut(self.paths.clone()), people),
             botnet.play(pester, bots),
@@ -286,7 +286,7 @@ impl<'a> SalePlay<'a> {
         let lined_up = self.line_up(people, &bots).await?;
         self.count_down(lined_up.people()).await?;
         let let_in = self.let_in(lined_up, &bots).await?;
-        let bots = self.bots().play(self.pester()?, bots).await?;
+        let bots = self.bots().play(self.checkout_bots()?, bots).await?;
         let bots = self.tell_bots(bots, let_in.usable).await?;
         Ok((let_in.people, bots, Some(let_in.waited)))
     }
@@ -337,7 +337,7 @@ impl<'a> SalePlay<'a> {
         let before = self.counters().await?;
         let (came, started) = (people.len(), Instant::now());
         let (crowd, botnet) = (self.people("rush"), self.bots());
-        let pester = self.pester()?;
+        let pester = self.checkout_bots()?;
         let (people, bots) = tokio::try_join!(
             crowd.play(Buy(self.paths.clone()), people),
             botnet.play(pester, bots),
@@ -385,7 +385,7 @@ impl<'a> SalePlay<'a> {
     async fn standing_after_rush(&self) -> Result<SaleSnapshot> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let standing = self.standing().await?;
+            let standing = self.sale_snapshot().await?;
             let is_told = !standing.has_free_units() || self.sql().await?.remaining > 0;
             if is_told || Instant::now() >= deadline {
                 return Ok(standing);
@@ -470,7 +470,7 @@ impl<'a> SalePlay<'a> {
     }
 
     /// As the first door shows it.
-    async fn standing(&self) -> Result<SaleSnapshot> {
+    async fn sale_snapshot(&self) -> Result<SaleSnapshot> {
         let endpoint = self.endpoints.first().context("a sale has a door")?;
         SaleSnapshot::ask(&endpoint.url(), &self.sale).await
     }
@@ -504,7 +504,7 @@ impl<'a> SalePlay<'a> {
         Ok(true)
     }
 
-    fn pester(&self) -> Result<CheckoutBots> {
+    fn checkout_bots(&self) -> Result<CheckoutBots> {
         Ok(CheckoutBots {
             paths: self.paths.clone(),
             forge: Arc::new(Forge::new(&self.sale)?),

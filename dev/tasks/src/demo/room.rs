@@ -186,7 +186,7 @@ pub(super) enum QueuePoll {
 
 impl QueuePoll {
     /// Whose it was.
-    pub(super) fn who(self) -> Person {
+    pub(super) fn person(self) -> Person {
         match self {
             Self::Waits(who) | Self::Inside(who, _) => who,
         }

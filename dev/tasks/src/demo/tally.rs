@@ -122,7 +122,7 @@ impl Tally {
 
     /// Takes note of an answer; `good` is the word for a good one of the origin's, which has none.
     pub(super) fn count(&mut self, answer: &Response, good: &str, took: Duration) {
-        let word = word(answer, good);
+        let word = answer_label(answer, good);
         match self.words.get_mut(word.as_str()) {
             Some(count) => *count += 1,
             None => _ = self.words.insert(word, 1),
@@ -144,7 +144,7 @@ impl Tally {
 }
 
 /// The gate's verdict; else, of an answer of the origin, `good` or the problem's code.
-fn word(answer: &Response, good: &str) -> String {
+fn answer_label(answer: &Response, good: &str) -> String {
     if let Some(verdict) = answer.header(weir_base::headers::VERDICT) {
         return verdict.to_owned();
     }

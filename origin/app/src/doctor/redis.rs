@@ -25,8 +25,8 @@ pub(super) async fn ask(
         // Without its password.
         let address = address_of(url)?;
         let redis = Redis::new(url, prefix)?;
-        let said = said(&redis, address.clone()).await;
-        let said = said.unwrap_or_else(|error| away(address.clone(), &error));
+        let said = read_facts(&redis, address.clone()).await;
+        let said = said.unwrap_or_else(|error| unreachable(address.clone(), &error));
         let is_away = said.away.is_some();
         nodes.push(said);
         // An address that does not answer is reported once, not once per login.
@@ -62,7 +62,7 @@ pub(super) async fn shake_hands(targets: Vec<TlsTarget>) -> (Vec<TlsFacts>, Vec<
 }
 
 /// Reads all facts, as the origin's user.
-async fn said(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
+async fn read_facts(redis: &Redis, address: String) -> Result<RedisFacts, CallError> {
     // The first call connects, which takes time that is not the clock's.
     let pinged = redis.ping().await;
     let may = async |address| {
@@ -123,7 +123,7 @@ async fn may(redis: &Redis, address: String, commands: &[&str]) -> RedisFacts {
     if let Err(error) = redis.check_write().await {
         match refused(&error) {
             Some(refused) => facts.refused = Some(refused),
-            None => return away(facts.address, &error),
+            None => return unreachable(facts.address, &error),
         }
     }
     let call = permissions::call(redis.prefix(), commands.iter().copied());
@@ -146,7 +146,7 @@ async fn forbidden(redis: &Redis, call: &Call) -> Result<Vec<String>, CallError>
     Ok(permissions::parse(&value)?)
 }
 
-fn away(address: String, error: &CallError) -> RedisFacts {
+fn unreachable(address: String, error: &CallError) -> RedisFacts {
     RedisFacts {
         address,
         refused: refused(error),

@@ -74,7 +74,7 @@ pub(crate) async fn open(origin: Origin, config: &Config, secrets: &mut Secrets)
 
 impl EventDomain {
     /// Without events.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             events: None,
             metrics: EventMetrics::register(metrics),

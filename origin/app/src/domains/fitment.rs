@@ -69,7 +69,7 @@ pub(crate) async fn import(config: &Config, command: &ImportCommand) -> Result<(
 
 impl FitmentDomain {
     /// Without fitment.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             fitment: None,
             metrics: FitmentMetrics::register(metrics),

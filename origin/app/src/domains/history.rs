@@ -47,7 +47,7 @@ pub(crate) fn open(origin: Origin, config: &Config) -> Result<Origin> {
 
 impl HistoryDomain {
     /// Without history.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             history: None,
             metrics: HistoryMetrics::register(metrics),

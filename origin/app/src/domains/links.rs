@@ -100,7 +100,7 @@ pub(crate) async fn open(
 
 impl LinkDomain {
     /// Without links.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             links: None,
             metrics: LinkMetrics::register(metrics),

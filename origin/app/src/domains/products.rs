@@ -74,7 +74,7 @@ impl Origin {
 
 impl ProductDomain {
     /// Without the webhook.
-    pub(crate) fn off(metrics: &Metrics) -> Self {
+    pub(crate) fn disabled(metrics: &Metrics) -> Self {
         Self {
             keys: None,
             metrics: ProductMetrics::register(metrics),

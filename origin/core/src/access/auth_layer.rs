@@ -150,7 +150,7 @@ async fn check(
         None => tenancy::refusal(rules.tenants, &caller, &mut request).await,
         refusal => refusal,
     };
-    let noting = rules.noting(request.method());
+    let noting = rules.audit_timing(request.method());
     let intent = AuditedRequest::of(&request, route).by(&caller);
     let run = async {
         match refusal {

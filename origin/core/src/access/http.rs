@@ -475,7 +475,7 @@ async fn audit(
     let tenant = asked_tenant(&caller, query.tenant.as_deref())?;
     // One more tells whether there is another page.
     let trail = &auth.access.0.trail;
-    let entries = trail.before(before, tenant, actor, limit + 1);
+    let entries = trail.entries_before(before, tenant, actor, limit + 1);
     let mut entries = entries.await?;
     let has_more = entries.len() > limit;
     entries.truncate(limit);

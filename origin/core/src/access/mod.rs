@@ -142,7 +142,7 @@ impl Access {
         self.0.behind.finish().await;
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Caller, u64)>> {
+    fn known_keys(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Caller, u64)>> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,7 +152,7 @@ impl Access {
             return Ok(None);
         };
         let (hash, now_ms) = (key::hash(shown), now_ms());
-        let known = self.known().get(&hash).cloned();
+        let known = self.known_keys().get(&hash).cloned();
         if let Some((caller, until_ms)) = known
             && now_ms < until_ms
         {
@@ -182,7 +182,7 @@ impl Access {
 
     fn remember(&self, hash: Vec<u8>, caller: Caller, now_ms: u64) {
         let ends_ms = caller.0.expires_at_ms.unwrap_or(u64::MAX);
-        let mut known = self.known();
+        let mut known = self.known_keys();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
@@ -191,7 +191,7 @@ impl Access {
 
     /// Asks SQL for every key again.
     fn forget_known(&self) {
-        self.known().clear();
+        self.known_keys().clear();
     }
 }
 

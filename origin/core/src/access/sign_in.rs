@@ -161,7 +161,7 @@ async fn sign_in(
     let intent = asked.by(&caller);
     let begin = async {
         match auth.begin_session(&caller).await {
-            Ok((cookie, caller)) => begun(&cookie, caller, &headers),
+            Ok((cookie, caller)) => session_response(&cookie, caller, &headers),
             Err(failure) => not_begun(failure).into_response(),
         }
     };
@@ -187,7 +187,7 @@ impl AuthLayer {
     }
 }
 
-fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
+fn session_response(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
     let view: CallerView = caller.into();
     let mut response = (StatusCode::CREATED, Json(view)).into_response();
     if let Some(cookie) = set_cookie(Some(cookie), headers) {

@@ -283,7 +283,7 @@ impl NewTenant {
             let must = format!("must be at most {DOMAINS_MAX} names of domains of links");
             mistakes.push(("domains".to_owned(), must));
         }
-        let limits = self.limits.mistakes().into_iter();
+        let limits = self.limits.invalid_fields().into_iter();
         mistakes.extend(limits.map(|(field, must)| (format!("limits/{field}"), must)));
         let (Some(name), true) = (tenant_name, mistakes.is_empty()) else {
             return Err(invalid(&mistakes));

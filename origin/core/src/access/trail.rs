@@ -171,7 +171,7 @@ impl Trail {
     }
 
     /// Entries before the one of this id, the last first; those of a tenant's keys alone, and of `actor` alone, if one is named.
-    pub(super) async fn before(
+    pub(super) async fn entries_before(
         &self,
         id: u64,
         tenant: Option<&str>,

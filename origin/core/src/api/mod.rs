@@ -135,7 +135,7 @@ impl RouteRules {
 
     /// The same; its POST is noted at this time.
     #[must_use]
-    pub const fn noted(mut self, noting: AuditTiming) -> Self {
+    pub const fn audited_at(mut self, noting: AuditTiming) -> Self {
         self.noting = noting;
         self
     }
@@ -157,7 +157,7 @@ impl RouteRules {
     }
 
     /// When a request is written to the audit trail.
-    pub(crate) fn noting(&self, method: &Method) -> AuditTiming {
+    pub(crate) fn audit_timing(&self, method: &Method) -> AuditTiming {
         match self.level(method) {
             Level::Read => AuditTiming::Never,
             Level::Write if *method == Method::POST => self.noting,
@@ -320,7 +320,7 @@ fn refusals_of_guard(method: &Method, rules: &RouteRules) -> Vec<Refusal> {
     if rules.level(method) == Level::Write {
         all.push(NOT_FROM_CONSOLE);
     }
-    if rules.noting(method) == AuditTiming::Before {
+    if rules.audit_timing(method) == AuditTiming::Before {
         all.push(NOT_NOTED);
     }
     all
@@ -352,12 +352,12 @@ mod tests {
     #[test]
     fn change_is_noted_before_unless_its_route_says_otherwise() {
         let plain = RouteRules::PLATFORM;
-        assert_eq!(plain.noting(&Method::POST), AuditTiming::Before);
-        assert_eq!(plain.noting(&Method::GET), AuditTiming::Never);
-        let behind = plain.noted(AuditTiming::Behind);
-        assert_eq!(behind.noting(&Method::POST), AuditTiming::Behind);
-        assert_eq!(behind.noting(&Method::DELETE), AuditTiming::Before);
-        let unnoted = plain.noted(AuditTiming::Never);
-        assert_eq!(unnoted.noting(&Method::POST), AuditTiming::Never);
+        assert_eq!(plain.audit_timing(&Method::POST), AuditTiming::Before);
+        assert_eq!(plain.audit_timing(&Method::GET), AuditTiming::Never);
+        let behind = plain.audited_at(AuditTiming::Behind);
+        assert_eq!(behind.audit_timing(&Method::POST), AuditTiming::Behind);
+        assert_eq!(behind.audit_timing(&Method::DELETE), AuditTiming::Before);
+        let unnoted = plain.audited_at(AuditTiming::Never);
+        assert_eq!(unnoted.audit_timing(&Method::POST), AuditTiming::Never);
     }
 }

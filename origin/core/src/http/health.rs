@@ -158,8 +158,8 @@ async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem
     );
     let refusal = redis.as_ref().err().and_then(|away| away.refusal.clone());
     let detail = match (&sql, &redis) {
-        (Ok(()), Ok(())) => match health.trouble() {
-            None => return Ok(Json(health.told())),
+        (Ok(()), Ok(())) => match health.unready_reason() {
+            None => return Ok(Json(health.view())),
             Some(trouble) => trouble,
         },
         (Err(_), Ok(())) => "the database does not answer".to_owned(),
@@ -219,11 +219,11 @@ async fn in_time<E: Into<ProbeFailure>>(
 
 impl Health {
     /// Why the origin is not ready though SQL and Redis answer, if it is not.
-    fn trouble(&self) -> Option<String> {
+    fn unready_reason(&self) -> Option<String> {
         let disks = self.disks.all();
         let mut vital = disks.iter().filter(|disk| disk.is_vital);
         let disk = vital.find_map(|disk| {
-            let trouble = disk.trouble()?;
+            let trouble = disk.problem()?;
             Some(format!("the disk of the {} is {trouble}", disk.name))
         });
         disk.or_else(|| {
@@ -237,13 +237,13 @@ impl Health {
         })
     }
 
-    fn told(&self) -> HealthView {
+    fn view(&self) -> HealthView {
         let parts = self.parts.iter();
         let states = parts.map(|part| (part.name.to_owned(), (part.state)()));
         // Of disks only what is wrong: the rest of the origin works on without them.
         let disks = self.disks.all();
         let disks = disks.iter().filter_map(|disk| {
-            let trouble = disk.trouble()?;
+            let trouble = disk.problem()?;
             Some((format!("{}_disk", disk.name), trouble))
         });
         let recent = self.redis.refusals().recent();

@@ -47,13 +47,13 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
     let connections = GracefulShutdown::new();
     let peers = Arc::new(Peers::default());
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    while let Some(accepted) = until(&stop, listener.accept()).await {
+    while let Some(accepted) = until_stopped(&stop, listener.accept()).await {
         match accepted {
             Ok((stream, address)) => {
                 if slots.available_permits() == 0 {
                     peers.end_idlest();
                 }
-                let Some(slot) = until(&stop, slots.clone().acquire_owned()).await else {
+                let Some(slot) = until_stopped(&stop, slots.clone().acquire_owned()).await else {
                     break;
                 };
                 let peer = peers.add();
@@ -71,7 +71,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
 }
 
 /// What comes first: `None` for `stop`.
-async fn until<T>(stop: &CancellationToken, event: impl Future<Output = T>) -> Option<T> {
+async fn until_stopped<T>(stop: &CancellationToken, event: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         () = stop.cancelled() => None,
         event = event => Some(event),
@@ -111,7 +111,7 @@ fn start(
     let connection = connections.watch(connection);
     tokio::spawn(async move {
         let _slot = slot;
-        if let Some(Err(error)) = until(&ended, connection).await {
+        if let Some(Err(error)) = until_stopped(&ended, connection).await {
             debug!(%error, "a connection broke");
         }
     });

@@ -135,7 +135,7 @@ pub trait Sink: fmt::Debug + Send + Sync {
 /// Counts what is told.
 pub trait Meter: fmt::Debug + Send + Sync {
     /// Counts a change that a receiver has taken (`sent`), or not (`failed`).
-    fn told(&self, receiver: SinkName, outcome: &'static str);
+    fn count_delivery(&self, receiver: SinkName, outcome: &'static str);
 
     /// Notes what waits for a receiver.
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64);

@@ -221,7 +221,7 @@ impl Outbox {
             }
             self.sink.deliver(&change).await?;
             *next_seq = change.seq + 1;
-            self.meter.told(self.name, "sent");
+            self.meter.count_delivery(self.name, "sent");
         }
         Ok(())
     }
@@ -234,7 +234,7 @@ impl Outbox {
             work.failures = 0;
             return;
         };
-        self.meter.told(self.name, "failed");
+        self.meter.count_delivery(self.name, "failed");
         work.failures += 1;
         if work.failures == 1 || work.failures == AT_ONCE {
             let (receiver, subject) = (self.name.label(), &sent.leased.subject);

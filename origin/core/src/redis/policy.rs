@@ -27,14 +27,14 @@ pub async fn watch(redis: Redis, stop: CancellationToken) {
         let info = redis.send(&::redis::cmd("INFO")).await;
         if let Ok(info) = &info {
             for node in nodes(info) {
-                tell(&node, written.is_ok());
+                log_policy(&node, written.is_ok());
             }
         }
         interval.ended(&info);
     }
 }
 
-fn tell(info: &str, takes_writes: bool) {
+fn log_policy(info: &str, takes_writes: bool) {
     if let Some(policy) = evicting(info) {
         error!(
             policy,

@@ -109,14 +109,14 @@ fn mysql(url: &str) -> Result<MySqlPool, OpenError> {
     Ok(pool.connect_lazy_with(options))
 }
 
-fn placed(position: i64, event: Option<Vec<u8>>) -> Result<PlacedRow, Error> {
+fn placed_row(position: i64, event: Option<Vec<u8>>) -> Result<PlacedRow, Error> {
     let position = u64::try_from(position).map_err(|error| damaged("position", error))?;
     Ok(PlacedRow { position, event })
 }
 
 fn of_sqlite(row: &SqliteRow) -> Result<PlacedRow, Error> {
     // Of whatever type the query makes it.
-    placed(row.try_get("position")?, row.try_get_unchecked("event")?)
+    placed_row(row.try_get("position")?, row.try_get_unchecked("event")?)
 }
 
 fn of_mysql(row: &MySqlRow) -> Result<PlacedRow, Error> {
@@ -125,5 +125,5 @@ fn of_mysql(row: &MySqlRow) -> Result<PlacedRow, Error> {
         let unsigned = row.try_get::<u64, _>("position").map_err(|_| error)?;
         i64::try_from(unsigned).map_err(|error| damaged("position", error))
     });
-    placed(position?, row.try_get_unchecked("event")?)
+    placed_row(position?, row.try_get_unchecked("event")?)
 }

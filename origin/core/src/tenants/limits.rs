@@ -52,7 +52,7 @@ impl Default for Limits {
 
 impl Limits {
     /// The fields that are none a tenant may have, each with what it must be.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
+    pub fn invalid_fields(&self) -> Vec<(&'static str, String)> {
         let counts = [
             ("sales", self.sales),
             ("units", self.units),
@@ -96,14 +96,18 @@ mod tests {
 
     #[test]
     fn limits_are_checked_field_by_field() {
-        assert!(Limits::default().mistakes().is_empty());
+        assert!(Limits::default().invalid_fields().is_empty());
         let wrong = Limits {
             sales: LIMIT_MAX + 1,
             requests_per_second: 0,
             requests_at_once: REQUESTS_MAX + 1,
             ..Limits::default()
         };
-        let names: Vec<_> = wrong.mistakes().iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = wrong
+            .invalid_fields()
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
         assert_eq!(names, ["sales", "requests_per_second", "requests_at_once"]);
     }
 

@@ -51,21 +51,21 @@ pub struct GroupReport {
 impl Status {
     /// What it said last.
     pub fn get(&self) -> GroupReport {
-        self.said().clone()
+        self.lock_report().clone()
     }
 
     pub(super) fn set(&self, state: GroupState) {
-        *self.said() = GroupReport { state, error: None };
+        *self.lock_report() = GroupReport { state, error: None };
     }
 
     pub(super) fn outage(&self, error: impl Into<String>) {
-        *self.said() = GroupReport {
+        *self.lock_report() = GroupReport {
             state: GroupState::Outage,
             error: Some(error.into()),
         };
     }
 
-    fn said(&self) -> MutexGuard<'_, GroupReport> {
+    fn lock_report(&self) -> MutexGuard<'_, GroupReport> {
         // Each change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

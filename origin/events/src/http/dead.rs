@@ -58,7 +58,7 @@ pub(super) async fn list(
     ReadQuery(filter): ReadQuery<Filter>,
 ) -> Result<Json<DeadLetters>, Problem> {
     let limit = page_len(filter.limit)?;
-    let after = filter.page.as_deref().map(place).transpose()?;
+    let after = filter.page.as_deref().map(parse_cursor).transpose()?;
     let letters = events.store().letters().dead_letters(DeadFilter {
         group: filter.group.as_deref().map(group_name),
         reason: filter.reason.as_deref(),
@@ -113,12 +113,12 @@ pub(super) struct ReplacementEvent {
     request_body = ReplacementEvent,
     responses((status = 200, description = "As it is now", body = LetterView)),
 )]
-pub(super) async fn mend(
+pub(super) async fn replace_event(
     events: Events,
     Path(id): Path<String>,
     TypedBody(mended): TypedBody<ReplacementEvent>,
 ) -> Result<Json<LetterView>, Problem> {
-    let letter = admin::mend(&events, &id, mended.event.get().to_owned()).await?;
+    let letter = admin::replace_refused(&events, &id, mended.event.get().to_owned()).await?;
     Ok(Json(LetterView::from(&letter)))
 }
 
@@ -207,7 +207,7 @@ fn group_name(name: &str) -> &str {
 }
 
 /// Where a page ends, as the one before told it.
-fn place(text: &str) -> Result<(u64, &str), Problem> {
+fn parse_cursor(text: &str) -> Result<(u64, &str), Problem> {
     let place = text.split_once('-');
     let place = place.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
     place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))

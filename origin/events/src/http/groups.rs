@@ -8,7 +8,7 @@ use weir_event::envelope::Envelope;
 
 use super::page_len;
 use super::refusals::{INVALID_SEEK, UNKNOWN_GROUP};
-use crate::admin::{self, SeekResult, standing};
+use crate::admin::{self, SeekResult, group_status};
 use crate::groups::status::GroupState;
 use crate::log::{Position, Source, Target};
 use crate::store::{Compensation, Retry};
@@ -274,7 +274,7 @@ fn find<'a>(events: &'a Events, name: &str) -> Result<&'a GroupHandle, Problem> 
 }
 
 async fn shown(events: &Events, group: &GroupHandle) -> Result<GroupView, Problem> {
-    let standing = standing(events, group).await?;
+    let standing = group_status(events, group).await?;
     let (store, now_ms) = (events.store(), events.now_ms());
     let oldest_ms = standing.lag.oldest_ms.into_iter();
     let oldest_ms = oldest_ms.chain(standing.retries.oldest_ms).min();

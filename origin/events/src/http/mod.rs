@@ -83,7 +83,7 @@ pub fn admin() -> Api<Enabled> {
         .route(
             routes!(collect::push).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
             rules
-                .noted(AuditTiming::Never)
+                .audited_at(AuditTiming::Never)
                 .refuses(sent)
                 .refuses(&[BODY_TOO_LARGE, CONTENT_TYPE]),
         )
@@ -101,7 +101,7 @@ pub fn admin() -> Api<Enabled> {
         )
         .route(routes!(dead::get), letter)
         .route(
-            routes!(dead::mend).layer(DefaultBodyLimit::max(dead::BODY_LEN_MAX)),
+            routes!(dead::replace_event).layer(DefaultBodyLimit::max(dead::BODY_LEN_MAX)),
             letter.refuses(&[NOT_RESENDABLE, BODY_TOO_LARGE]),
         )
         .route(routes!(dead::delete), letter)

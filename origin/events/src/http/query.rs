@@ -99,7 +99,7 @@ async fn course(
         from_ms: page.from_ms.unwrap_or(0),
         to_ms: page.to_ms.unwrap_or(u64::MAX),
         latest_first: page.order == Order::Latest,
-        after: page.page.as_deref().map(place).transpose()?,
+        after: page.page.as_deref().map(parse_cursor).transpose()?,
         limit,
     };
     let found = events.store().course(course, filter).await?;
@@ -344,7 +344,7 @@ fn decoded(found: Vec<(EventCursor, Vec<u8>)>) -> Result<Vec<Envelope>, Problem>
 }
 
 /// Where a page ends, as the one before told it.
-fn place(text: &str) -> Result<EventCursor, Problem> {
+fn parse_cursor(text: &str) -> Result<EventCursor, Problem> {
     let place = text.split_once('-').and_then(|(at_ms, position)| {
         Some(EventCursor {
             at_ms: at_ms.parse().ok()?,

@@ -10,7 +10,7 @@ use weir_history::Sku;
 use super::invalid_sku;
 use super::refusals::{INVALID_PRODUCT, UNKNOWN_PRODUCT};
 use crate::History;
-use crate::model::products::{Found, Product};
+use crate::model::products::{FoundProduct, Product};
 use weir_origin_core::http::{Problem, TypedBody, shared_members};
 
 /// The longest body of many products.
@@ -88,7 +88,7 @@ pub(super) async fn put(
 }
 
 /// This origin sees them at once, others when they have forgotten what they remember.
-async fn write(history: &History, products: &[Found]) -> Result<StatusCode, Problem> {
+async fn write(history: &History, products: &[FoundProduct]) -> Result<StatusCode, Problem> {
     history.store().put_products(products).await?;
     let skus: Vec<Sku> = products.iter().map(|(sku, _)| sku.clone()).collect();
     history.products().forget(&skus);

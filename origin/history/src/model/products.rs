@@ -85,11 +85,11 @@ pub struct ProductChange {
 }
 
 /// A product that a source knows.
-pub type Found = (Sku, Product);
+pub type FoundProduct = (Sku, Product);
 
 /// A source does not answer at once.
 pub type ProductFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Vec<Found>, SourceError>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Vec<FoundProduct>, SourceError>> + Send + 'a>>;
 
 /// A source did not answer.
 #[derive(Clone, Debug, thiserror::Error)]

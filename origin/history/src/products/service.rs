@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use weir_history::Sku;
 
-use crate::model::products::{Found, Product, ProductFuture, ProductSource, SourceError};
+use crate::model::products::{FoundProduct, Product, ProductFuture, ProductSource, SourceError};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
 /// How long one question may take: a list is shown without its products rather than late.
@@ -65,7 +65,7 @@ impl ProductService {
         }
     }
 
-    async fn ask(&self, skus: &[Sku]) -> Result<Vec<Found>, SourceError> {
+    async fn ask(&self, skus: &[Sku]) -> Result<Vec<FoundProduct>, SourceError> {
         let skus: Vec<&str> = skus.iter().map(Sku::as_str).collect();
         let answer = self.post(json!({ "skus": skus }).to_string()).await?;
         let answer: Answer =

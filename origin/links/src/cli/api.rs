@@ -93,7 +93,9 @@ impl Api {
                 Ok((status, answer)) if !status.is_server_error() => {
                     return read(status, &answer);
                 }
-                Ok((status, answer)) => eprintln!("{}; trying again", told(status, &answer)),
+                Ok((status, answer)) => {
+                    eprintln!("{}; trying again", refusal_line(status, &answer))
+                }
                 Err(error) => eprintln!("{error:#}; trying again"),
             }
             tokio::time::sleep(pause).await;
@@ -118,7 +120,7 @@ impl Api {
         {
             body.extend_from_slice(&chunk);
         }
-        Err(anyhow!(told(answer.status, &body)))
+        Err(anyhow!(refusal_line(answer.status, &body)))
     }
 
     async fn send(
@@ -138,7 +140,7 @@ impl Api {
 
 fn read(status: StatusCode, answer: &[u8]) -> Result<Value> {
     if !status.is_success() {
-        bail!(told(status, answer));
+        bail!(refusal_line(status, answer));
     }
     if answer.is_empty() {
         return Ok(Value::Null);
@@ -147,7 +149,7 @@ fn read(status: StatusCode, answer: &[u8]) -> Result<Value> {
 }
 
 /// A refusal in one line.
-fn told(status: StatusCode, answer: &[u8]) -> String {
+fn refusal_line(status: StatusCode, answer: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(answer).unwrap_or_default();
     let part = |name: &str| problem[name].as_str().unwrap_or_default();
     format!("{} {}: {}", status.as_u16(), part("error"), part("detail"))

@@ -67,7 +67,7 @@ async fn send_all(
                 return Err(error);
             }
         };
-        bar.suspend(|| report.refused.iter().for_each(tell));
+        bar.suspend(|| report.refused.iter().for_each(print_error));
         sum.add(report);
         bar.set_position(part.end);
         bar.set_message(format!("{} links", sum.made + sum.present));
@@ -76,7 +76,7 @@ async fn send_all(
     sum.end(command.dry_run)
 }
 
-fn tell(flaw: &RowError) {
+fn print_error(flaw: &RowError) {
     let code = flaw
         .code
         .as_deref()

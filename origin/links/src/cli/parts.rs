@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use hyper::body::Bytes;
 
 use crate::import::format::Format;
-use crate::import::rows::{place, without_mark};
+use crate::import::rows::{row_start, without_mark};
 
 /// Rows of one part: some seconds of work for an origin.
 const ROWS: usize = 500;
@@ -24,7 +24,7 @@ pub(super) struct FileChunk {
 }
 
 /// A row's place: its line, and where it begins.
-type Place = (u64, usize);
+type LinePosition = (u64, usize);
 
 /// Cuts `file`.
 ///
@@ -56,7 +56,7 @@ pub(super) fn cut(format: Format, file: &[u8]) -> Result<Vec<FileChunk>> {
 }
 
 /// The names of the columns with their line's end, and where rows begin.
-fn rows(file: &[u8]) -> Result<(&[u8], Vec<Place>)> {
+fn rows(file: &[u8]) -> Result<(&[u8], Vec<LinePosition>)> {
     // Separators do not matter here: only quotes and line ends do.
     let mut table = csv::ReaderBuilder::new()
         .flexible(true)
@@ -66,14 +66,14 @@ fn rows(file: &[u8]) -> Result<(&[u8], Vec<Place>)> {
     let mut row = csv::ByteRecord::new();
     while table.read_byte_record(&mut row).context("the file")? {
         let position = row.position().context("a row without a place")?;
-        places.push(place(file, position));
+        places.push(row_start(file, position));
     }
     let first = places.get(1).map_or(file.len(), |(_, start)| *start);
     let places = places.split_off(places.len().min(1));
     Ok((&file[..first], places))
 }
 
-fn lines(file: &[u8]) -> Vec<Place> {
+fn lines(file: &[u8]) -> Vec<LinePosition> {
     let mut start = 0;
     let mut places = Vec::new();
     for (n, line) in file.split_inclusive(|byte| *byte == b'\n').enumerate() {

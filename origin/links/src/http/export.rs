@@ -112,7 +112,7 @@ fn export(
     query: &PageQuery,
     format: Format,
 ) -> Result<Response, Problem> {
-    let (wanted, cursor) = (query.wanted(within), query.cursor()?);
+    let (wanted, cursor) = (query.link_query(within), query.cursor()?);
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {

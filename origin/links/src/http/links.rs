@@ -109,9 +109,11 @@ pub(super) async fn create(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Some(key) = idempotency::key(&headers)? else {
-        return Ok(made(&links, &within, &body, false).await?.into_response());
+        return Ok(create_links(&links, &within, &body, false)
+            .await?
+            .into_response());
     };
-    let make = made(&links, &within, &body, true);
+    let make = create_links(&links, &within, &body, true);
     let tenant = within.tenant().map(|tenant| &tenant.name);
     idempotency::once(links.records(), tenant, key, &body, make).await
 }
@@ -134,7 +136,7 @@ impl IntoResponse for CreateReply {
     }
 }
 
-async fn made(
+async fn create_links(
     links: &Links,
     within: &CallerFilter,
     body: &[u8],
@@ -346,7 +348,7 @@ enum Sort {
 }
 
 impl PageQuery {
-    pub(super) fn wanted(&self, within: CallerFilter) -> LinkQuery {
+    pub(super) fn link_query(&self, within: CallerFilter) -> LinkQuery {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         LinkQuery {
             text: given(&self.q),
@@ -393,7 +395,7 @@ pub(super) async fn list(
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Json<LinkPage>, Problem> {
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
-    let wanted = query.wanted(within);
+    let wanted = query.link_query(within);
     let found = search(links.store(), &wanted, query.cursor()?, limit);
     let Page { links: found, next } = found.await?;
     let known = links.domains();

@@ -163,15 +163,17 @@ pub fn admin() -> Api<Enabled> {
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         .route(
             routes!(links::create).layer(DefaultBodyLimit::max(links::BODY_LEN_MAX)),
-            made.noted(AuditTiming::Behind).refuses(TARGETS).refuses(&[
-                INVALID_LINK,
-                NO_SUCH_DOMAIN,
-                CODE_TAKEN,
-                TENANT_LIMIT,
-                INVALID_IDEMPOTENCY_KEY,
-                IDEMPOTENCY_UNDER_WAY,
-                IDEMPOTENCY_MISMATCH,
-            ]),
+            made.audited_at(AuditTiming::Behind)
+                .refuses(TARGETS)
+                .refuses(&[
+                    INVALID_LINK,
+                    NO_SUCH_DOMAIN,
+                    CODE_TAKEN,
+                    TENANT_LIMIT,
+                    INVALID_IDEMPOTENCY_KEY,
+                    IDEMPOTENCY_UNDER_WAY,
+                    IDEMPOTENCY_MISMATCH,
+                ]),
         )
         .route(
             routes!(links::list),

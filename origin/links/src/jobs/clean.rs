@@ -79,7 +79,7 @@ impl Cleaner {
         cleaned: &mut CleanSummary,
     ) -> Result<(), Unavailable> {
         let ids: Vec<_> = ended.iter().map(|ended| &ended.id).collect();
-        let lives = self.records.lives(&ids).await?;
+        let lives = self.records.remaining_lives(&ids).await?;
         let (mut gone, mut alive) = (Vec::new(), Vec::new());
         for (ended, life) in ended.into_iter().zip(lives) {
             match life {

@@ -141,7 +141,7 @@ impl Breakdown {
     }
 
     /// What an empty value means.
-    pub const fn none(self) -> &'static str {
+    pub const fn empty_label(self) -> &'static str {
         match self {
             Self::Referrer => "direct",
             _ => "unknown",
@@ -159,7 +159,7 @@ impl Breakdown {
             kept.push(char);
         }
         match kept.trim() {
-            "" => self.none().to_owned(),
+            "" => self.empty_label().to_owned(),
             trimmed => trimmed.to_owned(),
         }
     }
@@ -226,7 +226,9 @@ impl Clicks {
     pub fn value(&self, part: Breakdown) -> &str {
         let of_part = Breakdown::ALL.into_iter().zip(&self.values);
         let mut of_part = of_part.filter(|(one, _)| *one == part);
-        of_part.next().map_or(part.none(), |(_, value)| value)
+        of_part
+            .next()
+            .map_or(part.empty_label(), |(_, value)| value)
     }
 
     /// What they can be filtered by.

@@ -90,7 +90,7 @@ async fn drain_once(
     // In their order: a void entry takes back one before it.
     for run in entries.chunk_by(|a, b| is_made(a) && is_made(b)) {
         match run {
-            [Entry::Void(link)] => void(&mut tx, telling, link).await?,
+            [Entry::Void(link)] => void_link(&mut tx, telling, link).await?,
             made => taken += insert_made(&mut tx, telling, made).await?,
         }
     }
@@ -187,7 +187,7 @@ async fn insert_tags(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
     Ok(())
 }
 
-async fn void(tx: &mut Tx, telling: &LinkNotifications, link: &NewLink) -> Result<(), Error> {
+async fn void_link(tx: &mut Tx, telling: &LinkNotifications, link: &NewLink) -> Result<(), Error> {
     let (domain, code) = (link.id.domain.as_str(), link.id.code.as_str());
     let delete = sql(DELETE_VOID).text(domain).text(code);
     let delete = delete.number(link.created_at_ms).text(&link.record);

@@ -225,7 +225,7 @@ impl LinkStore {
             .all(select)
             .await?
             .iter()
-            .map(past)
+            .map(link_version)
             .collect::<Result<_, _>>()?)
     }
 
@@ -275,7 +275,7 @@ pub(super) fn id(row: &Row) -> Result<LinkId, Error> {
     Ok(LinkId { domain, code })
 }
 
-fn past(row: &Row) -> Result<StoredLinkVersion, Error> {
+fn link_version(row: &Row) -> Result<StoredLinkVersion, Error> {
     let word = row.text("action")?;
     let mut actions = Action::ALL.into_iter();
     let action = actions.find(|action| action.label() == word);

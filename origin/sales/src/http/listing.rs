@@ -66,7 +66,7 @@ pub(super) async fn list(
     State(sales): State<Sales>,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<PageView>), Problem> {
-    let after = page.after.as_deref().map(place).transpose()?;
+    let after = page.after.as_deref().map(parse_cursor).transpose()?;
     let after = after.as_ref().map(|(starts_at_ms, id)| (*starts_at_ms, id));
     let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let now_ms = now_ms();
@@ -93,7 +93,7 @@ fn tenant(name: &str) -> Result<TenantName, Problem> {
 }
 
 /// Where a page begins: `<starts_at_ms>.<id>` of the last sale of the page before it.
-fn place(after: &str) -> Result<(u64, SaleId), Problem> {
+fn parse_cursor(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, SaleId::new(id).ok()?)));
     place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))

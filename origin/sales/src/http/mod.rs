@@ -132,7 +132,7 @@ pub fn public() -> Api<Sales> {
 
 /// The same routes, whose refusals speak the language of buyers.
 pub fn in_buyers_language(routes: Router) -> Router {
-    routes.layer(from_fn(language::speak))
+    routes.layer(from_fn(language::localize))
 }
 
 /// The route for edges. [`feed_routes`] mounts it.

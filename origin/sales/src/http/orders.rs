@@ -109,7 +109,7 @@ pub(super) async fn post(
         ClaimOutcome::Short(Shortage::GroupCap) => Err(group_cap()),
         ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
         ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
-        ClaimOutcome::Short(Shortage::Barred) => Err(barred()),
+        ClaimOutcome::Short(Shortage::Barred) => Err(blocked_problem()),
         ClaimOutcome::Short(Shortage::UnknownSale) => {
             Err(SALE_GONE.because("there is no such sale"))
         }
@@ -270,7 +270,7 @@ fn unpaid_holds() -> Problem {
 }
 
 /// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
-fn barred() -> Problem {
+fn blocked_problem() -> Problem {
     let detail = "you may not buy from this sale: you are blocked, or have not reserved";
     BARRED.because(detail)
 }

@@ -257,7 +257,7 @@ pub(super) async fn list(
     let mut states = PaymentState::ALL.into_iter();
     let state = states.find(|state| state.label() == query.state);
     let state = state.ok_or_else(must_be)?;
-    let after = query.after.as_deref().map(place).transpose()?;
+    let after = query.after.as_deref().map(parse_cursor).transpose()?;
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
     let (orders, after) = (caller.names(), after.unwrap_or((0, "")));
@@ -292,7 +292,7 @@ pub(super) struct PaymentList {
 }
 
 /// Where a page begins: since when the last payment of the page before it was in its state, and its name.
-fn place(after: &str) -> Result<(u64, &str), Problem> {
+fn parse_cursor(after: &str) -> Result<(u64, &str), Problem> {
     let parts = after.split_once('.');
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
     // SQL's numbers end there.

@@ -104,7 +104,7 @@ pub(super) async fn list(
     caller: Caller,
     ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<SalePage>, Problem> {
-    let after = page.after.as_deref().map(place).transpose()?;
+    let after = page.after.as_deref().map(parse_cursor).transpose()?;
     let after = after.as_ref().map(|(ends_at_ms, id)| (*ends_at_ms, id));
     let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
     // One more tells whether there is another page.
@@ -125,7 +125,7 @@ pub(super) async fn list(
 }
 
 /// Where a page begins: `<ends_at_ms>.<id>` of the last sale of the page before it.
-fn place(after: &str) -> Result<(u64, SaleId), Problem> {
+fn parse_cursor(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place =
         parts.and_then(|(ends_at_ms, id)| Some((ends_at_ms.parse().ok()?, SaleId::new(id).ok()?)));

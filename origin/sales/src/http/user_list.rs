@@ -195,7 +195,7 @@ pub(super) async fn get(
     Path(user): Path<String>,
 ) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
-    stands(&sales, &user).await
+    user_entry(&sales, &user).await
 }
 
 /// Block a user in every sale, or exempt the user from the risk check
@@ -216,7 +216,7 @@ pub(super) async fn put(
     TypedBody(new): TypedBody<NewUserStatus>,
 ) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
-    let said = said(new.reason, new.operator)?;
+    let said = remark(new.reason, new.operator)?;
     if said.reason.is_empty() || said.operator.is_empty() {
         let detail = "reason, operator: must be there";
         return Err(INVALID_REASON.because(detail));
@@ -245,7 +245,7 @@ pub(super) async fn delete(
         b"" | b"null" => Removal::default(),
         body => read_typed(body)?,
     };
-    let said = said(removal.reason, removal.operator)?;
+    let said = remark(removal.reason, removal.operator)?;
     change(&sales, &user, None, &said).await
 }
 
@@ -281,10 +281,10 @@ async fn change(
             false => sales.ledger.remove_user(sale, list, user).await?,
         }
     }
-    stands(sales, user).await
+    user_entry(sales, user).await
 }
 
-async fn stands(sales: &Sales, user: &UserId) -> Result<Json<UserListEntry>, Problem> {
+async fn user_entry(sales: &Sales, user: &UserId) -> Result<Json<UserListEntry>, Problem> {
     let listed = sales.store.user_list().listed_user(user).await?;
     let log = sales.store.user_list().list_log(user, LOG_LEN_MAX).await?;
     let unlisted = || UserView {
@@ -329,7 +329,7 @@ fn read_user(user: String) -> Result<UserId, Problem> {
     UserId::new(user).map_err(|error| INVALID_USER.because(error.to_string()))
 }
 
-fn said(reason: String, operator: String) -> Result<Remark, Problem> {
+fn remark(reason: String, operator: String) -> Result<Remark, Problem> {
     for (name, text) in [("reason", &reason), ("operator", &operator)] {
         if text.chars().count() > TEXT_LEN_MAX {
             let detail = format!("{name}: must have at most {TEXT_LEN_MAX} characters");

@@ -99,13 +99,13 @@ impl PayloadRules {
 }
 
 /// What SQL said last of a sale: when, and what it wants; `None`: nothing.
-type Known = (Instant, Option<PayloadRules>);
+type CachedRules = (Instant, Option<PayloadRules>);
 
 /// What sales want of payloads. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Payloads {
     store: SaleStore,
-    known: Arc<Mutex<HashMap<SaleId, Known>>>,
+    known: Arc<Mutex<HashMap<SaleId, CachedRules>>>,
     /// Whose turn it is to ask SQL: when a sale starts, many want to know at once.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -124,11 +124,11 @@ impl Payloads {
     /// # Errors
     /// When SQL does not answer, or has what is no schema.
     pub async fn of(&self, sale: &SaleId) -> Result<Option<PayloadRules>, SqlError> {
-        if let Some((_, rules)) = self.known(sale) {
+        if let Some((_, rules)) = self.cached_schema(sale) {
             return Ok(rules);
         }
         let _turn = self.turn.lock().await;
-        if let Some((_, rules)) = self.known(sale) {
+        if let Some((_, rules)) = self.cached_schema(sale) {
             return Ok(rules);
         }
         let now = Instant::now();
@@ -146,12 +146,12 @@ impl Payloads {
     }
 
     /// What SQL said of a sale not long ago.
-    fn known(&self, sale: &SaleId) -> Option<Known> {
+    fn cached_schema(&self, sale: &SaleId) -> Option<CachedRules> {
         let known = self.lock().get(sale).cloned();
         known.filter(|(at, _)| at.elapsed() < KNOWN_FOR)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SaleId, Known>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SaleId, CachedRules>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

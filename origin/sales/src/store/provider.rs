@@ -244,7 +244,7 @@ async fn refunded(
     let payment = select(tx, &payment.id).await?.ok_or(Error::RowNotFound)?;
     let order = orders::select(tx, &payment.order).await?;
     let order = order.ok_or(Error::RowNotFound)?;
-    tell(tx, sinks, &order, &payment, now_ms).await
+    apply_payment_state(tx, sinks, &order, &payment, now_ms).await
 }
 
 /// Which of its order's payments it is.
@@ -370,7 +370,7 @@ async fn note_in(
     let order = orders::select(tx, &payment.order).await?;
     let order = order.ok_or(Error::RowNotFound)?;
     if payment.state != before {
-        tell(tx, sinks, &order, &payment, now_ms).await?;
+        apply_payment_state(tx, sinks, &order, &payment, now_ms).await?;
     }
     Ok(Some(PaymentNoted::Noted(
         Box::new(payment),
@@ -430,7 +430,7 @@ async fn is_right(
 }
 
 /// Writes down what a payment's new state means for its order.
-pub(super) async fn tell(
+pub(super) async fn apply_payment_state(
     tx: &mut Tx,
     sinks: Sinks,
     order: &StoredOrder,

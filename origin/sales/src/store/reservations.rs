@@ -333,7 +333,7 @@ fn select_listed<'a>(id: &'a SaleId, list: UserList, user: &'a UserId) -> Statem
 /// reserved.
 pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result<bool, Error> {
     let degrade = sale.degrade;
-    let blocked = match user_list::standing(tx, user).await? {
+    let blocked = match user_list::user_status(tx, user).await? {
         // No switch of a sale lets them in.
         Some(UserListStatus::Blocked) => return Ok(true),
         Some(UserListStatus::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,

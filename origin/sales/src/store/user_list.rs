@@ -186,7 +186,10 @@ fn row<'a>(
 }
 
 /// How a user stands, within a transaction: one look at one key.
-pub(super) async fn standing(tx: &mut Tx, user: &UserId) -> Result<Option<UserListStatus>, Error> {
+pub(super) async fn user_status(
+    tx: &mut Tx,
+    user: &UserId,
+) -> Result<Option<UserListStatus>, Error> {
     let row = tx.one(sql(SELECT).text(user.as_str())).await?;
     row.map(|row| UserListStatus::read(&row.text("standing")?))
         .transpose()
@@ -196,7 +199,7 @@ fn listed(row: &Row) -> Result<ListedUser, Error> {
     Ok(ListedUser {
         user: user_id(row)?,
         standing: UserListStatus::read(&row.text("standing")?)?,
-        said: said(row)?,
+        said: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })
 }
@@ -208,12 +211,12 @@ fn entry(row: &Row) -> Result<ListEntry, Error> {
     };
     Ok(ListEntry {
         standing,
-        said: said(row)?,
+        said: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })
 }
 
-fn said(row: &Row) -> Result<Remark, Error> {
+fn read_remark(row: &Row) -> Result<Remark, Error> {
     Ok(Remark {
         reason: row.text("reason")?,
         operator: row.text("operator")?,

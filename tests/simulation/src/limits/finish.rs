@@ -10,7 +10,7 @@ use weir_limit::Algorithm;
 
 use super::plan::{Client, DOCUMENTS, Rule, Second};
 use super::world::{LimitsAnswer, World};
-use crate::host::Place;
+use crate::host::WorkerLife;
 use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
@@ -69,7 +69,7 @@ fn asks(user: u32, for_ms: u64) -> Client {
 }
 
 /// Lets a client ask, and waits for the answer.
-fn hear(world: &mut World, place: Place, client: Client) -> LimitsAnswer {
+fn hear(world: &mut World, place: WorkerLife, client: Client) -> LimitsAnswer {
     let id = world.ask(place, client);
     let end_us = world.now_us() + 2 * world.decided_within_us();
     world.run_until(end_us, |world| world.heard.contains_key(&id));
@@ -90,7 +90,7 @@ fn close_breakers(world: &mut World) {
 
 /// When nobody has asked for long enough, a user has the whole quota, and no more; and whoever waits as long as it was told
 /// passes, at any worker.
-fn whole_quota(world: &mut World, rule: Rule, place: Place) {
+fn whole_quota(world: &mut World, rule: Rule, place: WorkerLife) {
     world.run_ms(rest_ms(rule));
     let before_us = world.now_us();
     let mut passed = Vec::new();
@@ -142,7 +142,7 @@ fn whole_quota(world: &mut World, rule: Rule, place: Place) {
 }
 
 /// Waits, and asks once more at another worker.
-fn wait_and_ask(world: &mut World, place: Place, retry_after_s: u64) -> LimitsAnswer {
+fn wait_and_ask(world: &mut World, place: WorkerLife, retry_after_s: u64) -> LimitsAnswer {
     world.run_ms(retry_after_s * 1_000);
     let places = world.stage().places();
     let other = places[(retry_after_s as usize + place.worker) % places.len()];

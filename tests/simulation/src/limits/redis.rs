@@ -14,7 +14,7 @@ use weir_limit::{Algorithm, Check, Quota, State};
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
-use crate::stage::commands::{ScriptCall, Scripts, Words, no_script, number, read};
+use crate::stage::commands::{CommandArgs, ScriptCall, Scripts, no_script, number, read};
 use crate::stage::history::History;
 use weir_edge::shard::reply::{encode, integer};
 
@@ -119,7 +119,7 @@ impl Redis {
         replies
     }
 
-    fn command(&mut self, words: &Words, arrival: Arrival) -> Value {
+    fn command(&mut self, words: &CommandArgs, arrival: Arrival) -> Value {
         if words[0] == b"GET" {
             assert_eq!(words[1], keys::limit_rules("weir"));
             let rules = match self.mutation {

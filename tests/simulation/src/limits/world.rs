@@ -18,7 +18,7 @@ use weir_limit::engine::config::{CheckedConfig, Config};
 use super::plan::{Client, OutageMode, Plan, Rule, Second};
 use super::redis::{Arrival, Redis};
 use super::witness::Witness;
-use crate::host::{Place, RequestId, TracksStreams};
+use crate::host::{RequestId, TracksStreams, WorkerLife};
 use crate::network::Link;
 use crate::stage::fault::Fault;
 use crate::stage::requests::Requests;
@@ -52,7 +52,7 @@ pub(super) enum LimitsEvent {
     /// A request that has passed is over.
     Ends {
         request: RequestId,
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
     },
 }
@@ -62,7 +62,7 @@ pub(super) enum LimitsEvent {
 pub(super) enum LimitsAnswer {
     Passed {
         request: RequestId,
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
     },
     Refused {
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// A client comes to a worker. Its request may be decided at once.
-    pub(super) fn ask(&mut self, place: Place, client: Client) -> RequestId {
+    pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
         self.asked.insert(id, client);
         let (user, cost) = (client.user.to_string(), client.cost.to_string());
@@ -131,7 +131,7 @@ impl World {
             let rng = network.rng(Link::Client(n));
             let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
             let worker = rng.below(self.plan.crew.workers.into()) as usize;
-            Place {
+            WorkerLife {
                 gateway,
                 life: self.stage.gateways[gateway].life,
                 worker,
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// A request that has passed is over.
-    pub(super) fn end(&mut self, request: RequestId, place: Place, stream: StreamId) {
+    pub(super) fn end(&mut self, request: RequestId, place: WorkerLife, stream: StreamId) {
         self.witness.end(request);
         self.stream_ends(place, stream);
     }
@@ -207,7 +207,13 @@ impl Simulation for World {
         }
     }
 
-    fn run_redis(&mut self, place: Place, bytes: &[u8], most: u64, is_repeat: bool) -> Vec<u8> {
+    fn run_redis(
+        &mut self,
+        place: WorkerLife,
+        bytes: &[u8],
+        most: u64,
+        is_repeat: bool,
+    ) -> Vec<u8> {
         let arrival = Arrival {
             now_us: self.stage.queue.now_us(),
             gateway_ms: self.stage.gateway_ms(place.gateway),
@@ -267,7 +273,7 @@ impl Simulation for World {
         self.heard.insert(request, heard);
     }
 
-    fn fetch(&mut self, _place: Place, _id: FetchId, _fetch: Fetch) {
+    fn fetch(&mut self, _place: WorkerLife, _id: FetchId, _fetch: Fetch) {
         self.stage.violate("the limiter fetches".into());
     }
 
@@ -277,7 +283,7 @@ impl Simulation for World {
         }
     }
 
-    fn after_event(&mut self, place: Place) {
+    fn after_event(&mut self, place: WorkerLife) {
         let Some(worker) = self.stage.worker(place) else {
             return;
         };

@@ -10,7 +10,7 @@ use super::plan::{CODES, Client, Kind, LIMITED};
 use super::sql::{CodeState, target};
 use super::witness::ClickAnswer;
 use super::world::World;
-use crate::host::Place;
+use crate::host::WorkerLife;
 use crate::stage::Simulation;
 use crate::stage::fault::LAST_CLIENT_AT_MS;
 use crate::stage::requests::Requests;
@@ -59,7 +59,7 @@ pub(super) fn run(world: &mut World) {
 }
 
 /// Lets a client ask, and waits for the answer.
-fn hear(world: &mut World, place: Place, code: u32, kind: Kind) -> ClickAnswer {
+fn hear(world: &mut World, place: WorkerLife, code: u32, kind: Kind) -> ClickAnswer {
     let client = Client {
         at_ms: 0,
         code,
@@ -74,7 +74,7 @@ fn hear(world: &mut World, place: Place, code: u32, kind: Kind) -> ClickAnswer {
 }
 
 /// Asks every worker for every link, without a click.
-fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (Place, u32, ClickAnswer))) {
+fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (WorkerLife, u32, ClickAnswer))) {
     for place in world.stage().places() {
         for code in 0..CODES {
             if world.stage().violation.is_some() {
@@ -88,7 +88,7 @@ fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (Place, u32, Clic
     }
 }
 
-fn says_what_is(world: &mut World, (place, code, heard): (Place, u32, ClickAnswer)) {
+fn says_what_is(world: &mut World, (place, code, heard): (WorkerLife, u32, ClickAnswer)) {
     let now = world.sql.now(code);
     let is_right = match (now, &heard) {
         (CodeState::Nothing, ClickAnswer::Unknown) | (CodeState::Disabled, ClickAnswer::Gone) => {

@@ -12,7 +12,7 @@ use weir_engine::event::FetchResponse;
 use weir_scripts::Call;
 
 use super::sql::Sql;
-use crate::host::Place;
+use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 
 pub(super) type TaskId = u64;
@@ -32,7 +32,7 @@ pub(super) enum TaskOperation {
         ms: u64,
     },
     /// Answers a look-up; nothing is waited for.
-    Answer(Place, FetchId, Option<FetchResponse>),
+    Answer(WorkerLife, FetchId, Option<FetchResponse>),
 }
 
 /// How what a task has waited for has ended.
@@ -158,7 +158,12 @@ impl Io {
         }
     }
 
-    pub(super) fn answer(&self, place: Place, fetch: FetchId, response: Option<FetchResponse>) {
+    pub(super) fn answer(
+        &self,
+        place: WorkerLife,
+        fetch: FetchId,
+        response: Option<FetchResponse>,
+    ) {
         // Nothing is waited for.
         drop(self.ask(TaskOperation::Answer(place, fetch, response)));
     }

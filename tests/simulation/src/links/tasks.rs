@@ -10,7 +10,7 @@ use weir_link::routes::link_purpose;
 use super::io::{Done, Io, OpId, TaskId, TaskOperation, Transaction, Work};
 use super::origin::Origin;
 use super::world::{LinksEvent, World};
-use crate::host::Place;
+use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::stage::fault::FetchFate;
@@ -22,7 +22,7 @@ const ORIGIN_CALL_LIMIT_MS: u64 = 1_000;
 impl World {
     // --- look-ups
 
-    pub(super) fn send_fetch(&mut self, place: Place, fetch: FetchId, path: String) {
+    pub(super) fn send_fetch(&mut self, place: WorkerLife, fetch: FetchId, path: String) {
         let fate = self.fetch_fates.pop_front();
         let delay_us = self.delay_us(Link::Origin(place.gateway));
         let late_us = match fate {
@@ -54,7 +54,7 @@ impl World {
 
     pub(super) fn origin_arrives(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         fetch: FetchId,
         path: &str,
         is_mute: bool,

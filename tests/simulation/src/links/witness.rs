@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{Kind, LIMITED, PLAIN, Plan};
 use super::sql::{CodeState, Sql, target};
-use crate::host::Place;
+use crate::host::WorkerLife;
 
 /// Watches a schedule.
 #[derive(Debug)]
@@ -129,14 +129,14 @@ impl Witness {
     // --- what workers hold
 
     /// A worker has answered without asking anybody.
-    pub(super) fn hold(&mut self, place: Place, incarnation: u64, code: u32) {
+    pub(super) fn hold(&mut self, place: WorkerLife, incarnation: u64, code: u32) {
         if PLAIN.contains(&code) {
             self.held
                 .insert((place.gateway, incarnation, place.worker, code));
         }
     }
 
-    pub(super) fn holds(&self, place: Place, incarnation: u64, code: u32) -> bool {
+    pub(super) fn holds(&self, place: WorkerLife, incarnation: u64, code: u32) -> bool {
         self.held
             .contains(&(place.gateway, incarnation, place.worker, code))
     }

@@ -22,7 +22,7 @@ use super::plan::{Client, Kind, LIMITED, Plan};
 use super::redis::Redis;
 use super::sql::{Sql, code_name};
 use super::witness::{ClickAnswer, Witness};
-use crate::host::{Place, RequestId, TracksStreams};
+use crate::host::{RequestId, TracksStreams, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::stage::fault::{Fault, FetchFate};
@@ -50,13 +50,13 @@ pub(super) enum LinksEvent {
     HangsUp(RequestId),
     OwnerEdits(usize),
     OriginArrives {
-        place: Place,
+        place: WorkerLife,
         fetch: FetchId,
         path: String,
         is_mute: bool,
     },
     Fetched {
-        place: Place,
+        place: WorkerLife,
         fetch: FetchId,
         response: Option<FetchResponse>,
     },
@@ -114,7 +114,7 @@ impl std::fmt::Debug for LinksEvent {
 #[derive(Clone, Copy, Debug)]
 struct OpenClick {
     client: Client,
-    place: Place,
+    place: WorkerLife,
     incarnation: u64,
     at_us: u64,
 }
@@ -198,7 +198,7 @@ impl World {
     // --- clients
 
     /// A client comes to a worker. Its request may be decided at once.
-    pub(super) fn ask(&mut self, place: Place, client: Client) -> RequestId {
+    pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
         let incarnation = self.incarnation(place);
         let asked = OpenClick {
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// A number that each worker has of its own, also one in the place of another.
-    fn incarnation(&mut self, place: Place) -> u64 {
+    fn incarnation(&mut self, place: WorkerLife) -> u64 {
         let worker = self.stage.worker(place);
         place.life * 1_000 + worker.map_or(0, |worker| worker.incarnation)
     }
@@ -242,7 +242,7 @@ impl World {
             let rng = network.rng(Link::Client(n));
             let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
             let worker = rng.below(self.plan.crew.workers.into()) as usize;
-            Place {
+            WorkerLife {
                 gateway,
                 life: self.stage.gateways[gateway].life,
                 worker,
@@ -363,7 +363,13 @@ impl Simulation for World {
         }
     }
 
-    fn run_redis(&mut self, _place: Place, bytes: &[u8], most: u64, _is_repeat: bool) -> Vec<u8> {
+    fn run_redis(
+        &mut self,
+        _place: WorkerLife,
+        bytes: &[u8],
+        most: u64,
+        _is_repeat: bool,
+    ) -> Vec<u8> {
         let now_us = self.stage.queue.now_us();
         self.redis.run(bytes, most, now_us)
     }
@@ -426,7 +432,7 @@ impl Simulation for World {
         self.heard.insert(request, heard);
     }
 
-    fn fetch(&mut self, place: Place, id: FetchId, fetch: Fetch) {
+    fn fetch(&mut self, place: WorkerLife, id: FetchId, fetch: Fetch) {
         let path = fetch.headers.into_iter().find(|(name, _)| *name == ":path");
         let (_, path) = path.expect("it has a path");
         if !self.stage.has(Mutation::TimeoutForgotten) {

@@ -23,7 +23,7 @@ use weir_scripts::keys::DEFAULT_PREFIX;
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::sql::Order;
-use crate::stage::commands::{DIGESTS, Scripts, Words, no_script, words};
+use crate::stage::commands::{CommandArgs, DIGESTS, Scripts, no_script, words};
 
 mod scripts;
 
@@ -160,7 +160,7 @@ impl Redis {
         }
     }
 
-    fn command(&mut self, words: &Words) -> Value {
+    fn command(&mut self, words: &CommandArgs) -> Value {
         if words.get(3).is_some_and(|key| is_of_other_sale(key)) {
             let what = "WRONGTYPE Operation against a key holding the wrong kind of value";
             return Value::Error(what.into());

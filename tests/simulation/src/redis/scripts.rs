@@ -16,7 +16,7 @@ use weir_sale::ledger::{
 };
 use weir_sale::redis::catalogue;
 
-use super::{GrantedClaim, RebuildStep, Redis, Words, shard_of};
+use super::{CommandArgs, GrantedClaim, RebuildStep, Redis, shard_of};
 use crate::mutation::Mutation;
 use crate::stage::commands::{ScriptCall, name_of, number};
 
@@ -210,7 +210,7 @@ fn by_shard(keys: &[Vec<u8>], groups: Vec<Group>) -> impl Iterator<Item = (usize
 }
 
 /// The users whose claims a command asks for, each with the home shard.
-pub(super) fn claimants(words: &Words) -> Vec<(usize, UserId)> {
+pub(super) fn claimants(words: &CommandArgs) -> Vec<(usize, UserId)> {
     let Some(name @ "claim") = name_of(words) else {
         return vec![];
     };

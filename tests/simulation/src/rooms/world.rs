@@ -19,7 +19,7 @@ use weir_room::{Mode, Pass, RoomName, Setting};
 use super::plan::{Plan, Room};
 use super::redis::Redis;
 use super::witness::Witness;
-use crate::host::{Place, RequestId, TracksStreams};
+use crate::host::{RequestId, TracksStreams, WorkerLife};
 use crate::network::Link;
 use crate::stage::fault::Fault;
 use crate::stage::requests::Requests;
@@ -143,7 +143,7 @@ impl World {
             let rng = network.rng(Link::Client(who));
             let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
             let worker = rng.below(self.plan.crew.workers.into()) as usize;
-            Place {
+            WorkerLife {
                 gateway,
                 life: self.stage.gateways[gateway].life,
                 worker,
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, place: Place, who: usize) -> RequestId {
+    fn ask(&mut self, place: WorkerLife, who: usize) -> RequestId {
         let id = self.stage.next_id();
         self.asked.insert(id, who);
         self.witness.came.insert(who);
@@ -244,7 +244,13 @@ impl Simulation for World {
         }
     }
 
-    fn run_redis(&mut self, _place: Place, bytes: &[u8], most: u64, _is_repeat: bool) -> Vec<u8> {
+    fn run_redis(
+        &mut self,
+        _place: WorkerLife,
+        bytes: &[u8],
+        most: u64,
+        _is_repeat: bool,
+    ) -> Vec<u8> {
         let now_us = self.stage.queue.now_us();
         let replies = self.redis.run(bytes, most, now_us);
         let (joined, missed) = (self.redis.last.joined, self.redis.last.missed);
@@ -289,7 +295,7 @@ impl Simulation for World {
         self.stage.queue.after(after_us, comes);
     }
 
-    fn fetch(&mut self, _place: Place, _id: FetchId, _fetch: Fetch) {
+    fn fetch(&mut self, _place: WorkerLife, _id: FetchId, _fetch: Fetch) {
         self.stage.violate("a waiting room fetches".into());
     }
 

@@ -7,7 +7,7 @@ use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 
 use super::commands::commands_in;
 use super::{ScheduledEvent, Simulation, Stage};
-use crate::host::{Place, TracksStreams};
+use crate::host::{TracksStreams, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::plan::RedisFate;
@@ -15,7 +15,7 @@ use crate::plan::RedisFate;
 /// Commands under way to Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct RedisCall {
-    pub(super) place: Place,
+    pub(super) place: WorkerLife,
     batch: BatchId,
     pub(super) bytes: Rc<[u8]>,
     /// So many commands are run; if not all, the connection breaks.
@@ -25,14 +25,14 @@ pub(crate) struct RedisCall {
     is_repeat: bool,
 }
 
-fn link_of(place: Place) -> Link {
+fn link_of(place: WorkerLife) -> Link {
     Link::Gateway(place.gateway * 8 + place.worker)
 }
 
 impl<E: TracksStreams, H> Stage<E, H> {
     pub(super) fn call_redis(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         bytes: Rc<[u8]>,
         timeout_ms: u64,

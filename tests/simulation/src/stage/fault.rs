@@ -7,7 +7,7 @@
 
 use super::requests::Requests;
 use super::{Crew, Simulation};
-use crate::host::{Place, Worker};
+use crate::host::{Worker, WorkerLife};
 use crate::plan::{Caller, RedisFate};
 use crate::random::Rng;
 
@@ -300,7 +300,7 @@ pub(crate) trait Faults: Simulation {
         let stage = self.stage();
         let worker = &mut stage.gateways[gateway].workers[number];
         *worker = Worker::after(worker, engine);
-        let place = Place {
+        let place = WorkerLife {
             gateway,
             life,
             worker: number,

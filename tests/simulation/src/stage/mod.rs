@@ -25,7 +25,7 @@ use weir_base::shared_data::LocalData;
 use weir_engine::redis::Reply;
 use weir_engine::{Answer, BatchId, Fetch, FetchId, StreamId};
 
-use crate::host::{Gateway, Place, RequestId, TracksStreams, Worker, WorkerEffect};
+use crate::host::{Gateway, RequestId, TracksStreams, Worker, WorkerEffect, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::queue::{Queue, START_MS};
@@ -89,14 +89,14 @@ pub(crate) enum RedisState {
 #[derive(Debug)]
 pub(crate) enum ScheduledEvent<H> {
     Tick {
-        place: Place,
+        place: WorkerLife,
         change: u64,
     },
     Wake {
-        place: Place,
+        place: WorkerLife,
     },
     StreamEnds {
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
     },
     MustBeDecided {
@@ -107,7 +107,7 @@ pub(crate) enum ScheduledEvent<H> {
     RedisGoesOn,
     RedisStarts,
     GatewayHears {
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         reply: Reply,
     },
@@ -125,7 +125,7 @@ pub(crate) enum Decision {
     /// It is answered there.
     Answered(Arc<Answer>),
     /// It goes on, and its stream stays open.
-    WentOn { place: Place, stream: StreamId },
+    WentOn { place: WorkerLife, stream: StreamId },
     /// There is no gateway, or it dies.
     Broken,
     /// The client has left before.
@@ -146,7 +146,8 @@ pub(crate) trait Simulation: Sized {
     fn happen(&mut self, own: Self::Event);
 
     /// Redis runs the first `most` commands in `bytes`, and writes its replies. `is_repeat`: whether it has run them before.
-    fn run_redis(&mut self, place: Place, bytes: &[u8], most: u64, is_repeat: bool) -> Vec<u8>;
+    fn run_redis(&mut self, place: WorkerLife, bytes: &[u8], most: u64, is_repeat: bool)
+    -> Vec<u8>;
 
     /// Redis is as it was `back_us` ago; empty if `None`.
     fn lose(&mut self, back_us: Option<u64>);
@@ -155,13 +156,13 @@ pub(crate) trait Simulation: Sized {
     fn decided(&mut self, request: RequestId, decision: Decision);
 
     /// An engine sends a request of its own.
-    fn fetch(&mut self, place: Place, id: FetchId, fetch: Fetch);
+    fn fetch(&mut self, place: WorkerLife, id: FetchId, fetch: Fetch);
 
     /// A fault begins that only this simulation has.
     fn fault_begins(&mut self, fault: fault::Fault);
 
     /// A worker has taken an event.
-    fn after_event(&mut self, _place: Place) {}
+    fn after_event(&mut self, _place: WorkerLife) {}
 
     /// How long a request may wait for its decision, while nothing upsets its gateway.
     fn decided_within_us(&self) -> u64;
@@ -228,7 +229,7 @@ pub(crate) trait Simulation: Sized {
     /// Lets a worker take an event, and does what it wants.
     fn at_worker(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         event: impl FnOnce(&mut Worker<Self::Engine>, u64, &RefCell<Network>) -> Vec<WorkerEffect>,
     ) {
         let stage = self.stage();
@@ -245,7 +246,7 @@ pub(crate) trait Simulation: Sized {
         self.stage().mind_ticks(place);
     }
 
-    fn leave(&mut self, place: Place, out: WorkerEffect) {
+    fn leave(&mut self, place: WorkerLife, out: WorkerEffect) {
         match out {
             WorkerEffect::Call {
                 batch,
@@ -276,7 +277,7 @@ pub(crate) trait Simulation: Sized {
         }
     }
 
-    fn tick(&mut self, place: Place, change: u64) {
+    fn tick(&mut self, place: WorkerLife, change: u64) {
         let stage = self.stage();
         let Some(worker) = stage.worker(place) else {
             return;
@@ -291,7 +292,7 @@ pub(crate) trait Simulation: Sized {
         self.turn(place);
     }
 
-    fn turn(&mut self, place: Place) {
+    fn turn(&mut self, place: WorkerLife) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.tick(now_ms, network)
         });
@@ -379,17 +380,17 @@ impl<E: TracksStreams, H> Stage<E, H> {
     }
 
     /// The worker, if it is still the one that is meant.
-    pub(crate) fn worker(&mut self, place: Place) -> Option<&mut Worker<E>> {
+    pub(crate) fn worker(&mut self, place: WorkerLife) -> Option<&mut Worker<E>> {
         let gateway = &mut self.gateways[place.gateway];
         let is_meant = gateway.is_alive && gateway.life == place.life;
         gateway.workers.get_mut(place.worker).filter(|_| is_meant)
     }
 
     /// All workers that live.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<WorkerLife> {
         let gateways = self.gateways.iter().enumerate();
         let places = gateways.flat_map(|(number, gateway)| {
-            (0..gateway.workers.len()).map(move |worker| Place {
+            (0..gateway.workers.len()).map(move |worker| WorkerLife {
                 gateway: number,
                 life: gateway.life,
                 worker,
@@ -398,7 +399,7 @@ impl<E: TracksStreams, H> Stage<E, H> {
         places.collect()
     }
 
-    fn mind_ticks(&mut self, place: Place) {
+    fn mind_ticks(&mut self, place: WorkerLife) {
         let Some(worker) = self.worker(place) else {
             return;
         };
@@ -438,7 +439,7 @@ impl<E: TracksStreams, H> Stage<E, H> {
 
 impl<H: std::fmt::Debug> ScheduledEvent<H> {
     /// The worker that it is for: one that stands still gets it later.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<WorkerLife> {
         match self {
             Self::Tick { place, .. }
             | Self::Wake { place }

@@ -13,14 +13,14 @@ use weir_engine::{BatchId, Headers, StreamId};
 
 use super::calls::{self, RedisCall};
 use super::{Decision, ScheduledEvent, Simulation};
-use crate::host::{Place, RequestId};
+use crate::host::{RequestId, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Link;
 
 /// A request that is under way, or was.
 #[derive(Debug)]
 pub(super) struct Request {
-    place: Place,
+    place: WorkerLife,
     stream: StreamId,
     is_over: bool,
 }
@@ -31,7 +31,7 @@ impl<P: Simulation> Requests for P {}
 /// What happens to requests.
 pub(crate) trait Requests: Simulation {
     /// A client's request comes to a worker, which need not live.
-    fn open(&mut self, place: Place, headers: Headers) -> RequestId {
+    fn open(&mut self, place: WorkerLife, headers: Headers) -> RequestId {
         let stage = self.stage();
         let id = stage.next_request;
         stage.next_request += 1;
@@ -121,7 +121,7 @@ pub(crate) trait Requests: Simulation {
         stage.violate(format!("request {id} waits for more than {within_us} us"));
     }
 
-    fn stream_ends(&mut self, place: Place, stream: StreamId) {
+    fn stream_ends(&mut self, place: WorkerLife, stream: StreamId) {
         if self.stage().has(Mutation::EndsNotTold) {
             return;
         }
@@ -149,7 +149,7 @@ pub(crate) trait Requests: Simulation {
         }
     }
 
-    fn gateway_hears(&mut self, place: Place, batch: BatchId, reply: Reply) {
+    fn gateway_hears(&mut self, place: WorkerLife, batch: BatchId, reply: Reply) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.hear(batch, reply, now_ms, network)
         });

@@ -13,7 +13,7 @@ use weir_engine::BatchId;
 use weir_engine::redis::{DefiniteFailure, Reply, UnknownFailure};
 
 use super::{Caller, RedisCall, ScheduledEvent, Task, World};
-use crate::host::Place;
+use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::origin::io::{Done, OpId, TaskId, TaskOperation, Transaction, Work};
@@ -27,7 +27,7 @@ impl World {
 
     pub(super) fn call_redis(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         bytes: Rc<[u8]>,
         timeout_ms: u64,
@@ -131,7 +131,7 @@ impl World {
         self.queue.after(delay_us, happening);
     }
 
-    pub(super) fn gateway_hears(&mut self, place: Place, batch: BatchId, reply: Reply) {
+    pub(super) fn gateway_hears(&mut self, place: WorkerLife, batch: BatchId, reply: Reply) {
         if self.mutation == Some(Mutation::UnknownTakenForRefused)
             && matches!(reply, Err(weir_engine::redis::Failure::Unknown(_)))
             && let Some(commands) = self.worker(place).and_then(|worker| worker.call(batch))

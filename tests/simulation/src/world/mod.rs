@@ -26,7 +26,7 @@ use weir_sale::shard::bucket;
 
 use crate::client::{Person, user};
 use crate::gateway::{self, Engine};
-use crate::host::{Gateway, Place, RequestId, Worker, WorkerEffect};
+use crate::host::{Gateway, RequestId, Worker, WorkerEffect, WorkerLife};
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::origin::io::{Bus, Done, OpId, Response, TaskId, Transaction, Work};
@@ -61,7 +61,7 @@ pub(crate) enum RequestKind {
 struct Request {
     client: usize,
     kind: RequestKind,
-    place: Place,
+    place: WorkerLife,
     stream: StreamId,
     /// Whether the client has its answer, or has gone.
     is_over: bool,
@@ -72,7 +72,7 @@ struct Request {
 /// Where a reply of Redis goes.
 #[derive(Clone, Copy, Debug)]
 enum Caller {
-    Gateway(Place, BatchId),
+    Gateway(WorkerLife, BatchId),
     Task(TaskId, OpId),
 }
 
@@ -89,11 +89,11 @@ struct RedisCall {
 /// What is to happen.
 enum ScheduledEvent {
     Tick {
-        place: Place,
+        place: WorkerLife,
         change: u64,
     },
     Wake {
-        place: Place,
+        place: WorkerLife,
     },
     ClientActs {
         client: usize,
@@ -110,7 +110,7 @@ enum ScheduledEvent {
         pauses: u64,
     },
     StreamEnds {
-        place: Place,
+        place: WorkerLife,
         stream: StreamId,
         status: Option<u16>,
     },
@@ -119,7 +119,7 @@ enum ScheduledEvent {
     },
     RedisArrives(RedisCall),
     GatewayHears {
-        place: Place,
+        place: WorkerLife,
         batch: BatchId,
         reply: Reply,
     },
@@ -365,7 +365,7 @@ impl World {
     // --- workers
 
     /// The worker, if it is still the one that is meant.
-    fn worker(&mut self, place: Place) -> Option<&mut Worker<Engine>> {
+    fn worker(&mut self, place: WorkerLife) -> Option<&mut Worker<Engine>> {
         let gateway = &mut self.gateways[place.gateway];
         let is_meant = gateway.is_alive && gateway.life == place.life;
         gateway.workers.get_mut(place.worker).filter(|_| is_meant)
@@ -374,7 +374,7 @@ impl World {
     /// Lets a worker take an event, and does what it wants.
     fn at_worker(
         &mut self,
-        place: Place,
+        place: WorkerLife,
         event: impl FnOnce(&mut Worker<Engine>, u64, &RefCell<Network>) -> Vec<WorkerEffect>,
     ) {
         let now_ms = self.gateway_ms(place.gateway);
@@ -389,7 +389,7 @@ impl World {
         self.mind_ticks(place);
     }
 
-    fn mind_ticks(&mut self, place: Place) {
+    fn mind_ticks(&mut self, place: WorkerLife) {
         let Some(worker) = self.worker(place) else {
             return;
         };
@@ -400,7 +400,7 @@ impl World {
         }
     }
 
-    fn tick(&mut self, place: Place, change: u64) {
+    fn tick(&mut self, place: WorkerLife, change: u64) {
         let Some(worker) = self.worker(place) else {
             return;
         };
@@ -414,7 +414,7 @@ impl World {
         self.turn(place);
     }
 
-    fn turn(&mut self, place: Place) {
+    fn turn(&mut self, place: WorkerLife) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.tick(now_ms, network)
         });
@@ -423,7 +423,7 @@ impl World {
     fn start_ticks(&mut self, gateway: usize) {
         let life = self.gateways[gateway].life;
         for worker in 0..self.gateways[gateway].workers.len() {
-            self.mind_ticks(Place {
+            self.mind_ticks(WorkerLife {
                 gateway,
                 life,
                 worker,
@@ -522,7 +522,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
 
 impl ScheduledEvent {
     /// The worker that it is for: one that stands still gets it later.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<WorkerLife> {
         match self {
             Self::Tick { place, .. }
             | Self::Wake { place }

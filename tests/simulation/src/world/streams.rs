@@ -18,7 +18,7 @@ use weir_sale::shard::home_shard;
 use super::{Request, RequestKind, ScheduledEvent, World};
 use crate::client::ClientAnswer;
 use crate::gateway::{DECIDED_WITHIN_US, ORIGIN_TIMEOUT_MS};
-use crate::host::{Place, RequestId, WorkerEffect};
+use crate::host::{RequestId, WorkerEffect, WorkerLife};
 use crate::network::Link;
 use crate::origin::ArrivedRequest;
 use crate::origin::io::Response;
@@ -53,19 +53,19 @@ impl World {
         }
     }
 
-    fn pick_place(&mut self, client: usize) -> Place {
+    fn pick_place(&mut self, client: usize) -> WorkerLife {
         let mut network = self.network.borrow_mut();
         let rng = network.rng(Link::Client(client));
         let gateway = rng.below(self.gateways.len() as u64) as usize;
         let worker = rng.below(self.plan.setting.workers.into()) as usize;
-        Place {
+        WorkerLife {
             gateway,
             life: self.gateways[gateway].life,
             worker,
         }
     }
 
-    fn open(&mut self, id: RequestId, client: usize, kind: RequestKind, place: Place) {
+    fn open(&mut self, id: RequestId, client: usize, kind: RequestKind, place: WorkerLife) {
         let headers = self.clients[client].headers(kind);
         let network = Rc::clone(&self.network);
         let now_ms = self.gateway_ms(place.gateway);
@@ -173,7 +173,7 @@ impl World {
 
     // --- what leaves a gateway
 
-    pub(super) fn leave(&mut self, place: Place, out: WorkerEffect) {
+    pub(super) fn leave(&mut self, place: WorkerLife, out: WorkerEffect) {
         match out {
             WorkerEffect::Call {
                 batch,
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    fn answered(&mut self, place: Place, id: RequestId, stream: StreamId, answer: &Answer) {
+    fn answered(&mut self, place: WorkerLife, id: RequestId, stream: StreamId, answer: &Answer) {
         let status = answer.status;
         let ends = ScheduledEvent::StreamEnds {
             place,
@@ -317,7 +317,13 @@ impl World {
     }
 
     /// The gateway passes an answer on, or its own.
-    fn end_stream(&mut self, id: RequestId, place: Place, stream: StreamId, heard: ClientAnswer) {
+    fn end_stream(
+        &mut self,
+        id: RequestId,
+        place: WorkerLife,
+        stream: StreamId,
+        heard: ClientAnswer,
+    ) {
         if !self.worker(place).is_some_and(|worker| worker.has(stream)) {
             return;
         }
@@ -343,7 +349,7 @@ impl World {
 
     // --- the ends of streams
 
-    pub(super) fn stream_ends(&mut self, place: Place, stream: StreamId, status: Option<u16>) {
+    pub(super) fn stream_ends(&mut self, place: WorkerLife, stream: StreamId, status: Option<u16>) {
         self.at_worker(place, |worker, now_ms, network| {
             worker.close(stream, status, now_ms, network)
         });

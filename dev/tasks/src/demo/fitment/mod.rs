@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             asked = play(arguments, &mut stack, port) => asked?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
-        tell(arguments, &asked);
+        print_report(arguments, &asked);
         if !arguments.once {
             println!("{}", urls(&stack));
             up::stay_up(&mut stack, &mut stop).await?;
@@ -206,7 +206,7 @@ fn bar(length: u64, what: &'static str) -> Result<ProgressBar> {
     Ok(bar)
 }
 
-fn tell(arguments: &Arguments, asked: &QuestionReport) {
+fn print_report(arguments: &Arguments, asked: &QuestionReport) {
     let at = |quantile: f64| asked.latencies.value_at_quantile(quantile) as f64 / 1_000.0;
     let rate = asked.queries as f64 / asked.took.as_secs_f64().max(f64::EPSILON);
     let pairs = asked.pairs;

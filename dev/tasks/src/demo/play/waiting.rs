@@ -56,7 +56,7 @@ impl SalePlay<'_> {
             before.joined
         );
         self.teller.tell("waiting", text);
-        let people = came.0.into_iter().map(QueuePoll::who).collect();
+        let people = came.0.into_iter().map(QueuePoll::person).collect();
         Ok(LinedUp {
             people,
             bots: count,

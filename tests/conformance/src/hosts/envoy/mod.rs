@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
         let origin = Origin::start()?;
         let dir = tempfile::tempdir()?;
         let starts_ms = first_ms - STARTS_BEFORE_MS;
-        let clock = Clock::standing(&dir.path().join("clock"), starts_ms.try_into()?)?;
+        let clock = Clock::stopped(&dir.path().join("clock"), starts_ms.try_into()?)?;
         let mut variables: BTreeMap<String, String> = listener::shipped_secrets();
         variables.extend(clock.variables());
         for (name, secret) in vectors.iter().flat_map(|vector| &vector.secrets) {
