@@ -41,7 +41,8 @@ pub(crate) async fn sell(
     (env, context): (&Env, &Context),
 ) -> Result<Response> {
     ask_all(space, &mut pending, env).await;
-    let sold = with_site(space, |site| site.edge.sold(&pending, asked)).ok_or("no edge")?;
+    let sold =
+        with_site(space, |site| site.edge.request_outcome(&pending, asked)).ok_or("no edge")?;
     match sold {
         RequestOutcome::ToOrigin(headers) => {
             let origin = with_site(space, |site| site.upstreams.origin.clone());
