@@ -325,7 +325,7 @@ impl<S: Store> Edge<S> {
         }
     }
 
-    /// Nothing is left to be asked, nor [owed](Asking::owes).
+    /// Nothing is left to be asked, nor [owed](PendingRequest::owes).
     pub fn finish(&mut self, pending: PendingRequest) {
         match (pending, &mut self.stock, &mut self.maxima) {
             (PendingRequest::Buys(run), Some(stock), _) => stock.finish(*run),

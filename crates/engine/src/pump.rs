@@ -421,7 +421,7 @@ impl<P: Plan> Pump<P> {
         self.deliver(now_ms, effects)
     }
 
-    /// The call `batch` has ended. Returns `None` if it is not the pump's. Otherwise as [`Pump::turn`].
+    /// The call `batch` has ended. Returns `None` if it is not the pump's. Otherwise as [`Pump::flush`].
     pub fn on_reply(
         &mut self,
         id: BatchId,

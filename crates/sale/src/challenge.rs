@@ -9,7 +9,7 @@
 //!
 //! No gateway keeps a challenge: whichever one is asked checks it with the ring of keys that all have. Nobody can compute ahead,
 //! as nobody can guess the tag. A user who asks twice in one millisecond gets the same challenge twice: both lead to one token. Which token
-//! a solution leads to is noted in Redis by its [name](Solved::name), see `challenge_spend` of `weir-scripts`.
+//! a solution leads to is noted in Redis by its [name](AcceptedSolution::name), see `challenge_spend` of `weir-scripts`.
 
 use alloc::format;
 use alloc::string::String;

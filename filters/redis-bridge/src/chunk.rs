@@ -95,7 +95,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// What the chunks in `pieces` hold, or `Over` after it.
+    /// What the chunks in `pieces` hold, or `BodyEnd` after it.
     fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<(), BodyEnd>) {
         let (mut decoder, mut data) = (Decoder::default(), Vec::new());
         for mut piece in pieces.iter().copied() {

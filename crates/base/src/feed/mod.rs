@@ -16,7 +16,7 @@
 //! | what | what follows |
 //! |---|---|
 //! | a document was changed on its way | its signature is wrong: what is known stays |
-//! | an older document comes | it is [refused](Refused::Older): nothing goes back |
+//! | an older document comes | it is [refused](DocumentRejection::Older): nothing goes back |
 //! | a page comes twice | it does not begin where the edge stands, and is refused |
 //! | no document comes any more | what is known ends ([`document::is_current`]), and requests go on to a gateway |
 //! | the edge's clock is wrong | a document from the future counts as none: requests go on |

@@ -18,7 +18,7 @@ pub static SCRIPT: Script = Script {
 /// A solution that is to lead to a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SolutionSpend {
-    /// The solution's name: see [`crate::challenge::Solved::name`].
+    /// The solution's name: see [`crate::challenge::AcceptedSolution::name`].
     pub name: [u8; NAME_LEN],
     /// When its token is minted, unless one was before.
     pub now_ms: u64,

@@ -3,7 +3,7 @@
 //! ```text
 //! Api::admin(Area::Rooms)
 //!     .route(routes!(list), RouteRules::HEEDS.refuses(&[REDIS_UNAVAILABLE]))
-//!     .route(routes!(set), RouteRules::own(Thing::Room).refuses(&[INVALID_ROOM]))
+//!     .route(routes!(set), RouteRules::own(ResourceKind::Room).refuses(&[INVALID_ROOM]))
 //! ```
 //!
 //! `#[utoipa::path]` on the handler gives its path, its parameters and its bodies; the doc comment gives summary and description. Here

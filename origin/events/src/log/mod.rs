@@ -1,7 +1,7 @@
 //! The log of events, as those see it who append to it and who read it.
 //!
 //! [`EmbeddedLog`] keeps it in files of this machine, `KafkaHome` (feature `kafka`) on brokers: there an origin has some of
-//! a log's [sources](Source) today and others tomorrow, so a reader says which it was [assigned](Next::Assigned), and is
+//! a log's [sources](Source) today and others tomorrow, so a reader says which it was [assigned](ReadOutcome::Assigned), and is
 //! told for each where to begin.
 
 mod embedded;
