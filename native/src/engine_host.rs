@@ -1,12 +1,12 @@
 //! An engine behind a lock, and the one place that applies effects.
 //!
-//! Whoever has an event locks the desk and gives it to the engine: a worker that has a request, the desk's own thread that has
+//! Whoever has an event locks the engine host and gives it to the engine: a worker that has a request, the engine host's own thread that has
 //! a tick, the main thread that has an HTTP response. Effects for the request of that very event go back to the hook that has
 //! brought it, which applies them when the lock is free again: Envoy may run further hooks of the stream before it returns.
 //! Effects for other streams go to their [slots](crate::slot), and are applied by those streams' own threads.
 //!
-//! Replies of Redis and turns wait at the desk for a worker's next round, as they do in WebAssembly: a worker that has a stream
-//! which waits is rung, and runs the engine when it has taken all the requests that are there. If the desk's own thread ran it
+//! Replies of Redis and turns wait at the engine host for a worker's next round, as they do in WebAssembly: a worker that has a stream
+//! which waits is rung, and runs the engine when it has taken all the requests that are there. If the engine host's own thread ran it
 //! at once, it would send whatever few requests the worker has taken by then, and batches would be small.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -30,7 +30,7 @@ use crate::slot::Slot;
 /// How far apart ticks are for an engine that needs none, in milliseconds.
 const IDLE_TICK_MS: u64 = 1_000;
 
-/// What all desks of one filter's configuration share.
+/// What all engine hosts of one filter's configuration share.
 pub struct Common {
     /// Which filter it is.
     pub filter: &'static Filter,
@@ -70,14 +70,14 @@ impl Common {
 /// Whose an HTTP request is.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOf {
-    /// The desk's place among those of the configuration.
+    /// The engine host's place among those of the configuration.
     engine_host: usize,
     generation: u32,
     id: FetchId,
 }
 
 impl FetchOf {
-    /// The desk's place among those of the configuration.
+    /// The engine host's place among those of the configuration.
     pub fn engine_host(&self) -> usize {
         self.engine_host
     }
@@ -95,7 +95,7 @@ pub struct EngineHost {
 
 struct State {
     engine: Box<dyn AnyEngine>,
-    /// Which engine it is, of those that this desk has had. What is under way when an engine goes is nobody's.
+    /// Which engine it is, of those that this engine host has had. What is under way when an engine goes is nobody's.
     generation: u32,
     effects: Effects,
     /// The effects that are being applied: memory that is used again.
@@ -143,7 +143,7 @@ impl Feedback {
 }
 
 impl EngineHost {
-    /// A desk with this engine, whose thread takes `service`'s orders.
+    /// An engine host with this engine, whose thread takes `service`'s orders.
     pub fn new(
         index: usize,
         common: Arc<Common>,
@@ -169,7 +169,7 @@ impl EngineHost {
         }
     }
 
-    /// What all desks of its configuration share.
+    /// What all engine hosts of its configuration share.
     pub fn common(&self) -> &Common {
         &self.common
     }
@@ -251,7 +251,7 @@ impl EngineHost {
         self.ring(&mut state, None);
     }
 
-    // --- events of the desk's own thread and of the main thread
+    // --- events of the engine host's own thread and of the main thread
 
     /// A tick.
     pub fn tick(&self) {
@@ -446,7 +446,7 @@ impl EngineHost {
     }
 
     /// Calls somebody to work, if there is work and nobody was called: the worker of the event's own stream, if that waits;
-    /// or else that of the stream that has waited longest; or else, as none does, the desk's own thread.
+    /// or else that of the stream that has waited longest; or else, as none does, the engine host's own thread.
     fn ring(&self, state: &mut State, own: Option<&Slot>) {
         let has_work = state.wants_turn || !state.replies.is_empty();
         if !has_work || std::mem::replace(&mut state.is_rung, true) {
@@ -528,7 +528,7 @@ fn level_of(level: Level) -> abi::Level {
     }
 }
 
-/// Panics on demand, with the desk locked: for the test that Envoy outlives it.
+/// Panics on demand, with the engine host locked: for the test that Envoy outlives it.
 #[cfg(feature = "test-panics")]
 mod test_panics {
     use weir_engine::Event;

@@ -43,7 +43,7 @@ pub struct Filters;
 pub struct Config {
     common: Arc<Common>,
     desks: Vec<Arc<EngineHost>>,
-    /// Ends the desks' threads.
+    /// Ends the engine hosts' threads.
     services: Vec<UnboundedSender<Order>>,
     metrics: HostMetrics,
 }
@@ -51,7 +51,7 @@ pub struct Config {
 /// One stream.
 pub struct Stream {
     engine_host: Arc<EngineHost>,
-    /// Its number at the desk, from its request on.
+    /// Its number at the engine host, from its request on.
     id: Cell<StreamId>,
     phase: Cell<Phase>,
     /// From when it first waits to its end.
@@ -85,7 +85,7 @@ fn answer_to_panic() -> &'static Arc<Answer> {
     })
 }
 
-/// Runs `act`, which may run the engine. After a panic the desk is made good, and all that waited there are answered.
+/// Runs `act`, which may run the engine. After a panic the engine host is made good, and all that waited there are answered.
 pub fn guard(engine_host: &EngineHost, act: impl FnOnce(&EngineHost)) {
     let result = catch_unwind(AssertUnwindSafe(|| act(engine_host)));
     if let Err(panic) = result {
@@ -97,7 +97,7 @@ pub fn guard(engine_host: &EngineHost, act: impl FnOnce(&EngineHost)) {
 
 fn recover(engine_host: &EngineHost) {
     engine_host.common().panics.fetch_add(1, Ordering::Relaxed);
-    // If even that panics, the desk stays as it is.
+    // If even that panics, the engine host stays as it is.
     catch_unwind(AssertUnwindSafe(|| engine_host.recover(answer_to_panic())))
         .map_err(std::mem::forget)
         .ok();

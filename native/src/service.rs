@@ -1,4 +1,4 @@
-//! The thread of a desk: ticks and calls to Redis.
+//! The thread of an engine host: ticks and calls to Redis.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::redis::{Client, Plan};
 /// How often the main thread is called to tell Envoy what was counted.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
-/// For how long a desk works on when its configuration is dropped: what it gives back to Redis should arrive. And then until
+/// For how long an engine host works on when its configuration is dropped: what it gives back to Redis should arrive. And then until
 /// its calls have ended, as what they bring may have to be given back, too; but no longer than the second.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_MAX: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ pub struct Call {
 /// What the thread is to do.
 #[derive(Debug)]
 pub enum Order {
-    /// Sends a call, and gives the desk its reply.
+    /// Sends a call, and gives the engine host its reply.
     Call(Call),
     /// Runs the engine, as no stream waits whose worker could.
     Work,
@@ -55,7 +55,7 @@ pub fn orders() -> (UnboundedSender<Order>, UnboundedReceiver<Order>) {
     unbounded_channel()
 }
 
-/// Starts the thread of a desk.
+/// Starts the thread of an engine host.
 ///
 /// # Errors
 /// When the system gives no thread, or nothing to wait with.

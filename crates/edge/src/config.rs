@@ -93,7 +93,7 @@ pub struct CheckedConfig {
     /// The gate's that sells from objects: see [`Config::stock_in_objects`].
     pub stock: Option<Vec<u8>>,
     /// That of links with a maximum, if their clicks are counted in objects: see [`Config::maxima_in_objects`].
-    pub maxima: Option<Vec<u8>>,
+    pub click_limits: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
     /// See [`Config::sales_every_ms`].
@@ -125,16 +125,16 @@ impl Config {
                 return Err(FieldError::new("gate", problem));
             }
         };
-        let maxima = match (self.maxima_in_objects, &self.links) {
+        let click_limits = match (self.maxima_in_objects, &self.links) {
             (false, _) => None,
-            (true, Some(links)) => Some(maxima(links.clone())?),
+            (true, Some(links)) => Some(click_limits(links.clone())?),
             (true, None) => {
                 let problem = "an edge that counts clicks in objects needs it";
                 return Err(FieldError::new("links", problem));
             }
         };
         let links_without_objects = self.links.map(|mut links| {
-            if maxima.is_some() {
+            if click_limits.is_some() {
                 links.remove("redis");
             }
             links
@@ -147,7 +147,7 @@ impl Config {
         });
         Ok(CheckedConfig {
             stock,
-            maxima,
+            click_limits,
             keys: ring("keys", &self.keys, environment)?,
             edge: self.edge,
             links: links_without_objects.map(links).transpose()?,
@@ -178,7 +178,7 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
 }
 
 /// The engine of links with a maximum. An object is further away than a Redis.
-fn maxima(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+fn click_limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("links", &config, &["clicks", "origin"])?;
     config.insert("clicks".to_owned(), json!({ "enabled": false }));
     let redis = config.entry("redis").or_insert_with(|| json!({}));

@@ -67,7 +67,7 @@ pub struct Edge<S> {
     gate: Option<EngineSlot<Gate<Data>>>,
     links: Option<EngineSlot<Links>>,
     stock: Option<Stock>,
-    maxima: Option<ClickLimits>,
+    click_limits: Option<ClickLimits>,
 }
 
 /// The outcome of a request, as far as that is known.
@@ -165,13 +165,16 @@ impl<S: Store> Edge<S> {
             let problem = "this platform has no objects: leave sales to the gateways";
             return Err(FieldError::new("stock_in_objects", problem));
         }
-        if config.maxima.is_some() && !given.counts_exactly {
+        if config.click_limits.is_some() && !given.counts_exactly {
             let problem =
                 "this platform has no objects: leave links with a maximum to the gateways";
             return Err(FieldError::new("maxima_in_objects", problem));
         }
         let host = Rc::new(Host::new(given, &config));
-        let maxima = config.maxima.as_ref().map(|json| maxima(json, &host));
+        let click_limits = config
+            .click_limits
+            .as_ref()
+            .map(|json| click_limits(json, &host));
         let stock = config.stock.as_ref().map(|json| stock(json, &host));
         let limits = config.limits.as_ref().map(|json| limiter(json, &host));
         let gate = config.gate.as_ref().map(|json| gate(json, &host));
@@ -181,7 +184,7 @@ impl<S: Store> Edge<S> {
             gate: gate.transpose().map_err(within("gate"))?,
             links: links.transpose().map_err(within("links"))?,
             stock: stock.transpose().map_err(within("gate"))?,
-            maxima: maxima.transpose().map_err(within("links"))?,
+            click_limits: click_limits.transpose().map_err(within("links"))?,
             knowledge: Knowledge::new(&config, store),
             config,
         })
@@ -215,10 +218,10 @@ impl<S: Store> Edge<S> {
         if !self.knowledge.take_counted() {
             return None;
         }
-        let maxima = self.maxima.as_mut()?;
+        let click_limits = self.click_limits.as_mut()?;
         match self.knowledge.maxima_in_objects(request.now_ms)? {
-            Some(prefix) if prefix == maxima.key_prefix() => {
-                let run = maxima.begin(request, &self.knowledge)?;
+            Some(prefix) if prefix == click_limits.key_prefix() => {
+                let run = click_limits.begin(request, &self.knowledge)?;
                 Some(FirstOutcome::Asks(PendingRequest::Clicks(Box::new(run))))
             }
             _ => Some(refused(maxima_are_elsewhere())),
@@ -281,12 +284,17 @@ impl<S: Store> Edge<S> {
         reply: Reply,
         now_ms: u64,
     ) {
-        match (pending, &self.stock, &self.maxima) {
+        match (pending, &self.stock, &self.click_limits) {
             (PendingRequest::Buys(run), Some(stock), _) => {
                 run.answered(ask, reply, now_ms, &stock.call_router(&self.knowledge));
             }
-            (PendingRequest::Clicks(run), _, Some(maxima)) => {
-                run.answered(ask, reply, now_ms, &maxima.call_router(&self.knowledge));
+            (PendingRequest::Clicks(run), _, Some(click_limits)) => {
+                run.answered(
+                    ask,
+                    reply,
+                    now_ms,
+                    &click_limits.call_router(&self.knowledge),
+                );
             }
             _ => {}
         }
@@ -314,12 +322,12 @@ impl<S: Store> Edge<S> {
     /// The request is over; of one with a claim, the origin has answered so, or `None` if nobody knows what it has done. There may
     /// be more to be asked then: what has led nowhere goes back.
     pub fn ended(&self, pending: &mut PendingRequest, response_status: Option<u16>, now_ms: u64) {
-        match (pending, &self.stock, &self.maxima) {
+        match (pending, &self.stock, &self.click_limits) {
             (PendingRequest::Buys(run), Some(stock), _) => {
                 run.closed(response_status, now_ms, &stock.call_router(&self.knowledge));
             }
-            (PendingRequest::Clicks(run), _, Some(maxima)) => {
-                run.advance(now_ms, &maxima.call_router(&self.knowledge));
+            (PendingRequest::Clicks(run), _, Some(click_limits)) => {
+                run.advance(now_ms, &click_limits.call_router(&self.knowledge));
             }
             _ => {}
         }
@@ -327,9 +335,9 @@ impl<S: Store> Edge<S> {
 
     /// Nothing is left to be asked, nor [owed](PendingRequest::owes).
     pub fn finish(&mut self, pending: PendingRequest) {
-        match (pending, &mut self.stock, &mut self.maxima) {
+        match (pending, &mut self.stock, &mut self.click_limits) {
             (PendingRequest::Buys(run), Some(stock), _) => stock.finish(*run),
-            (PendingRequest::Clicks(run), _, Some(maxima)) => maxima.finish(*run),
+            (PendingRequest::Clicks(run), _, Some(click_limits)) => click_limits.finish(*run),
             _ => {}
         }
     }
@@ -472,7 +480,7 @@ fn links(json: &[u8], host: &Rc<Host>) -> Result<EngineSlot<Links>, FieldError> 
 }
 
 /// Links whose clicks are counted in objects.
-fn maxima(json: &[u8], host: &Rc<Host>) -> Result<ClickLimits, FieldError> {
+fn click_limits(json: &[u8], host: &Rc<Host>) -> Result<ClickLimits, FieldError> {
     let key_prefix = parse::<weir_link::engine::config::Config>(json)?;
     let key_prefix = key_prefix.redis.key_prefix;
     ClickLimits::new(make_links(json, host), key_prefix)

@@ -20,7 +20,7 @@
 //! | [`edge`] | all of it for one request |
 //! | [`object_calls`] | engines whose questions go to objects, step by step |
 //! | [`stock`] | sales whose stock stands in objects: the gate |
-//! | `maxima` | links whose clicks are counted in objects |
+//! | `click_limits` | links whose clicks are counted in objects |
 //! | [`exact`] | limits that one place counts |
 //! | [`host`] | what hosts share |
 //! | [`shard`] | one shard of a sale, or one link, without Redis |

@@ -38,7 +38,7 @@ struct DialTls {
     server_name: Option<ServerName<'static>>,
 }
 
-/// How one Redis is reached: from this, each desk's thread makes its own [`Client`].
+/// How one Redis is reached: from this, each engine host's thread makes its own [`Client`].
 #[derive(Clone)]
 pub struct Plan {
     kind: Kind,
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// Connections to one Redis, or to one cluster, of one desk.
+/// Connections to one Redis, or to one cluster, of one engine host.
 pub struct Client {
     kind: ClientKind,
 }

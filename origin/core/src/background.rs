@@ -60,7 +60,7 @@ impl Heartbeat {
     }
 }
 
-/// The rounds of one loop.
+/// The interval of one loop: when its next round begins.
 #[derive(Debug)]
 pub struct Interval {
     what: &'static str,

@@ -302,7 +302,7 @@ fn a_target_is_stored_as_browsers_read_it() {
 }
 
 #[test]
-fn schemes_that_run_something_are_refused_whatever_their_spelling() {
+fn executable_schemes_are_refused_in_any_spelling() {
     for text in [
         "javascript:alert(1)",
         "JavaScript:alert(1)",

@@ -57,7 +57,7 @@ impl fmt::Debug for Component {
 pub struct Loop {
     /// Its name.
     pub name: &'static str,
-    /// Its pulse. One that was never begun is not missed.
+    /// Its heartbeat. One that was never begun is not missed.
     pub heartbeat: Heartbeat,
     /// For how long it may be silent.
     pub silence_max: Duration,

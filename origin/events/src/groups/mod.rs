@@ -22,13 +22,13 @@
 //! One's own group is a [`Handler`], given to [`Settings`](super::Settings):
 //!
 //! ```
-//! use weir_origin_events::groups::{Delivery, Handled, Handler, Outcome};
+//! use weir_origin_events::groups::{Delivery, HandleFuture, Handler, Outcome};
 //!
 //! #[derive(Debug)]
 //! struct Printer;
 //!
 //! impl Handler for Printer {
-//!     fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+//!     fn handle<'a>(&'a self, events: &'a [Delivery]) -> HandleFuture<'a> {
 //!         Box::pin(async move {
 //!             let print = |event: &Delivery| {
 //!                 println!("{} {}", event.envelope.event_type, event.envelope.id);

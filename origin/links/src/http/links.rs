@@ -109,13 +109,11 @@ pub(super) async fn create(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Some(key) = idempotency::key(&headers)? else {
-        return Ok(create_links(&links, &within, &body, false)
-            .await?
-            .into_response());
+        return Ok(make(&links, &within, &body, false).await?.into_response());
     };
-    let make = create_links(&links, &within, &body, true);
+    let reply = make(&links, &within, &body, true);
     let tenant = within.tenant().map(|tenant| &tenant.name);
-    idempotency::once(links.records(), tenant, key, &body, make).await
+    idempotency::once(links.records(), tenant, key, &body, reply).await
 }
 
 /// What was made, as it is answered, now and to whoever asks with the same key.
@@ -136,7 +134,7 @@ impl IntoResponse for CreateReply {
     }
 }
 
-async fn create_links(
+async fn make(
     links: &Links,
     within: &CallerFilter,
     body: &[u8],
