@@ -128,7 +128,7 @@ pub(crate) fn collect_variables(tree: &Value, names: &mut Vec<String>) {
 }
 
 /// Weir's HTTP filters, in the order of listeners and chains.
-pub(crate) fn of(envoy: &Envoy) -> Vec<Filter<'_>> {
+pub(crate) fn find_all(envoy: &Envoy) -> Vec<Filter<'_>> {
     envoy.managers().flat_map(of_manager).collect()
 }
 

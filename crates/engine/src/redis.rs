@@ -83,7 +83,7 @@ impl Failure {
 /// decides which replies do.
 pub fn classify(error: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(error).into_owned();
-    match RefusalKind::of(&text) {
+    match RefusalKind::from_error(&text) {
         Some(kind) if kind.is_definite(&text) => DefiniteFailure::Reply(text).into(),
         _ => UnknownFailure::Reply(text).into(),
     }

@@ -54,7 +54,7 @@ impl Refusals {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let Some(kind) = RefusalKind::of(error) else {
+        let Some(kind) = RefusalKind::from_error(error) else {
             return;
         };
         self.counts.add(kind, requests);

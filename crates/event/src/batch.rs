@@ -97,7 +97,7 @@ impl<'a> Batch<'a> {
         let one: &RawValue = serde_json::from_slice(body)?;
         Ok(Parts {
             sent_at_ms: None,
-            list: List::of(one),
+            list: List::from_raw(one),
         })
     }
 }
@@ -139,7 +139,7 @@ struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    fn of(one: &'a RawValue) -> Self {
+    fn from_raw(one: &'a RawValue) -> Self {
         let json = one.get();
         Self {
             events: [RawEvent { json }].into(),

@@ -222,7 +222,7 @@ impl Event {
         let text = |text: &'static str| Some(text.as_bytes());
         let customer = self.customer.as_ref().map(|name| name.as_str().as_bytes());
         let visitor = self.visitor.as_ref().map(|name| name.as_str().as_bytes());
-        Fingerprint::of([
+        Fingerprint::from_fields([
             text("weir-event-1"),
             Some(self.event_type.as_str().as_bytes()),
             customer,
@@ -238,7 +238,7 @@ impl Event {
             return id.clone();
         }
         let fields = [key.as_str().as_bytes(), &fingerprint.0].map(Some);
-        EventId::derived(Fingerprint::of(fields))
+        EventId::derived(Fingerprint::from_fields(fields))
     }
 
     /// Whose event it is. `user` is who the gateway says is signed in, and `place` where events of this type name their

@@ -116,7 +116,7 @@ pub fn is_for_edges(link: &Link) -> bool {
 
 impl State {
     /// What edges are told of a link with this record.
-    pub fn of(link: &Link, record: String) -> Self {
+    pub fn for_link(link: &Link, record: String) -> Self {
         match is_for_edges(link) {
             true => Self::Record(record),
             false => Self::AtGateway,
@@ -127,7 +127,7 @@ impl State {
     pub fn with_objects(link: &Link, record: String) -> Self {
         match link.max_clicks > 0 && link.life_ms == 0 && link.guard.is_none() && !link.is_tracked {
             true => Self::Counted(record),
-            false => Self::of(link, record),
+            false => Self::for_link(link, record),
         }
     }
 }

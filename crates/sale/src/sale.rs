@@ -49,7 +49,7 @@ pub struct ClaimKey {
 
 impl ClaimKey {
     /// How `key` is told.
-    pub fn of(key: &SigningKey) -> Self {
+    pub fn from_key(key: &SigningKey) -> Self {
         Self {
             id: key.id().into(),
             fingerprint: key.fingerprint(),
@@ -184,7 +184,7 @@ impl SaleState {
 
 impl Band {
     /// The band of `remaining` units out of `total`; never [`Band::Reserved`].
-    pub const fn of(remaining: u64, total: u64) -> Self {
+    pub const fn from_remaining(remaining: u64, total: u64) -> Self {
         let (remaining, total) = (remaining as u128, total as u128);
         if remaining == 0 {
             return Self::None;
@@ -439,7 +439,7 @@ pub(crate) mod tests {
         let ring = KeyRing::new(vec![key("new", 2), key("old", 1)]).unwrap();
         let mut catalogue = catalogue(vec![]);
         assert!(
-            catalogue.knows(&ClaimKey::of(&key("any", 9))),
+            catalogue.knows(&ClaimKey::from_key(&key("any", 9))),
             "old origins"
         );
         catalogue.claim_keys = ClaimKey::all(&ring);
@@ -453,12 +453,12 @@ pub(crate) mod tests {
             ("old", 3, false),
         ] {
             assert_eq!(
-                catalogue.knows(&ClaimKey::of(&key(id, byte))),
+                catalogue.knows(&ClaimKey::from_key(&key(id, byte))),
                 is_known,
                 "{id} {byte}"
             );
         }
-        catalogue.claim_keys = vec![ClaimKey::of(&key("k", 1)); KEYS_MAX + 1];
+        catalogue.claim_keys = vec![ClaimKey::from_key(&key("k", 1)); KEYS_MAX + 1];
         let refused = catalogue.checked().unwrap_err();
         assert_eq!(refused, CatalogueError::TooManyKeys(KEYS_MAX + 1));
     }
@@ -486,9 +486,9 @@ pub(crate) mod tests {
 
     #[test]
     fn bands_end_at_the_half_the_tenth_and_nothing() {
-        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::of(left, 100).label());
+        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::from_remaining(left, 100).label());
         assert_eq!(bands, ["high", "medium", "medium", "low", "low", "none"]);
-        assert_eq!(Band::of(0, 0), Band::None);
-        assert_eq!(Band::of(u64::MAX, u64::MAX), Band::High);
+        assert_eq!(Band::from_remaining(0, 0), Band::None);
+        assert_eq!(Band::from_remaining(u64::MAX, u64::MAX), Band::High);
     }
 }

@@ -115,7 +115,7 @@ impl RefusalKind {
     ];
 
     /// The kind of an error reply, without its `-`; `None` if it is none of these.
-    pub fn of(error: &str) -> Option<Self> {
+    pub fn from_error(error: &str) -> Option<Self> {
         let error = match error.strip_prefix(OLD_IN_SCRIPT) {
             Some(script) => script.split_once(" -")?.1,
             None => error,
@@ -242,7 +242,7 @@ mod tests {
             ("ERR Error running script (call to f_x): boom", None),
             ("", None),
         ] {
-            assert_eq!(RefusalKind::of(error), kind, "{error}");
+            assert_eq!(RefusalKind::from_error(error), kind, "{error}");
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
             ("TRYAGAIN", false),
         ] {
             let error = format!("{word} no.{PLACE}");
-            let kind = RefusalKind::of(&error).unwrap();
+            let kind = RefusalKind::from_error(&error).unwrap();
             assert_eq!(kind.is_definite(&error), is_definite, "{error}");
         }
     }
@@ -294,7 +294,7 @@ mod tests {
             "OOM no. @user_script".into(),
             "ERR Error running script (call to f_x): @user_script:1: -OOM no".into(),
         ] {
-            let kind = RefusalKind::of(&error).unwrap();
+            let kind = RefusalKind::from_error(&error).unwrap();
             assert!(!kind.is_definite(&error), "{error}");
         }
     }

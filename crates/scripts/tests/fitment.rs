@@ -68,7 +68,7 @@ impl<'a> Pair<'a> {
     }
 
     fn put(&mut self, sku: &Sku, version: u64, is_forced: bool, offsets: &[Offset]) -> bool {
-        let shape = Shape::of(self.plan, offsets, SEGMENTS);
+        let shape = Shape::from_offsets(self.plan, offsets, SEGMENTS);
         let newer = if is_forced {
             NewerEntryPolicy::IsReplaced
         } else {

@@ -350,7 +350,7 @@ async fn queries(redis: &mut MultiplexedConnection) -> Result<Vec<Query>> {
                 let offsets: Vec<Offset> = (0..fits)
                     .filter_map(|at| Offset::new(1 + shift + at * step))
                     .collect();
-                let shape = Shape::of(plan, &offsets, VEHICLES / SEGMENT_LEN);
+                let shape = Shape::from_offsets(plan, &offsets, VEHICLES / SEGMENT_LEN);
                 send(
                     redis,
                     &fit_put::call(&keys, sku, 1, NewerEntryPolicy::Stays, &shape),

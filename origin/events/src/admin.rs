@@ -347,7 +347,7 @@ pub async fn resend_many(
 /// An envelope in hexadecimal digits, and whose it is.
 fn read_envelope(hex: &str) -> Option<(Vec<u8>, String)> {
     let bytes = hex::decode(hex).ok()?;
-    let unit = Unit::of(&Envelope::decode(&bytes).ok()?).to_text();
+    let unit = Unit::from_envelope(&Envelope::decode(&bytes).ok()?).to_text();
     Some((bytes, unit))
 }
 

@@ -98,7 +98,7 @@ impl History {
             hot: HotLists::new(redis, settings.bounds),
             cold,
             products: Products::new(source, settings.products, settings.clock.clone()),
-            switches: Switches::of(&settings),
+            switches: Switches::from_settings(&settings),
             store,
             settings,
             metrics,

@@ -41,7 +41,7 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    pub(crate) fn of(settings: &Settings) -> Self {
+    pub(crate) fn from_settings(settings: &Settings) -> Self {
         Self {
             cold_reads: AtomicBool::new(settings.has_cold_reads),
             count_cache: AtomicBool::new(settings.has_count_cache),

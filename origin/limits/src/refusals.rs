@@ -93,10 +93,10 @@ impl Refusals {
                 .map_err(|error| CallError::unexpected("HGETALL", error.to_string()))?;
             counts.extend(minute);
         }
-        Ok(Self::of(minutes, counts))
+        Ok(Self::from_counts(minutes, counts))
     }
 
-    fn of(minutes: u64, counts: impl IntoIterator<Item = (Vec<u8>, u64)>) -> Self {
+    fn from_counts(minutes: u64, counts: impl IntoIterator<Item = (Vec<u8>, u64)>) -> Self {
         let mut rules = BTreeMap::<String, Requests>::new();
         let mut keys = BTreeMap::<(String, String), Requests>::new();
         for (name, count) in counts {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn minute_counts_add_up_and_most_refused_key_comes_first() {
-        let refusals = Refusals::of(
+        let refusals = Refusals::from_counts(
             2,
             [
                 named(&["limited", "logins"], 3),
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn of_many_keys_those_that_were_refused_most_are_told() {
         let counts = (0..300).map(|n| named(&["limited", "r", &n.to_string()], n + 1));
-        let refusals = Refusals::of(1, counts);
+        let refusals = Refusals::from_counts(1, counts);
         assert_eq!(refusals.keys.len(), KEYS_MAX);
         assert_eq!(refusals.keys[0].key, "299");
     }

@@ -114,7 +114,7 @@ impl Cross {
             .clicks()
             .click_cells(link, from_ms, range.until_ms())
             .await?;
-        Ok(Self::of(&cells, range, filter))
+        Ok(Self::from_cells(&cells, range, filter))
     }
 
     /// Whether hours of this range are kept no more.
@@ -125,7 +125,7 @@ impl Cross {
             < now_ms
     }
 
-    fn of(cells: &[CellCount], range: &Range, filter: Filter) -> Self {
+    fn from_cells(cells: &[CellCount], range: &Range, filter: Filter) -> Self {
         let none = |at_ms: &u64| CrossPoint {
             at_ms: *at_ms,
             clicks: 0,
@@ -208,7 +208,7 @@ mod tests {
             country: Some("fr".to_owned()),
             referrer: None,
         };
-        let cross = Cross::of(&cells, &range, filter);
+        let cross = Cross::from_cells(&cells, &range, filter);
         let numbers = |sum: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
             sum.clone().into_iter().collect()
         };
@@ -223,7 +223,7 @@ mod tests {
         );
         assert_eq!(numbers(&cross.referrers), [pair("qr", 4)]);
         assert_eq!(cross.off_by_max, 3);
-        let all = Cross::of(&cells, &range, Filter::default());
+        let all = Cross::from_cells(&cells, &range, Filter::default());
         assert_eq!(all.clicks, 15);
     }
 

@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn days_of_a_zone_are_sums_of_its_hours() {
-        let zone = || Zone::of("Asia/Kathmandu").unwrap();
+        let zone = || Zone::by_name("Asia/Kathmandu").unwrap();
         let offset_ms = 5 * HOUR_MS + 45 * 60_000;
         let days = |from_ms, to_ms| Range::new(Span::Day, from_ms, to_ms, NOON, zone());
         let range = days(Some(NOON - 2 * DAY_MS), Some(NOON)).unwrap();

@@ -136,7 +136,7 @@ struct RoomParam(
 
 /// The routes for operators.
 pub fn admin() -> Api<Rooms> {
-    let own = RouteRules::own(ResourceKind::Room);
+    let own = RouteRules::for_resource(ResourceKind::Room);
     Api::admin(Area::Rooms)
         .route(
             routes!(list),

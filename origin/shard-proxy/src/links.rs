@@ -135,7 +135,7 @@ pub(super) fn is_error(reply: &[u8]) -> bool {
 
 impl ReplyChoice {
     /// The reply of the two.
-    pub(super) fn of(self, object: Vec<u8>, redis: Vec<u8>) -> Vec<u8> {
+    pub(super) fn choose(self, object: Vec<u8>, redis: Vec<u8>) -> Vec<u8> {
         let is_nothing = matches!(decode(&object), Ok((Value::Null, _)));
         match self {
             _ if is_error(&redis) => redis,
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn two_replies_are_one() {
         let of = |joined: ReplyChoice, object: &[u8], redis: &[u8]| {
-            String::from_utf8(joined.of(object.to_vec(), redis.to_vec())).unwrap()
+            String::from_utf8(joined.choose(object.to_vec(), redis.to_vec())).unwrap()
         };
         assert_eq!(of(ReplyChoice::New, b"$-1\r\n", b"+OK\r\n"), "$-1\r\n");
         assert_eq!(of(ReplyChoice::New, b"+OK\r\n", b"$-1\r\n"), "$-1\r\n");

@@ -128,7 +128,7 @@ impl Session {
         if let Some((link, step)) = self.shards.of_link(&words) {
             return Ok(CommandRoute::Link(link.to_owned(), step));
         }
-        Ok(match self.shards.of(&words) {
+        Ok(match self.shards.shard_of(&words) {
             Some(shard) => CommandRoute::Shard(shard.to_owned()),
             None if NOT_HERE.contains(&&*name) => CommandRoute::Here,
             None => CommandRoute::Redis,
@@ -149,7 +149,7 @@ impl Session {
                 )?,
                 CommandRoute::Redis => of_redis.push(group),
                 CommandRoute::Shard(object) => of_objects.push((object.clone(), group)),
-                CommandRoute::Link(..) => on_links.push(RoutedLinkCommand::of(group)?),
+                CommandRoute::Link(..) => on_links.push(RoutedLinkCommand::from_group(group)?),
             }
         }
         for on_link in &on_links {
@@ -220,7 +220,7 @@ impl Session {
             let own = own.into_iter().next().unwrap_or_default();
             if let Some(reply) = replies.get_mut(on_link.place) {
                 *reply = match &on_link.step {
-                    Step::Both { joined, .. } => joined.of(std::mem::take(reply), own),
+                    Step::Both { joined, .. } => joined.choose(std::mem::take(reply), own),
                     Step::Look | Step::Object => own,
                 };
             }
@@ -269,7 +269,7 @@ struct RoutedLinkCommand {
 }
 
 impl RoutedLinkCommand {
-    fn of(group: Group) -> Result<Self> {
+    fn from_group(group: Group) -> Result<Self> {
         let CommandRoute::Link(link, step) = group.way else {
             anyhow::bail!("it is on no link");
         };

@@ -45,7 +45,7 @@ impl Shards {
     }
 
     /// The shard that a command is about, if it is about one.
-    pub(super) fn of<'w>(&self, words: &[&'w [u8]]) -> Option<&'w str> {
+    pub(super) fn shard_of<'w>(&self, words: &[&'w [u8]]) -> Option<&'w str> {
         ShardKeys::of_command(&self.key_prefix, words)
     }
 

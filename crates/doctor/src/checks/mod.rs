@@ -52,7 +52,7 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     if let Some(envoy) = subject.envoy {
         let gateway = Gateway {
-            filters: filters::of(envoy),
+            filters: filters::find_all(envoy),
             origin: subject.origin,
             environment: subject.gateway,
             envoy,
@@ -69,14 +69,14 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Diagnostic> {
 
 /// Whether any filter of Weir's asks a Redis.
 pub fn uses_redis(envoy: &Envoy) -> bool {
-    let filters = filters::of(envoy);
+    let filters = filters::find_all(envoy);
     filters.iter().any(|filter| !filter.redis().is_empty())
 }
 
 /// The logins of gateways to Redis. The caller queries Redis with each of them.
 pub fn redis_logins(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Login> {
     let gateway = Gateway {
-        filters: filters::of(envoy),
+        filters: filters::find_all(envoy),
         origin: None,
         environment: Some(environment),
         envoy,
@@ -87,7 +87,7 @@ pub fn redis_logins(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Logi
 /// The certificates that gateways expect of Redis. The caller makes the handshakes.
 pub fn redis_tls(envoy: &Envoy) -> Vec<TlsTarget> {
     tls::targets(&Gateway {
-        filters: filters::of(envoy),
+        filters: filters::find_all(envoy),
         origin: None,
         environment: None,
         envoy,

@@ -158,7 +158,7 @@ fn clock(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
 /// What Redis says that it is, against what filters take it for.
 fn kind(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
     let is_cluster = redis.is_cluster?;
-    let filters = filters::of(subject.envoy?);
+    let filters = filters::find_all(subject.envoy?);
     let expects_cluster = filters.iter().find_map(|filter| {
         let gate = filter.gate()?;
         Some(gate.redis.topology == Topology::Cluster)

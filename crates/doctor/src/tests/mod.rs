@@ -102,7 +102,7 @@ fn found(
     redis: &RedisFacts,
     environment: &GatewayEnvironment,
 ) -> Vec<Diagnostic> {
-    let envoy = Envoy::of(tree).unwrap();
+    let envoy = Envoy::from_tree(tree).unwrap();
     examine(&Subject {
         envoy: Some(&envoy),
         origin: Some(origin),

@@ -141,7 +141,7 @@ fn certificate_without_the_expected_name_is_a_finding() {
         },
     });
     named(&mut tree, "weir_redis_upstream")["transport_socket"] = tls;
-    let envoy = Envoy::of(tree).unwrap();
+    let envoy = Envoy::from_tree(tree).unwrap();
     let [target] = <[_; 1]>::try_from(redis_tls(&envoy)).unwrap();
     assert_eq!(
         (&*target.address, &*target.ca_file),
@@ -166,13 +166,13 @@ fn certificate_without_the_expected_name_is_a_finding() {
 fn logins_of_bridges_are_known_with_the_gateways_variables() {
     let mut tree = shipped("weir.yaml");
     assert_eq!(
-        redis_logins(&Envoy::of(tree.clone()).unwrap(), &environment()),
+        redis_logins(&Envoy::from_tree(tree.clone()).unwrap(), &environment()),
         []
     );
     edit_settings(&mut tree, "weir.redis_bridge", |json| {
         json["auth"] = json!({ "username": "gate", "password": { "env": "WEIR_REDIS_PASSWORD" } });
     });
-    let envoy = Envoy::of(tree).unwrap();
+    let envoy = Envoy::from_tree(tree).unwrap();
     let login = Login {
         username: Some("gate".into()),
         password: SECRET.into(),

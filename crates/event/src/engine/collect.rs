@@ -157,7 +157,7 @@ impl Collect<'_> {
                 key: key.name.clone(),
                 kind: key.kind,
                 received_ms: self.request.now_ms(),
-                address: Network::of(&address).filter(|_| !is_anonymous),
+                address: Network::from_address(&address).filter(|_| !is_anonymous),
                 consent,
             },
             visitor,

@@ -71,7 +71,7 @@ impl<D: SharedData + Clone> Events<D> {
         request: &dyn Request,
         effects: &mut Effects,
     ) {
-        let fields = Fields::of(request.headers());
+        let fields = Fields::from_headers(request.headers());
         match decide(&self.config, place, &fields, request) {
             Ok(admitted) => self.admission.admit(stream, admitted, request, effects),
             Err(AnsweredRequest { outcome, answer }) => {

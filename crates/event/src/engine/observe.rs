@@ -147,7 +147,7 @@ impl Observer {
         let Some((route, text)) = found else {
             return effects.let_go(stream);
         };
-        let fields = Fields::of(request.headers());
+        let fields = Fields::from_headers(request.headers());
         if fields.method != b"GET" {
             return effects.let_go(stream);
         }

@@ -13,7 +13,7 @@ fn stamps(consent: Consent) -> Stamps {
         key: KeyName::new("shop-web").unwrap(),
         kind: Kind::Browser,
         received_ms: 1_700_000_000_000,
-        address: Network::of(b"203.0.113.7:80"),
+        address: Network::from_address(b"203.0.113.7:80"),
         consent,
     }
 }
@@ -193,7 +193,7 @@ fn the_longest_envelope_is_within_its_bound() {
         at_ms: 0,
         received_ms: u64::MAX,
         key: KeyName::new(long(64)).unwrap(),
-        address: Network::of(b"2001:db8::1"),
+        address: Network::from_address(b"2001:db8::1"),
         topics: topics.collect(),
         attributes: long(EVENT_LEN_MAX),
         fingerprint: Fingerprint([0xff; 16]),

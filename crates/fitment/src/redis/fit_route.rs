@@ -30,7 +30,7 @@ pub struct Route {
 pub fn calls<'a>(prefix: &str, skus: impl IntoIterator<Item = &'a Sku>) -> Vec<(Call, Vec<usize>)> {
     let mut by_tag = BTreeMap::<u64, (Call, Vec<usize>)>::new();
     for (index, sku) in skus.into_iter().enumerate() {
-        let bucket = RouteBucket::of(sku);
+        let bucket = RouteBucket::for_sku(sku);
         let (call, indices) = by_tag.entry(bucket.tag).or_insert_with(|| {
             let (keys, args) = (Arguments::default(), Arguments::default());
             let script = &SCRIPT;

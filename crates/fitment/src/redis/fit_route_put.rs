@@ -59,7 +59,7 @@ fn of<'a>(
         place,
     } in routes
     {
-        let bucket = RouteBucket::of(sku);
+        let bucket = RouteBucket::for_sku(sku);
         let call = by_tag.entry(bucket.tag).or_insert_with(|| Call {
             script: &SCRIPT,
             keys: Arguments::default(),

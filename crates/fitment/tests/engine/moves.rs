@@ -18,7 +18,7 @@ fn sku() -> Sku {
 
 fn shape(numbers: &[u32]) -> Shape {
     let offsets: Vec<Offset> = numbers.iter().filter_map(|n| Offset::new(*n)).collect();
-    Shape::of(Plan::Directory, &offsets, 2)
+    Shape::from_offsets(Plan::Directory, &offsets, 2)
 }
 
 fn place(index: usize) -> Placement {

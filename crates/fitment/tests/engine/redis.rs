@@ -24,7 +24,7 @@ impl Redis {
     /// Puts a SKU there, and its route.
     pub fn put(&mut self, version: u64, sku: &Sku, place: &Placement, offsets: &[Offset]) {
         let key = (place.cluster.to_string(), place.spu.clone());
-        let shape = Shape::of(Plan::Directory, offsets, 0);
+        let shape = Shape::from_offsets(Plan::Directory, offsets, 0);
         let product = self.products.entry(key).or_default();
         assert!(product.put(sku, version, false, &shape));
         self.routes.put(sku, version, false, Some(place.clone()));

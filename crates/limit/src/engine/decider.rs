@@ -137,7 +137,7 @@ impl<D: SharedData> Decider<D> {
         self.use_known(&mut evaluation, now_ms)?;
         match pass {
             Some(pass) if evaluation.needs_redis() && may_wait => {
-                let job = self.check_job(evaluation, pass, Client::of(request), now_ms);
+                let job = self.check_job(evaluation, pass, Client::from_request(request), now_ms);
                 Ok(NextStep::Ask(Box::new(job)))
             }
             _ => self.without_redis(evaluation, now_ms).map(NextStep::Pass),

@@ -122,7 +122,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         match self.decider.decide(request, may_wait, now_ms) {
             Ok(NextStep::Pass(passed)) => self.pass(stream, passed, effects),
             Ok(NextStep::Ask(job)) => self.wait(stream, job, now_ms, effects),
-            Err(refused) => self.refuse(stream, &refused, Client::of(request), effects),
+            Err(refused) => self.refuse(stream, &refused, Client::from_request(request), effects),
         }
     }
 

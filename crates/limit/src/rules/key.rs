@@ -42,7 +42,7 @@ impl Parts {
     }
 
     /// The key of a request: of the same bytes only if all parts are the same.
-    pub(super) fn of(&self, request: &impl Request) -> Vec<u8> {
+    pub(super) fn for_request(&self, request: &impl Request) -> Vec<u8> {
         // Room for most keys, so that they grow in one piece.
         let mut key = Vec::with_capacity(self.0.len() * 32);
         for part in &self.0 {

@@ -230,7 +230,7 @@ impl Rule {
         if !self.matching.is_met(request) {
             return RuleMatch::Not;
         }
-        let key = self.parts.of(request);
+        let key = self.parts.for_request(request);
         if self.allow.contains(&key) {
             return RuleMatch::Not;
         }
@@ -239,7 +239,7 @@ impl Rule {
         }
         RuleMatch::Hit(Hit {
             quota: self.overrides.get(&key).copied().unwrap_or(self.quota),
-            cost: self.cost.of(request),
+            cost: self.cost.for_request(request),
             key,
         })
     }
@@ -256,7 +256,7 @@ impl Hit {
 }
 
 impl Cost {
-    fn of(&self, request: &impl Request) -> u32 {
+    fn for_request(&self, request: &impl Request) -> u32 {
         let header = match self {
             Self::Constant(cost) => return *cost,
             Self::Header(header) => header,

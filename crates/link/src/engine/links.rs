@@ -208,7 +208,7 @@ impl Links {
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         self.note_request(request, effects);
-        let fields = Fields::of(request.headers());
+        let fields = Fields::from_headers(request.headers());
         let fields = fields.with_country(request.headers(), self.country_header.as_deref());
         let Some(domain) = self.sites.find(fields.host) else {
             if self.hold(stream, &fields, request) {

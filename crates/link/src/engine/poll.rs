@@ -163,7 +163,7 @@ impl Poller {
 
     fn note_document(&mut self, document: &[u8]) {
         self.wants_document = false;
-        self.seen = Some(Outline::of(document));
+        self.seen = Some(Outline::from_document(document));
     }
 
     /// If the document is another one, the next poll asks for it, and is due at once. If it has gone, the last one stays.

@@ -21,7 +21,7 @@ pub struct Outline {
 
 impl Outline {
     /// That of a whole document.
-    pub fn of(document: &[u8]) -> Self {
+    pub fn from_document(document: &[u8]) -> Self {
         Self::new(document, document.len() as u64)
     }
 
@@ -100,10 +100,10 @@ mod tests {
         let rest = |document: &[u8]| document[BEGINNING_LEN..].to_vec();
         assert!(a.len() > 2 * BEGINNING_LEN && !a.iter().zip(&b).all(same));
         assert_ne!(rest(&a), rest(&b), "they differ behind the beginning, too");
-        assert_ne!(Outline::of(&a), Outline::of(&b));
+        assert_ne!(Outline::from_document(&a), Outline::from_document(&b));
         // What a gateway fetches of a document is enough.
         let fetched = Outline::new(&a[..BEGINNING_LEN], a.len() as u64);
-        assert_eq!(fetched, Outline::of(&a));
+        assert_eq!(fetched, Outline::from_document(&a));
     }
 
     #[test]

@@ -194,9 +194,12 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
     };
     for link in [counted, living, guarded, tracked] {
         assert!(!is_for_edges(&link));
-        assert_eq!(State::of(&link, "secret".into()), State::AtGateway);
+        assert_eq!(State::for_link(&link, "secret".into()), State::AtGateway);
     }
-    assert_eq!(State::of(&plain, "r".into()), State::Record("r".into()));
+    assert_eq!(
+        State::for_link(&plain, "r".into()),
+        State::Record("r".into())
+    );
 }
 
 #[test]

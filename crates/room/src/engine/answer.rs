@@ -128,7 +128,7 @@ pub(crate) fn queue_reply(
 }
 
 fn text(room: &CheckedRoom, told: &QueueAnswer) -> Text {
-    let (title, message) = room.texts.of(told.outcome);
+    let (title, message) = room.texts.for_outcome(told.outcome);
     Text {
         title: title.into(),
         message: message.into(),
@@ -155,7 +155,7 @@ fn html(room: &CheckedRoom, told: &QueueAnswer, refresh_s: &str) -> String {
 }
 
 fn json<'a>(room: &'a CheckedRoom, told: &'a QueueAnswer, form: Form, status: u16) -> Json<'a> {
-    let (_, message) = room.texts.of(told.outcome);
+    let (_, message) = room.texts.for_outcome(told.outcome);
     let is_problem = form == Form::Json;
     let error = is_problem.then(|| format!("room_{}", told.outcome.state()));
     Json {

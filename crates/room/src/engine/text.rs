@@ -94,7 +94,7 @@ impl Default for Texts {
 
 impl Texts {
     /// The title and the message for an outcome.
-    pub(crate) fn of(&self, outcome: Outcome) -> (&str, &str) {
+    pub(crate) fn for_outcome(&self, outcome: Outcome) -> (&str, &str) {
         match outcome {
             Outcome::Waiting => (&self.waiting_title, &self.waiting_message),
             Outcome::Lobby => (&self.lobby_title, &self.lobby_message),

@@ -66,9 +66,11 @@ impl<D: SharedData + Clone> Limits<D> {
             let address = AddressGroup::read(&request.peer_address());
             (limit, address.key())
         });
-        let address = address.as_ref().map(|(limit, key)| limit.of(key.as_ref()));
+        let address = address
+            .as_ref()
+            .map(|(limit, key)| limit.request_for(key.as_ref()));
         let user = self.users.as_ref().zip(user);
-        let user = user.map(|(limit, user)| limit.of(user.as_str().as_bytes()));
+        let user = user.map(|(limit, user)| limit.request_for(user.as_str().as_bytes()));
         let wait_ms = match (address, user) {
             (Some(address), Some(user)) => decide_both(&[address, user], now_ms).wait_ms(),
             (Some(one), None) | (None, Some(one)) => decide_one(one, now_ms).0.wait_ms,
@@ -86,7 +88,7 @@ impl<D: SharedData + Clone> Limits<D> {
 
 impl<D: SharedData> Limit<D> {
     /// One request of `key`.
-    fn of<'a>(&'a self, key: &'a [u8]) -> TableRequest<'a, D> {
+    fn request_for<'a>(&'a self, key: &'a [u8]) -> TableRequest<'a, D> {
         TableRequest {
             table: &self.table,
             quota: self.quota,

@@ -54,7 +54,7 @@ impl Sales {
             catalogue: None,
             memory: SoldOutMemory::default(),
             aged_at_ms: 0,
-            claim_key: ClaimKey::of(config.claim_keys.signer()),
+            claim_key: ClaimKey::from_key(config.claim_keys.signer()),
             is_signer_unknown: false,
             polls_failed: metrics.polls_failed.clone(),
             config,

@@ -577,7 +577,7 @@ impl ShardLedger {
         }
         let generation = orders.last().map_or(0, |order| order.generation);
         self.sequence = self.sequence.max(generation);
-        self.users.insert(user.clone(), Record::of(orders));
+        self.users.insert(user.clone(), Record::from_orders(orders));
         true
     }
 
@@ -588,7 +588,7 @@ impl ShardLedger {
         if self.stock.is_none() || known.held > 0 || known.orders != seen {
             return false;
         }
-        self.users.insert(user.clone(), Record::of(orders));
+        self.users.insert(user.clone(), Record::from_orders(orders));
         self.forget_if_blank(user);
         self.version += 1;
         true

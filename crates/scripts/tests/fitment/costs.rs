@@ -62,14 +62,14 @@ fn full_segment_takes_at_most_7300_bytes_in_any_encoding() {
         &mut redis,
         &keys,
         whole,
-        &Shape::of(Plan::Directory, &all, 8),
+        &Shape::from_offsets(Plan::Directory, &all, 8),
     );
     // The other one grows by increments, from the front.
     put(
         &mut redis,
         &keys,
         grown,
-        &Shape::of(Plan::Directory, &all[..600], 8),
+        &Shape::from_offsets(Plan::Directory, &all[..600], 8),
     );
     for (index, some) in all[600..].chunks(fit_add::OFFSETS_MAX).enumerate() {
         let added: Vec<_> = some.iter().rev().copied().collect();
@@ -104,7 +104,7 @@ fn sku_of_100_vehicles_takes_1_kb_and_a_twentieth_of_seed_plan() {
         let keys = FitmentKeys::new("weir", &Spu::new(name).unwrap());
         let before = used(&mut redis);
         for (sku, number) in skus().iter().zip(0..) {
-            let shape = Shape::of(plan, &spread(number, 100), VEHICLES / SEGMENT_LEN);
+            let shape = Shape::from_offsets(plan, &spread(number, 100), VEHICLES / SEGMENT_LEN);
             put(&mut redis, &keys, sku, &shape);
         }
         (used(&mut redis) - before) as f64 / f64::from(SKUS)
@@ -157,7 +157,7 @@ fn a_thousand_pairs_are_one_call() {
                     &mut redis,
                     &keys,
                     sku,
-                    &Shape::of(plan, &offsets, VEHICLES / SEGMENT_LEN),
+                    &Shape::from_offsets(plan, &offsets, VEHICLES / SEGMENT_LEN),
                 );
             }
             let calls = fit_query::calls(plan, &keys, &vehicles, skus.iter());

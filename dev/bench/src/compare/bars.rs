@@ -320,7 +320,7 @@ fn memory(report: &Report) -> Bar {
     Bar {
         what: "the largest VM's memory after 1,000,000 distinct users, MiB".to_owned(),
         limit: Limit::AtMost(VM_MIB),
-        measured: memory.and_then(|mib| Spread::of([mib])),
+        measured: memory.and_then(|mib| Spread::from_values([mib])),
     }
 }
 
@@ -332,7 +332,7 @@ fn edges(report: &Report) -> [Bar; 2] {
         Bar {
             what: "edges: the largest of them, gzipped, MiB".to_owned(),
             limit: Limit::AtMost(EDGE_MIB),
-            measured: largest.and_then(|mib| Spread::of([mib])),
+            measured: largest.and_then(|mib| Spread::from_values([mib])),
         },
         Bar {
             what: "edges: p50 of the slowest answer in workerd, ms".to_owned(),

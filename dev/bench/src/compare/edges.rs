@@ -65,7 +65,7 @@ impl Edge {
 
 impl Answers {
     pub(super) fn spread(&self, of: impl Fn(&Times) -> f64) -> Option<Spread> {
-        Spread::of(self.rounds.iter().map(of))
+        Spread::from_values(self.rounds.iter().map(of))
     }
 }
 

@@ -292,7 +292,7 @@ fn overload(page: &mut String, report: &Report) {
     *page += "| scenario | can be done, a second | answered at twice the load | share | p50 ms | p99 ms |\n|---|--:|--:|--:|--:|--:|\n";
     for one in measured {
         let median = |of: fn(&OverloadFigures) -> f64| {
-            Spread::of(one.rounds.iter().map(of)).map_or(0.0, |spread| spread.median)
+            Spread::from_values(one.rounds.iter().map(of)).map_or(0.0, |spread| spread.median)
         };
         put(
             page,

@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
         };
         let point = self.points.iter().find(is_it)?;
         let rates = point.rounds.iter().map(|round| round.rate);
-        Spread::of(rates).map(|spread| spread.median)
+        Spread::from_values(rates).map(|spread| spread.median)
     }
 
     /// A B C, A B C, …: what else the machine does meets all of them.

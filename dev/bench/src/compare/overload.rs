@@ -44,7 +44,7 @@ impl Overload {
     pub(super) fn share(&self) -> Option<Spread> {
         let shares = self.rounds.iter();
         let shares = shares.filter(|round| round.capacity > 0.0);
-        Spread::of(shares.map(|round| round.goodput / round.capacity))
+        Spread::from_values(shares.map(|round| round.goodput / round.capacity))
     }
 }
 

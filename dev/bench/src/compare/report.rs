@@ -116,7 +116,7 @@ impl Point {
     }
 
     pub(super) fn spread(&self, of: impl Fn(&Round) -> f64) -> Option<Spread> {
-        Spread::of(self.each(of))
+        Spread::from_values(self.each(of))
     }
 
     /// Whether it did the work that was asked for.

@@ -39,7 +39,7 @@ pub(super) struct Positions {
 
 impl Room {
     pub(super) fn spread(&self, of: impl Fn(&Positions) -> f64) -> Option<Spread> {
-        Spread::of(self.rounds.iter().map(of))
+        Spread::from_values(self.rounds.iter().map(of))
     }
 }
 

@@ -188,7 +188,7 @@ impl Store {
             let keys = FitmentKeys::new(DEFAULT_PREFIX, &spu);
             for number in fitment::skus(product) {
                 let offsets: Vec<_> = fitment::offsets(number).filter_map(Offset::new).collect();
-                let shape = Shape::of(FitmentPlan::Directory, &offsets, 0);
+                let shape = Shape::from_offsets(FitmentPlan::Directory, &offsets, 0);
                 let sku = Sku::new(number.to_string()).ok().context("a SKU")?;
                 self.run(&fit_put::call(
                     &keys,

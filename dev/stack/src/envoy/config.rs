@@ -162,15 +162,15 @@ impl EnvoyConfig {
         let [tree] = <[Value; 1]>::try_from(tree::read(file)?)
             .ok()
             .with_context(|| format!("{file} is not one document"))?;
-        Ok(Self::of(tree).wasm_dir(&workspace::out_dir()))
+        Ok(Self::from_tree(tree).wasm_dir(&workspace::out_dir()))
     }
 
     /// Any YAML that is built like the shipped files.
     pub fn parse(text: &str) -> Result<Self> {
-        Ok(Self::of(tree::document(text)?))
+        Ok(Self::from_tree(tree::document(text)?))
     }
 
-    fn of(tree: Value) -> Self {
+    fn from_tree(tree: Value) -> Self {
         Self {
             tree,
             host: Host::of_run(),

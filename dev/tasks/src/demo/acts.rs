@@ -24,7 +24,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn of(sale: &str) -> Arc<Self> {
+    pub(super) fn for_sale(sale: &str) -> Arc<Self> {
         Arc::new(Self {
             reservations: format!("/sales/{sale}/reservations"),
             checkout: format!("/sales/{sale}/checkout"),

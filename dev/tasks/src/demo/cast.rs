@@ -52,7 +52,7 @@ pub(super) struct Shares {
 impl Shares {
     /// The shares of `people` before `stock` units. As long as there are as many people as units, as
     /// many may buy: whoever may not is one of those beyond.
-    pub(super) fn of(people: u32, stock: u32) -> Self {
+    pub(super) fn for_people(people: u32, stock: u32) -> Self {
         let beyond = people.saturating_sub(stock);
         let few = (people / STRANGERS_ONE_IN).min(beyond / 2);
         let reserving_max = RESERVING_MAX.max(stock.saturating_mul(2));
@@ -210,25 +210,25 @@ mod tests {
             (1, 1),
         ];
         for (people, stock) in sales {
-            let shares = Shares::of(people, stock);
+            let shares = Shares::for_people(people, stock);
             assert!(shares.eligible() >= stock, "{shares:?}");
         }
-        assert_eq!(Shares::of(300, 500).eligible(), 300);
+        assert_eq!(Shares::for_people(300, 500).eligible(), 300);
     }
 
     #[test]
     fn a_big_sale_has_everybody_in_it() {
-        let shares = Shares::of(20_000, 500);
+        let shares = Shares::for_people(20_000, 500);
         assert_eq!((shares.strangers, shares.scalpers), (16_000, 160));
         assert_eq!(shares.forgetful, 3_840 / 8);
         assert_eq!((shares.early, shares.bots), (200, 20));
-        let small = Shares::of(520, 500);
+        let small = Shares::for_people(520, 500);
         assert_eq!((small.strangers, small.scalpers, small.bots), (10, 5, 2));
     }
 
     #[test]
     fn cast_has_the_shares_of_each_kind_and_unique_names() {
-        let shares = Shares::of(2_000, 50);
+        let shares = Shares::for_people(2_000, 50);
         let people = people(&shares, 7);
         let count = |is: fn(&Person) -> bool| people.iter().filter(|who| is(who)).count() as u32;
         assert_eq!(count(|who| who.role == Role::Scalper), shares.scalpers);

@@ -187,7 +187,7 @@ struct SaleArguments {
 
 impl SaleArguments {
     fn shares(&self) -> Shares {
-        Shares::of(self.users, self.stock)
+        Shares::for_people(self.users, self.stock)
     }
 }
 

@@ -108,7 +108,7 @@ impl<'a> SalePlay<'a> {
                 stock: wanted.stock,
                 shards: wanted.shards,
             },
-            paths: Paths::of(sale),
+            paths: Paths::for_sale(sale),
             connections: wanted.connections,
             seed: wanted.seed,
             has_room: false,

@@ -361,7 +361,7 @@ mod tests {
         Report {
             stock: 10,
             shards: 1,
-            shares: Shares::of(1_000, 10),
+            shares: Shares::for_people(1_000, 10),
             workers: 2,
             connections: 8,
             seed: 1,

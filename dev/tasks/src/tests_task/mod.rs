@@ -279,7 +279,7 @@ fn check_places(executables: &[Executable]) -> Result<()> {
 /// The tests of an executable in this tier.
 fn in_tier(executable: &Executable, tier: Tier) -> Result<Vec<String>> {
     let mut tests = executable.tests()?;
-    tests.retain(|test| tiers::of(&executable.name, test) == tier);
+    tests.retain(|test| tiers::for_test(&executable.name, test) == tier);
     Ok(tests)
 }
 

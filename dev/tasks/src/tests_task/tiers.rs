@@ -181,7 +181,7 @@ pub(super) enum Tier {
 }
 
 /// The tier of a test.
-pub(super) fn of(executable: &str, test: &str) -> Tier {
+pub(super) fn for_test(executable: &str, test: &str) -> Tier {
     if is_in(&BESIDE, executable, test) {
         Tier::Beside
     } else if is_in(&ON_OTHER_GROUND, executable, test) {
@@ -234,14 +234,20 @@ mod tests {
 
     #[test]
     fn test_is_in_one_tier_by_its_module() {
-        assert_eq!(of("origin", "store::orders::mysql::pays"), Tier::Second);
-        assert_eq!(of("origin", "store::orders::sqlite::pays"), Tier::First);
-        assert_eq!(of("origin", "not_mysql::pays"), Tier::First);
-        assert_eq!(of("origin", "origin_on_kafka::pull::a"), Tier::Beside);
-        let of_other_ground = of("origin", "origin_on_mysql_and_cluster::a");
+        assert_eq!(
+            for_test("origin", "store::orders::mysql::pays"),
+            Tier::Second
+        );
+        assert_eq!(
+            for_test("origin", "store::orders::sqlite::pays"),
+            Tier::First
+        );
+        assert_eq!(for_test("origin", "not_mysql::pays"), Tier::First);
+        assert_eq!(for_test("origin", "origin_on_kafka::pull::a"), Tier::Beside);
+        let of_other_ground = for_test("origin", "origin_on_mysql_and_cluster::a");
         assert_eq!(of_other_ground, Tier::OnOtherGround);
-        assert_eq!(of("dist", "anything"), Tier::Second);
-        assert_eq!(of("engine", "mysql::pays"), Tier::First);
+        assert_eq!(for_test("dist", "anything"), Tier::Second);
+        assert_eq!(for_test("engine", "mysql::pays"), Tier::First);
         assert!(is_first("engine") && !is_first("dist"));
     }
 

@@ -97,7 +97,7 @@ impl Gate {
     pub fn put(&mut self, name: &str, place: &Placement, fits: &[u32]) {
         let sku = Sku::new(name).unwrap();
         let offsets: Vec<_> = fits.iter().filter_map(|fit| Offset::new(*fit)).collect();
-        let shape = Shape::of(Plan::Directory, &offsets, 0);
+        let shape = Shape::from_offsets(Plan::Directory, &offsets, 0);
         let keys = FitmentKeys::new(PREFIX, &place.spu);
         let version = self.next_version;
         self.next_version += 1;

@@ -151,7 +151,7 @@ async fn check(
         refusal => refusal,
     };
     let noting = rules.audit_timing(request.method());
-    let intent = AuditedRequest::of(&request, route).by(&caller);
+    let intent = AuditedRequest::from_request(&request, route).with_caller(&caller);
     let run = async {
         match refusal {
             Some(problem) => problem.into_response(),
@@ -223,7 +223,7 @@ pub(super) struct AuditedRequest {
 }
 
 impl AuditedRequest {
-    pub(super) fn of(request: &Request, route: &str) -> Self {
+    pub(super) fn from_request(request: &Request, route: &str) -> Self {
         let source = request.extensions().get::<PeerAddress>();
         Self {
             method: request.method().as_str().to_owned(),
@@ -233,7 +233,7 @@ impl AuditedRequest {
         }
     }
 
-    pub(super) fn by(self, caller: &Caller) -> Intent {
+    pub(super) fn with_caller(self, caller: &Caller) -> Intent {
         Intent {
             at_ms: now_ms(),
             actor: caller.0.id.clone(),

@@ -174,10 +174,10 @@ impl Access {
     /// Who may do what with this key. Without its tenant it opens nothing.
     async fn caller_of(&self, stored: &StoredKey) -> Result<Option<Caller>, SqlError> {
         let Some(name) = &stored.tenant else {
-            return Ok(Some(Caller::of(stored, self.0.areas, None)));
+            return Ok(Some(Caller::from_stored(stored, self.0.areas, None)));
         };
         let tenant = self.0.tenants.tenant(name.as_str()).await?;
-        Ok(tenant.map(|tenant| Caller::of(stored, self.0.areas, Some(tenant))))
+        Ok(tenant.map(|tenant| Caller::from_stored(stored, self.0.areas, Some(tenant))))
     }
 
     fn remember(&self, hash: Vec<u8>, caller: Caller, now_ms: u64) {
@@ -221,7 +221,7 @@ impl AuthLayer {
 }
 
 impl Caller {
-    fn of(stored: &StoredKey, areas: &[Area], tenant: Option<Tenant>) -> Self {
+    fn from_stored(stored: &StoredKey, areas: &[Area], tenant: Option<Tenant>) -> Self {
         Self(Arc::new(CallerIdentity {
             id: stored.id.clone(),
             name: stored.name.clone(),

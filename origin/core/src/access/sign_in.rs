@@ -155,10 +155,10 @@ async fn sign_in(
     let headers = request.headers().clone();
     let address = request.extensions().get::<PeerAddress>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let asked = auth_layer::AuditedRequest::of(&request, route.as_str());
+    let asked = auth_layer::AuditedRequest::from_request(&request, route.as_str());
     let TypedBody(SignIn { key }) = TypedBody::from_request(request, &()).await?;
     let caller = auth.let_in(key.trim(), address).await?;
-    let intent = asked.by(&caller);
+    let intent = asked.with_caller(&caller);
     let begin = async {
         match auth.begin_session(&caller).await {
             Ok((cookie, caller)) => session_response(&cookie, caller, &headers),

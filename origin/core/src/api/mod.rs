@@ -3,7 +3,7 @@
 //! ```text
 //! Api::admin(Area::Rooms)
 //!     .route(routes!(list), RouteRules::HEEDS.refuses(&[REDIS_UNAVAILABLE]))
-//!     .route(routes!(set), RouteRules::own(ResourceKind::Room).refuses(&[INVALID_ROOM]))
+//!     .route(routes!(set), RouteRules::for_resource(ResourceKind::Room).refuses(&[INVALID_ROOM]))
 //! ```
 //!
 //! `#[utoipa::path]` on the handler gives its path, its parameters and its bodies; the doc comment gives summary and description. Here
@@ -93,21 +93,21 @@ pub struct RouteRules {
 
 impl RouteRules {
     /// The handler looks up what belongs to the tenant.
-    pub const HEEDS: Self = Self::of(TenantRule::Heeds);
+    pub const HEEDS: Self = Self::with_tenant_rule(TenantRule::Heeds);
 
     /// No tenant's key opens it.
-    pub const PLATFORM: Self = Self::of(TenantRule::Platform);
+    pub const PLATFORM: Self = Self::with_tenant_rule(TenantRule::Platform);
 
     /// No key is asked for.
     pub const OPEN: Self = Self::PLATFORM;
 
     /// The first path parameter names something of the tenant.
-    pub const fn own(thing: ResourceKind) -> Self {
-        Self::of(TenantRule::Own(thing))
+    pub const fn for_resource(thing: ResourceKind) -> Self {
+        Self::with_tenant_rule(TenantRule::Own(thing))
     }
 
     /// The usual rules, with this one for tenants.
-    pub const fn of(tenants: TenantRule) -> Self {
+    pub const fn with_tenant_rule(tenants: TenantRule) -> Self {
         Self {
             tenants,
             is_question: false,

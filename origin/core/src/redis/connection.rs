@@ -65,7 +65,7 @@ impl Connection {
     ///
     /// Connects when it is first used, so Redis may be down now. Needs a tokio runtime.
     pub(super) fn open(urls: &str) -> Result<Self, RedisError> {
-        let source = Source::of(urls)?;
+        let source = Source::from_urls(urls)?;
         let link = source.link()?;
         let live = Arc::new(RwLock::new(LiveConnection { number: 0, link }));
         Ok(Self {
@@ -133,7 +133,7 @@ impl Connection {
 }
 
 impl Source {
-    fn of(urls: &str) -> Result<Self, RedisError> {
+    fn from_urls(urls: &str) -> Result<Self, RedisError> {
         let mut nodes = urls.split(',').map(str::trim).peekable();
         let first = nodes.next().unwrap_or_default();
         if nodes.peek().is_none() {

@@ -101,12 +101,12 @@ impl CallError {
             return None;
         };
         if error.kind() == ErrorKind::AuthenticationFailed {
-            return Refusal::of(format!("WRONGPASS {error}"));
+            return Refusal::from_error(format!("WRONGPASS {error}"));
         }
         let errors = error.clone().into_server_errors()?;
         errors.iter().find_map(|(_, error)| {
             let details = error.details().unwrap_or_default();
-            Refusal::of(format!("{} {details}", error.code()))
+            Refusal::from_error(format!("{} {details}", error.code()))
         })
     }
 

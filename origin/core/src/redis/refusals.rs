@@ -26,8 +26,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// The refusal that `error` is, if it is one.
-    pub(super) fn of(error: String) -> Option<Self> {
-        let kind = RefusalKind::of(&error)?;
+    pub(super) fn from_error(error: String) -> Option<Self> {
+        let kind = RefusalKind::from_error(&error)?;
         Some(Self { kind, error })
     }
 
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn only_what_redis_refuses_is_a_refusal() {
-        let of = |error: &str| Refusal::of(error.to_owned());
+        let of = |error: &str| Refusal::from_error(error.to_owned());
         let oom = of("OOM full").unwrap();
         assert!(oom.is_definite());
         assert_eq!(

@@ -54,7 +54,7 @@ pub(super) struct File {
 }
 
 impl File {
-    pub(super) fn of(path: &Path) -> std::io::Result<Self> {
+    pub(super) fn from_path(path: &Path) -> std::io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             identity: identity(path)?,

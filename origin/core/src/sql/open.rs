@@ -181,7 +181,7 @@ pub(super) async fn open_sqlite(url: &str, migrations: &[Migrations]) -> Result<
         let migrated = migrate_sqlite(&writer, domain).await;
         migrated.map_err(|error| domain.failed(error))?;
     }
-    let file = File::of(options.get_filename());
+    let file = File::from_path(options.get_filename());
     let file = file.map_err(|error| OpenError::Connect(Error::Io(error)))?;
     let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
     Ok(Pools::Sqlite {

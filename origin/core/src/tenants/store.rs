@@ -165,7 +165,7 @@ impl TenantStore {
 /// Whose something of this name is, with what may be counted of it. No other transaction adds to it before this one has ended:
 /// to be asked before anything else is locked. `None`: it is nobody's.
 pub async fn held_by(tx: &mut Tx, name: &str) -> Result<Option<(NameRange, Limits)>, Error> {
-    let Some(tenant) = TenantName::of(name) else {
+    let Some(tenant) = TenantName::owner_of(name) else {
         return Ok(None);
     };
     let limits = locked(tx, tenant.as_str()).await?;

@@ -188,7 +188,7 @@ pub enum Unit {
 
 impl Unit {
     /// Whose an event is.
-    pub fn of(envelope: &Envelope) -> Self {
+    pub fn from_envelope(envelope: &Envelope) -> Self {
         match (&envelope.customer, &envelope.visitor) {
             (Some(customer), _) => Self::Customer(customer.as_str().to_owned()),
             (None, Some(visitor)) => Self::Visitor(visitor.as_str().to_owned()),

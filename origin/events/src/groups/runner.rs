@@ -127,7 +127,7 @@ enum RunnerStep {
 
 impl StepResult {
     /// After a step to `to`.
-    pub(crate) fn of(step: Step, to: u64) -> Self {
+    pub(crate) fn after_step(step: Step, to: u64) -> Self {
         match step {
             Step::Taken => Self::To(to),
             Step::Moved => Self::Moved,

@@ -73,7 +73,7 @@ impl Work for StoreWork {
             let handled = read.events.len() as u64;
             self.metrics.handled(STORE_GROUP, handled);
         }
-        Ok(StepResult::of(step, batch.next))
+        Ok(StepResult::after_step(step, batch.next))
     }
 
     async fn do_due(&mut self, _: &Source, _: u64) -> Result<DueRetries, WorkError> {

@@ -153,7 +153,7 @@ impl EventWork {
     /// Whose order counts; empty if nobody's does.
     fn unit(&self, event: &Delivery) -> String {
         match self.handler().keeps_order() {
-            true => Unit::of(&event.envelope).to_text(),
+            true => Unit::from_envelope(&event.envelope).to_text(),
             false => String::new(),
         }
     }
@@ -418,7 +418,7 @@ impl Work for EventWork {
             }
             Ok(Step::Moved) => {}
         }
-        Ok(StepResult::of(step?, batch.next))
+        Ok(StepResult::after_step(step?, batch.next))
     }
 
     async fn do_due(&mut self, source: &Source, at: u64) -> Result<DueRetries, WorkError> {
@@ -516,7 +516,7 @@ impl EventWork {
         };
         NewRetry {
             position: event.position,
-            unit: Unit::of(&event.envelope).to_text(),
+            unit: Unit::from_envelope(&event.envelope).to_text(),
             envelope: event.envelope.encode(),
             received_ms: event.envelope.received_ms,
             tries,

@@ -198,7 +198,8 @@ impl Fitment {
             let call = fit_drop::call(&keys, segments, [(&row.sku, row.version)]);
             return Some((place.cluster, call));
         }
-        let shape = Shape::of(self.0.settings.plan, &offsets(row.fits.as_ref()?), segments);
+        let shape =
+            Shape::from_offsets(self.0.settings.plan, &offsets(row.fits.as_ref()?), segments);
         let call = fit_put::call(&keys, &row.sku, row.version, newer, &shape);
         Some((place.cluster, call))
     }

@@ -149,7 +149,7 @@ async fn send(
         let standings = links.states().of(&page.links).await?;
         let known = links.domains();
         let found = page.links.into_iter().zip(standings);
-        let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+        let view = |(link, standing)| LinkView::from_stored(link, &known.domains, standing);
         let lines: String = found.map(view).map(|link| line(&link, format)).collect();
         if !lines.is_empty() && to.send(Ok(lines.into())).await.is_err() {
             return Ok(());

@@ -56,7 +56,7 @@ pub(super) async fn links(
     let at_ms = document_ms();
     let state = match feeds.maxima_in_objects {
         Some(_) => feed::State::with_objects,
-        None => feed::State::of,
+        None => feed::State::for_link,
     };
     let store = links.store();
     let page = store

@@ -51,7 +51,7 @@ async fn answer_get(
         Ok(named) => named,
         Err(answer) => return *answer,
     };
-    let client = Client::of(&headers);
+    let client = Client::from_headers(&headers);
     let asked = client.visit(&links, &id, &uri, &method);
     let purpose = match asked.is_click() {
         true => Purpose::Click(ColdLinks::new_click()),
@@ -206,7 +206,7 @@ pub(super) async fn unlock(
         Ok(None) => return no_link(Some(domain)),
         Err(TargetUnavailable) => return sent(unavailable(domain, RETRY_AFTER_S)),
     };
-    let client = Client::of(&headers);
+    let client = Client::from_headers(&headers);
     let visit = Visit {
         left_ms: found.left_ms,
         ..client.visit(&links, &id, &uri, &HttpMethod::POST)
@@ -320,7 +320,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
+    fn from_headers(headers: &'a HeaderMap) -> Self {
         let forwarded = field(headers, header::HeaderName::from_static("x-forwarded-for"));
         let nearest = forwarded.rsplit(|byte| *byte == b',').next();
         Self {

@@ -399,7 +399,7 @@ pub(super) async fn list(
     let known = links.domains();
     let standings = links.states().of(&found).await?;
     let found = found.into_iter().zip(standings);
-    let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+    let view = |(link, standing)| LinkView::from_stored(link, &known.domains, standing);
     Ok(Json(LinkPage {
         links: found.map(view).collect(),
         next: next.map(|cursor| cursor.write()),
@@ -423,8 +423,8 @@ pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Respon
 /// The link of this name, as the API shows it.
 pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
     let found = links.finder().find(id).await.map_err(not_found)?;
-    let standing = links.states().of_one(&found).await?;
-    Ok(LinkView::of(found, &links.domains().domains, standing))
+    let (standing, known) = (links.states().of_one(&found).await?, links.domains());
+    Ok(LinkView::from_stored(found, &known.domains, standing))
 }
 
 /// Change a link; what is not named stays

@@ -148,7 +148,7 @@ fn range(
         Some(SeriesStep::Day) | None => Span::Day,
     };
     let unknown = || Problem::invalid_query("tz: is no time zone such as Europe/Berlin");
-    let zone = zone.map(|name| Zone::of(name).ok_or_else(unknown));
+    let zone = zone.map(|name| Zone::by_name(name).ok_or_else(unknown));
     let zone = zone.transpose()?.flatten();
     let range = Range::new(span, from_ms, to_ms, now_ms(), zone);
     range.map_err(|error| Problem::invalid_query(error.to_string()))

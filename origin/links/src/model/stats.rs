@@ -126,7 +126,7 @@ impl Breakdown {
     }
 
     /// The one of this name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|part| part.as_str() == name)
     }
 

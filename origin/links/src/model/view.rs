@@ -87,7 +87,7 @@ impl LinkVersion {
 
 impl LinkView {
     /// A link as the store has it.
-    pub fn of(stored: StoredLink, domains: &Domains, standing: LinkStatus) -> Self {
+    pub fn from_stored(stored: StoredLink, domains: &Domains, standing: LinkStatus) -> Self {
         let domain = domains.by_id(stored.id.domain.as_str());
         Self::new(stored, domain, standing)
     }

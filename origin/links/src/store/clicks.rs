@@ -421,7 +421,7 @@ async fn change_part(
 
 fn part(row: &Row) -> Result<Breakdown, Error> {
     let name = row.text("part")?;
-    Breakdown::of(&name).ok_or_else(|| damaged("part", format!("there is no {name}")))
+    Breakdown::from_name(&name).ok_or_else(|| damaged("part", format!("there is no {name}")))
 }
 
 fn point(row: &Row) -> Result<Point, Error> {

@@ -172,8 +172,8 @@ pub fn users(sales: Sales) -> UserReader {
 /// the list of users are the platform's.
 pub fn admin() -> Api<Sales> {
     let heeds = RouteRules::HEEDS;
-    let sale = RouteRules::own(ResourceKind::Sale);
-    let order = RouteRules::own(ResourceKind::Order);
+    let sale = RouteRules::for_resource(ResourceKind::Sale);
+    let order = RouteRules::for_resource(ResourceKind::Order);
     let platform = RouteRules::PLATFORM;
     let switched = sale.refuses(&[NOT_PUBLISHED]);
     let blocked = sale.refuses(&[SALE_ARCHIVED, INVALID_USER, REDIS_UNAVAILABLE]);
@@ -249,7 +249,8 @@ pub fn admin() -> Api<Sales> {
         .route(routes!(payments::list), heeds)
         .route(
             routes!(payments::refunded),
-            RouteRules::own(ResourceKind::Payment).refuses(&[NO_REFUND_DUE, INVALID_REFERENCE]),
+            RouteRules::for_resource(ResourceKind::Payment)
+                .refuses(&[NO_REFUND_DUE, INVALID_REFERENCE]),
         )
         .route(routes!(switches::global), platform)
         .route(

@@ -65,7 +65,7 @@ pub struct Price {
 
 impl Price {
     /// What so many units cost together.
-    pub fn of(self, units: u32) -> Money {
+    pub fn times(self, units: u32) -> Money {
         Money {
             amount: self.unit_amount.saturating_mul(units.into()),
             currency: self.currency,
@@ -99,7 +99,7 @@ impl OrderPrice {
     pub fn new(price: Price, units: u32) -> Self {
         Self {
             unit_amount: price.unit_amount,
-            amount: price.of(units).amount,
+            amount: price.times(units).amount,
             currency: price.currency,
         }
     }
@@ -125,7 +125,7 @@ mod tests {
             unit_amount: UNIT_AMOUNT_MAX,
             currency,
         };
-        let dearest = price.of(weir_sale::sale::USER_CAP_MAX).amount;
+        let dearest = price.times(weir_sale::sale::USER_CAP_MAX).amount;
         assert_eq!(dearest, UNIT_AMOUNT_MAX * 1_000);
         assert!(dearest < 1 << 53);
     }

@@ -348,7 +348,7 @@ impl NewSale {
         let group = self.fields.group.as_ref();
         let has_cap = group.is_none_or(|group| (1..=GROUP_CAP_MAX).contains(&group.user_cap));
         let is_own = group.is_none_or(|group| {
-            TenantName::of(group.id.as_str()) == TenantName::of(self.id.as_str())
+            TenantName::owner_of(group.id.as_str()) == TenantName::owner_of(self.id.as_str())
         });
         let rules = [
             (has_cap, NewSaleError::GroupCap),

@@ -97,7 +97,7 @@ fn line(csv: &mut Csv, found: &FoundOrder) {
         found.payload.as_ref().map_or("", Payload::as_str),
         order.sku.as_deref().unwrap_or_default(),
         &number(order.price.map(|price| price.unit_amount)),
-        &number(order.price.map(|price| price.of(order.units).amount)),
+        &number(order.price.map(|price| price.times(order.units).amount)),
         order
             .price
             .as_ref()

@@ -171,7 +171,7 @@ async fn place_in(
     outbox::note_created(tx, sinks, &order).await?;
     let taken = if order.deducted { order.units } else { 0 };
     insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
-    Changes::of(None, &order).write(tx).await?;
+    Changes::between(None, &order).write(tx).await?;
     if order.deducted && !take_stock(tx, &order).await? {
         return Ok(OrderOutcome::Short(Shortage::SoldOut));
     }

@@ -84,7 +84,7 @@ pub(super) struct Changes(BTreeMap<(SaleId, u32), Change>);
 
 impl Changes {
     /// Those of one order, which was as `before`, if it was, and is as `after`.
-    pub(super) fn of(before: Option<&StoredOrder>, after: &StoredOrder) -> Self {
+    pub(super) fn between(before: Option<&StoredOrder>, after: &StoredOrder) -> Self {
         let mut changes = Self::default();
         changes.add(before, after);
         changes

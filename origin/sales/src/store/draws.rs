@@ -247,7 +247,10 @@ pub(super) async fn lock_open(tx: &mut Tx, sale: &SaleId) -> Result<bool, Error>
 }
 
 /// A sale's draw, within a transaction.
-pub(super) async fn of(tx: &mut Tx, sale: &SaleId) -> Result<Option<StoredDraw>, Error> {
+pub(super) async fn in_transaction(
+    tx: &mut Tx,
+    sale: &SaleId,
+) -> Result<Option<StoredDraw>, Error> {
     let row = tx.one(sql(SELECT).text(sale.as_str())).await?;
     row.as_ref().map(stored).transpose()
 }

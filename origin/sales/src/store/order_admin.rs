@@ -99,7 +99,7 @@ async fn refund_in(
         status: OrderStatus::Paid,
         ..order.clone()
     };
-    Changes::of(Some(&before), &order).write(tx).await?;
+    Changes::between(Some(&before), &order).write(tx).await?;
     let cancelled = change(ChangeKind::Cancelled, &order, OPERATOR);
     outbox::note(tx, store.sinks, cancelled, now_ms).await?;
     let payment = due(tx, store, &order, now_ms).await?;

@@ -148,7 +148,7 @@ pub(super) async fn pay_in(
     }
     let taken = if before.deducted { 0 } else { order.units };
     insert_change(tx, &order, -i64::from(taken), "pay", now_ms).await?;
-    Changes::of(Some(&before), &order).write(tx).await?;
+    Changes::between(Some(&before), &order).write(tx).await?;
     if !before.deducted && !take_stock(tx, &order).await? {
         return Ok(PaymentOutcome::SoldOut);
     }
@@ -199,7 +199,9 @@ async fn cancel_once(
         if let Canceller::Buyer(_, rules) = by {
             cooldowns::count_cancelled(&mut tx, &before, rules, now_ms).await?;
         }
-        Changes::of(Some(&before), &order).write(&mut tx).await?;
+        Changes::between(Some(&before), &order)
+            .write(&mut tx)
+            .await?;
         let cancelled = change(ChangeKind::Cancelled, &order, by.label());
         outbox::note(&mut tx, store.sinks, cancelled, now_ms).await?;
         return_stock(&mut tx, &order.sale, order_units(&order)).await?;

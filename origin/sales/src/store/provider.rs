@@ -422,7 +422,7 @@ async fn is_right(
 ) -> Result<bool, Error> {
     let order = orders::select(tx, &payment.order).await?;
     let order = order.ok_or(Error::RowNotFound)?;
-    let cost = order.price.map(|price| price.of(order.units));
+    let cost = order.price.map(|price| price.times(order.units));
     Ok(event
         .money
         .zip(cost)

@@ -157,7 +157,9 @@ impl ReservationStore<'_> {
     ) -> Result<WithdrawOutcome, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
-            if !draws::lock_open(&mut tx, id).await? && draws::of(&mut tx, id).await?.is_some() {
+            if !draws::lock_open(&mut tx, id).await?
+                && draws::in_transaction(&mut tx, id).await?.is_some()
+            {
                 tx.rollback().await?;
                 return Ok(WithdrawOutcome::Closed);
             }

@@ -478,7 +478,7 @@ async fn is_drawing(
     new: &NewSale,
     now_ms: u64,
 ) -> Result<bool, Error> {
-    let draw = draws::of(tx, &new.id).await?;
+    let draw = draws::in_transaction(tx, &new.id).await?;
     let winners = draw.as_ref().map(|draw| draw.winners);
     let stays = winners == new.draw.map(|draw| draw.winners)
         && old.fields.reservation == new.fields.reservation;
@@ -523,7 +523,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
 /// The units of an unpaid hold may come back, so a sale with such holds is not sold out.
 fn band(row: &Row, fields: &SaleFields, remaining: u64) -> Result<Band, Error> {
     let holds = matches!(fields.payment, Payment::Hold { .. });
-    Ok(match Band::of(remaining, fields.total) {
+    Ok(match Band::from_remaining(remaining, fields.total) {
         Band::None if holds && row.flag("is_unpaid")? => Band::Reserved,
         band => band,
     })

@@ -107,7 +107,7 @@ async fn what_sql_has_never_heard_of_goes() {
     assert_eq!(in_redis(&world, "S2", 1).await, Answer::Fits);
     let fitment = fitment(&world);
     let sweep = async |name: &str| {
-        let bucket = RouteBucket::of(&sku(name)).number();
+        let bucket = RouteBucket::for_sku(&sku(name)).number();
         fitment.forget_unknown(bucket, 1).await.unwrap()
     };
     assert_eq!((sweep("S1").await, sweep("S2").await), (0, 1));

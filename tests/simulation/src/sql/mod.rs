@@ -185,7 +185,7 @@ impl Sql {
     /// How much is left, as the catalogue says it.
     pub(crate) fn band(&self) -> Band {
         let left = u64::try_from(self.remaining).unwrap_or(0);
-        match Band::of(left, self.total) {
+        match Band::from_remaining(left, self.total) {
             Band::None if self.has_unpaid_hold() => Band::Reserved,
             band => band,
         }
