@@ -21,6 +21,7 @@ mod fitment;
 mod gateways;
 mod held;
 mod history_limits;
+mod isolation;
 mod jwt;
 mod kubernetes;
 mod large_sales;

@@ -80,6 +80,25 @@ async fn all_scraped(url: &str) -> Result<BTreeSet<String>> {
     Ok(names.collect())
 }
 
+#[test]
+fn metrics_are_in_base_units() {
+    let names = DOCUMENTED.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+        is_documented(name).then_some(name)
+    });
+    let mut count = 0;
+    for name in names {
+        count += 1;
+        let others = [
+            "ms", "us", "ns", "millis", "minutes", "hours", "days", "kb", "kib", "mb", "mib",
+            "percent",
+        ];
+        let unit = name.split('_').find(|word| others.contains(word));
+        assert_eq!(unit, None, "{name}: use seconds, bytes or a ratio");
+    }
+    assert!(count > 100, "{count}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
     let stack = Stack::builder()

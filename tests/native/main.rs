@@ -5,6 +5,7 @@
 
 mod abi;
 mod filters;
+mod idle;
 mod panics;
 mod refused;
 mod reload;

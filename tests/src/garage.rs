@@ -45,7 +45,12 @@ pub async fn use_garage(stack: &Stack, gateway: &str) -> Result<()> {
     let forged = [("x-weir-user", ALICE), ("x-weir-user-signature", "k1.0.0")];
     expect(&http::send(Method::GET, &garage, &forged, "").await?, 401)?;
     expect(&ask(Method::DELETE, &one, ALICE).await?, 204)?;
-    expect(&ask(Method::DELETE, &one, ALICE).await?, 404)
+    expect(&ask(Method::DELETE, &one, ALICE).await?, 404)?;
+    // The origin, and not the gateway, refuses an unsigned change of products.
+    let url = format!("{gateway}/product-changes");
+    let refused = ask(Method::POST, &url, ALICE).await?.json()?;
+    ensure!(refused["error"] == "products_not_configured", "{refused}");
+    Ok(())
 }
 
 fn expect(answer: &Response, status: u16) -> Result<()> {

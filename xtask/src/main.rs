@@ -89,6 +89,16 @@ const TASKS: &[Task] = &[
         steps: &[],
     },
     Task {
+        name: "prose",
+        about: "Check documents, help texts and texts of pages with Vale, by the rules in docs/.vale",
+        program: &DEV,
+        steps: &[
+            Step("find Vale, or build it with Go into target/weir/tools"),
+            Step("compile the origin"),
+            Step("check the texts"),
+        ],
+    },
+    Task {
         name: "up",
         about: "Run Redis, the origin and Envoy with the filters until Ctrl-C",
         program: &DEV,

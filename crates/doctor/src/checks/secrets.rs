@@ -5,6 +5,7 @@ use weir_base::key::SigningKey;
 use super::Gateway;
 use super::bridge::{bridge_route, bridge_settings, clusters};
 use crate::diagnostic::Diagnostic;
+use crate::envoy::Envoy;
 use crate::facts::{GatewayEnvironment, NamedKey};
 use crate::filters::{Filter, Host, collect_variables, given_variables};
 
@@ -29,6 +30,24 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
             findings.extend(variables(gateway, Some(way.bridge), &place, &names));
         }
     }
+    if let Some(environment) = gateway.environment {
+        findings.extend(unused(gateway.envoy, environment));
+    }
+}
+
+/// Variables of Weir that Envoy's configuration does not name: a misspelt one leaves a filter without its secret.
+fn unused(envoy: &Envoy, environment: &GatewayEnvironment) -> Vec<Diagnostic> {
+    let names = environment.variables.keys();
+    let unused = names.filter(|name| name.starts_with("WEIR_") && !envoy.mentions(name));
+    let finding = |name| {
+        Diagnostic::warning(
+            "variables",
+            &environment.source,
+            format!("{name} is set, and Envoy's configuration does not name it"),
+            "correct its name, or remove it",
+        )
+    };
+    unused.map(finding).collect()
 }
 
 /// Each variable must reach the VM, and be there.

@@ -98,6 +98,18 @@ fn the_gateway_has_its_variables() {
 }
 
 #[test]
+fn misspelt_variable_of_the_gateway_is_a_finding() {
+    let mut variables = environment();
+    let rename = |name: &str| (name.to_owned(), SECRET.to_owned());
+    variables
+        .variables
+        .extend([rename("WEIR_CLAIM_SECRE"), rename("LANG")]);
+    let findings = found(shipped("weir.yaml"), &origin(), &redis(), &variables);
+    assert_eq!(words(&findings), ["variables"]);
+    assert!(findings[0].problem.contains("WEIR_CLAIM_SECRE "));
+}
+
+#[test]
 fn a_file_of_variables_is_read_as_others_read_it() {
     let text = "# a comment\n\nA=1\nexport B=\"two words\"\nC='x=y'\n D = 4 \n";
     let read = GatewayEnvironment::read(text, "file").unwrap();

@@ -214,37 +214,62 @@ fn both_spellings_of_fields_are_read() {
     assert_eq!(checks(tree), [""; 0]);
 }
 
-/// Envoy's own replies have the filters' pages, in each language.
-#[test]
-fn envoys_own_pages_are_those_of_the_filters() {
-    for file in ["weir.yaml", "native.yaml", "all.yaml", "isolated-sale.yaml"] {
-        let mut tree = shipped(file);
-        let manager = named(&mut tree, "envoy.filters.network.http_connection_manager");
-        let mappers = manager.pointer("/typed_config/local_reply_config/mappers");
-        let page = |mapper: &Value| {
-            let text = |pointer: &str| mapper.pointer(pointer)?.as_str();
-            let header = |name: &str| {
-                let mut headers = mapper["headers_to_add"].as_array()?.iter();
-                let found = headers.find(|added| added["header"]["key"] == name)?;
-                found["header"]["value"].as_str()
-            };
-            assert_eq!(header("retry-after"), Some("1"));
-            assert_eq!(header("x-weir-verdict"), Some("unavailable"));
-            let body = text("/body/inline_string")?;
-            let template = text("/body_format_override/text_format_source/inline_string")?;
-            assert_eq!(header("content-security-policy"), Some(POLICY));
-            let page = template.replace("%RESP(content-language)%", header("content-language")?);
-            Some(page.replace("%LOCAL_REPLY_BODY%", body).replace("%%", "%"))
-        };
-        let mappers = mappers.unwrap().as_array().unwrap();
-        let pages: Vec<_> = mappers.iter().filter_map(page).collect();
-        let expected = [Language::Chinese, Language::German, Language::English];
-        assert_eq!(
-            pages,
-            expected.map(|it| Page::Unavailable.html(it)),
-            "{file}"
-        );
+/// The texts and headers of Envoy's own replies, if a mapper has a page for browsers.
+fn page_of(mapper: &Value) -> Option<String> {
+    let text = |pointer: &str| mapper.pointer(pointer)?.as_str();
+    let header = |name: &str| {
+        let mut headers = mapper["headers_to_add"].as_array()?.iter();
+        let found = headers.find(|added| added["header"]["key"] == name)?;
+        found["header"]["value"].as_str()
+    };
+    assert_eq!(header("retry-after"), Some("1"));
+    assert_eq!(header("x-weir-verdict"), Some("unavailable"));
+    let body = text("/body/inline_string")?;
+    let template = text("/body_format_override/text_format_source/inline_string")?;
+    assert_eq!(header("content-security-policy"), Some(POLICY));
+    let page = template.replace("%RESP(content-language)%", header("content-language")?);
+    Some(page.replace("%LOCAL_REPLY_BODY%", body).replace("%%", "%"))
+}
+
+/// All `mappers` lists below a value.
+fn mappers<'a>(value: &'a Value, found: &mut Vec<&'a Vec<Value>>) {
+    if let Some(Value::Array(list)) = value.get("mappers") {
+        found.push(list);
     }
+    let values: Vec<_> = match value {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => return,
+    };
+    for value in values {
+        mappers(value, found);
+    }
+}
+
+#[test]
+fn envoys_own_replies_are_the_filters_pages_in_every_shipped_file() {
+    let mut files = 0;
+    for folder in ["", "kubernetes/"] {
+        let shipped = format!("{}/../../envoy/{folder}", env!("CARGO_MANIFEST_DIR"));
+        for file in std::fs::read_dir(shipped).unwrap() {
+            let name = file.unwrap().file_name();
+            let Some(name) = name.to_str().filter(|name| name.ends_with(".yaml")) else {
+                continue;
+            };
+            let documents = documents(&format!("{folder}{name}"));
+            let mut found = Vec::new();
+            for document in &documents {
+                mappers(document, &mut found);
+            }
+            assert_eq!(found.len(), 1, "{name}");
+            let pages: Vec<_> = found[0].iter().filter_map(page_of).collect();
+            let expected = [Language::Chinese, Language::German, Language::English];
+            let expected = expected.map(|language| Page::Unavailable.html(language));
+            assert_eq!(pages, expected, "{name}");
+            files += 1;
+        }
+    }
+    assert_eq!(files, 13, "a shipped file is missing here");
 }
 
 /// The labels of the shipped files are those that the checks want, and no others.

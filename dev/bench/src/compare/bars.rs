@@ -1,6 +1,7 @@
 //! What must hold, and whether it does.
 
 use super::edges::{Edge, Edges, WORKERS};
+use super::overload;
 use super::report::{Point, Report, Round, ScenarioFigures};
 use super::room::Positions;
 use super::statistics::Spread;
@@ -215,6 +216,7 @@ const COMMANDS: f64 = 0.05;
 const VM_MIB: f64 = 16.0;
 const EDGE_MIB: f64 = 1.0;
 const WORKERS_P50_MS: f64 = 1.0;
+const OVERLOAD_SHARE: f64 = 0.9;
 const POSITION_P99_MS: f64 = 5.0;
 const COMMANDS_A_POLL: f64 = 0.05;
 const P99_CONNECTIONS: [usize; 3] = [128, 512, 1_024];
@@ -231,6 +233,7 @@ pub(super) fn bars(report: &Report) -> Vec<Bar> {
     bars.push(p99(redis, WeirNative, 128, NATIVE_P99));
     bars.extend(edges(report));
     bars.extend(room(report));
+    bars.extend(overload::SCENARIOS.map(|scenario| overload(report, scenario)));
     bars
 }
 
@@ -358,6 +361,19 @@ fn room(report: &Report) -> [Bar; 2] {
     ]
 }
 
+/// Right answers at twice the load, as a share of those at capacity.
+fn overload(report: &Report, scenario: &str) -> Bar {
+    let measured = report.overload.as_ref().and_then(|(_, measured)| {
+        let overload = measured.iter().find(|one| one.scenario == scenario);
+        overload?.share()
+    });
+    Bar {
+        what: format!("right answers at twice the load ÷ capacity, {scenario}"),
+        limit: Limit::AtLeast(OVERLOAD_SHARE),
+        measured,
+    }
+}
+
 /// Whether the load generator, and not the system, may have been what limits.
 pub(super) fn is_load_bound(point: &Point) -> bool {
     let median = |of: fn(&Round) -> f64| point.spread(of).map_or(0.0, |spread| spread.median);
@@ -455,7 +471,7 @@ mod tests {
         assert_eq!(bar("bare Envoy").is_met(), None);
         assert_eq!(bar("VM's memory").is_met(), None);
         assert_eq!(bar("edges: p50").is_met(), None);
-        assert_eq!(bars(&Report::default()).len(), 34);
+        assert_eq!(bars(&Report::default()).len(), 38);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use weir_load::Pace;
 
 /// Scenarios in which each request asks Redis.
-const SCENARIOS: [&str; 3] = ["redis", "redirect-redis", "fitment-check"];
+pub(super) const SCENARIOS: [&str; 4] = ["redis", "redirect-redis", "fitment-check", "room-join"];
 
 /// The rate of the open loop, as a multiple of the capacity that the closed loop shows.
 const LOAD: f64 = 2.0;

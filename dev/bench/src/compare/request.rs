@@ -23,6 +23,8 @@ pub(super) enum Kind {
     RedirectRedis,
     MakeLink,
     Fitment,
+    /// A new visitor of a waiting room.
+    Join,
 }
 
 impl Kind {
@@ -147,6 +149,10 @@ impl Writer {
             Kind::Redirect | Kind::RedirectRedis => self.link(to),
             Kind::MakeLink => make_link(user, to),
             Kind::Fitment => self.question(to),
+            Kind::Join => {
+                head(to, "GET", self.prefix, "/shop", "", user);
+                to.extend(b"\r\n");
+            }
         }
     }
 
@@ -287,6 +293,9 @@ mod tests {
         assert!(limited.starts_with("GET /native/api/things HTTP/1.1\r\n"));
         let link = written(Kind::Redirect, System::Weir, 0);
         assert!(link.starts_with("GET /") && link.contains("host: bench.test\r\n"));
+        let joining = written(Kind::Join, System::Weir, 2);
+        assert!(joining.starts_with("GET /shop HTTP/1.1\r\n"));
+        assert!(joining.contains("x-user-id: u00001000002\r\n"));
         let made = written(Kind::MakeLink, System::Weir, 3);
         let (_, body) = made.split_once("\r\n\r\n").unwrap();
         assert!(made.contains(&format!("content-length: {}\r\n", body.len())));

@@ -78,7 +78,7 @@ use System::{
     Weir, WeirNative,
 };
 
-pub(super) const ALL: [Scenario; 12] = [
+pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "sold-out",
         title: "Rejected locally: sold out",
@@ -240,6 +240,18 @@ pub(super) const ALL: [Scenario; 12] = [
             connections: Connections::Few,
         },
         same_answers: true,
+    },
+    Scenario {
+        name: "room-join",
+        title: "A new visitor in a waiting room",
+        what: "Every request comes from another user and gets a position in the queue of a paused room, from Redis, with a signed \
+               token.",
+        systems: &[Weir],
+        kind: Kind::Join,
+        statuses: &[202],
+        connections: Connections::One,
+        open_loop: OpenLoop::NONE,
+        same_answers: false,
     },
 ];
 

@@ -19,6 +19,11 @@ use weir_stack::tools::Tools;
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Secrets, ports, workspace};
 
+/// A room that lets nobody in: each visitor is new and gets a position.
+const ROOM: &str = r#"{ "redis": { "cluster": "weir_redis", "key_prefix": "weir", "deadline_ms": 200 },
+    "keys": [{ "id": "k1", "secret": { "env": "WEIR_ROOM_SECRET" } }], "user_header": "x-user-id",
+    "rooms": [{ "name": "shop", "match": { "path": { "prefix": "/" } }, "mode": "paused", "status": 202 }] }"#;
+
 /// One rule for each user, which refuses nobody: what is measured is the decision. Four slots a user.
 const USER_LIMIT: &str = r#"{ "user_header": "x-user-id", "rules": [{ "name": "per-user", "key": ["user"],
     "slots": 32768, "limit": { "rate": 1000000, "per": "1s" } }] }"#;
@@ -127,7 +132,9 @@ impl BenchEnv<'_> {
                 .admin_port(ports::free()?)?,
             workers: 1,
             log_level: "error".to_owned(),
-            variables: vec![secret("WEIR_CLAIM_SECRET"), secret("WEIR_TOKEN_SECRET")],
+            variables: ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET", "WEIR_ROOM_SECRET"]
+                .map(secret)
+                .to_vec(),
             dir: dir.to_path_buf(),
         };
         let mut envoy = Envoy::start(&self.tools.envoy, &options).await?;
@@ -297,6 +304,9 @@ fn weir(kind: Kind) -> Result<EnvoyConfig> {
         return EnvoyConfig::fitment()?.edit_filter("weir.fitment", |json| {
             set(json, "/redis/deadline_ms", 5_000)
         });
+    }
+    if kind == Kind::Join {
+        return EnvoyConfig::waiting_room()?.room_config(ROOM);
     }
     if kind.links() > 0 {
         return EnvoyConfig::shortlink()?.edit_filter("weir.shortlink_redirect", |json| {

@@ -105,7 +105,8 @@ impl Store {
 
     /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
     pub(super) async fn rebalance(&mut self) -> Result<()> {
-        if self.kind.links() > 0 || matches!(self.kind, Kind::MakeLink | Kind::Fitment) {
+        if self.kind.links() > 0 || matches!(self.kind, Kind::MakeLink | Kind::Fitment | Kind::Join)
+        {
             return Ok(());
         }
         let mut all = redis::pipe();

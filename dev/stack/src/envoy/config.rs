@@ -120,6 +120,19 @@ impl EnvoyConfig {
         Self::alone(EVENTS)?.edit_cluster("shop", |cluster| tree::set_endpoint(cluster, 0, shop))
     }
 
+    /// `envoy/isolated-sale.yaml` in the same way: orders of the sale go to `orders`, and the shop, which listens on a port of
+    /// its own, is `shop`.
+    pub fn isolated_sale(orders: SocketAddr, shop_port: u16, shop: SocketAddr) -> Result<Self> {
+        let mut config = Self::read("envoy/isolated-sale.yaml")?
+            .edit_cluster("sale_orders", |it| tree::set_endpoint(it, 0, orders))?
+            .edit_cluster("shop", |it| tree::set_endpoint(it, 0, shop))?;
+        let listeners = list(&mut config.tree, LISTENERS)?;
+        let listener = tree::position(listeners, "shop")?;
+        let port = "/address/socket_address/port_value";
+        set(&mut listeners[listener], port, shop_port)?;
+        Ok(config)
+    }
+
     /// `envoy/fitment.yaml` in the same way.
     pub fn fitment() -> Result<Self> {
         Self::alone(FITMENT)

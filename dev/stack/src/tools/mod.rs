@@ -29,6 +29,7 @@ mod pip;
 mod promtool;
 mod redis;
 mod rust;
+mod vale;
 
 pub use apt::Removals;
 pub use axe::Axe;
@@ -54,6 +55,7 @@ pub use peers::Peer;
 pub use promtool::Promtool;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
+pub use vale::Vale;
 
 use crate::report::Reporter;
 use crate::workspace;

@@ -1,6 +1,7 @@
 //! What must hold of limits, and the bounds that follow from what is documented.
 //!
-//! **Whatever passes was charged** ([ADR 14](../../../../docs/adr/0014-slices-of-a-limit-are-charged-before-they-are-spent.md)).
+//! **Whatever passes was charged**
+//! ([ADR 14](../../../../docs/adr/0014-charge-limit-leases-before-spending-them.md)).
 //! At each moment, no more units have passed than Redis has charged, and requests that were decided without Redis. With
 //! `on_store_error: closed` there are none of these.
 //!

@@ -3,14 +3,16 @@
 //! - **An answer was true.** A redirect leads to where the link has led, of some version, and never to another link's; what
 //!   was never disabled or limited is never 410; what was always there is never 404, whoever is asked, and what was never
 //!   there is nothing else. How old an answer may be has no bound while faults last
-//!   ([ADR 26](../../../../docs/adr/0026-a-link-is-kept-until-somebody-who-knows-says-it-is-gone.md)); at the end it must be
-//!   that of now.
+//!   ([ADR 26](../../../../docs/adr/0026-keep-cached-links-until-the-origin-confirms-removal.md));
+//!   at the end it must be that of now.
 //! - **What a worker holds is answered.** Once it has answered a link that nobody edits without asking anybody, it never says
 //!   503 or 404 of it.
-//! - **A maximum is a maximum** ([ADR 25](../../../../docs/adr/0025-a-click-has-a-name.md)): no more clicks are led on than the
-//!   link has; and, when Redis loses data, so many more as SQL had not counted of those that Redis knew, or as a state that is
-//!   restored knows fewer. At the end, if nobody has died with what there was to give back and nothing was lost, exactly so
-//!   many were led on.
+//! - **A maximum is a maximum**
+//!   ([ADR 25](../../../../docs/adr/0025-identify-each-click-on-a-limited-link.md)):
+//!   no more clicks are led on than the link has; and, when Redis loses data, so many more as SQL
+//!   had not counted of those that Redis knew, or as a state that is restored knows fewer. At the
+//!   end, if nobody has died with what there was to give back and nothing was lost, exactly so many
+//!   were led on.
 //! - **A click is counted once**: SQL has no more clicks than clients were led on, those included who have left meanwhile; and
 //!   at the end, if nobody has died and nothing was lost, no fewer.
 

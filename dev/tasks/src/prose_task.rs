@@ -1,0 +1,198 @@
+//! `cargo xtask prose`: checks documents, help texts and texts of pages with Vale, by the rules in `docs/.vale`.
+
+use anyhow::{Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use weir_stack::report::{Console, Reporter};
+use weir_stack::tools::Vale;
+use weir_stack::{command, origin, workspace};
+
+/// Sentences that the rules must catch, one a line.
+const SENTENCES: &str = "docs/.vale/sentences.txt";
+
+/// Sources with texts for visitors, operators and buyers: their string literals are checked. HTML is checked as it is.
+const TEXTS: [&str; 5] = [
+    "crates/*/page/*.js",
+    "origin/*/page/*.js",
+    "crates/link/src/page.rs",
+    "crates/room/src/engine/text.rs",
+    "crates/sale/src/message.rs",
+];
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) fn run() -> Result<ExitCode> {
+    let vale = match Vale::find_or_get(&mut Console) {
+        Err(error) if command::on_path("go").is_none() => {
+            Console.line("prose", &format!("1 skipped: {error:#}"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        found => found?,
+    };
+    let out = workspace::out_dir().join("prose");
+    let mut files = tracked(&["*.md", "crates/*/page/*.html", "origin/*/page/*.html"])?;
+    files.extend(help(&origin::ensure_built()?, &out)?);
+    files.extend(help(&std::env::current_exe()?, &out)?);
+    for source in tracked(&TEXTS)? {
+        let text = std::fs::read_to_string(workspace::root().join(&source))?;
+        let name = format!("texts/{}.md", source.display());
+        files.push(write(&out, &name, &literals(&text).join("\n\n"))?);
+    }
+    let finished = vale.run(&files)?;
+    print!("{}{}", finished.stdout, finished.stderr);
+    ensure!(
+        finished.status.success(),
+        "rewrite these lines by their messages"
+    );
+    check_sentences(&vale, &out)?;
+    Console.line("prose", &format!("{} files, no alerts", files.len()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Files of the repository that match, relative to its root. Each pattern must match one.
+fn tracked(patterns: &[&str]) -> Result<Vec<PathBuf>> {
+    let root = workspace::root();
+    let mut files = Vec::new();
+    for pattern in patterns {
+        let mut git = Command::new("git");
+        git.current_dir(&root)
+            .args(["ls-files", "-co", "--exclude-standard", pattern]);
+        let found = command::succeed(&mut git, LIMIT)?;
+        ensure!(!found.is_empty(), "{pattern} matches no file: correct it");
+        files.extend(found.lines().map(PathBuf::from));
+    }
+    // One that is deleted but not committed is still listed.
+    files.retain(|file| root.join(file).is_file());
+    Ok(files)
+}
+
+fn write(out: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let file = out.join(name);
+    workspace::write_atomic(&file, text.as_bytes())?;
+    Ok(file)
+}
+
+/// The help of a program and of its subcommands, each as a Markdown file.
+fn help(program: &Path, out: &Path) -> Result<Vec<PathBuf>> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let mut files = Vec::new();
+    let mut pending = vec![vec![]];
+    while let Some(words) = pending.pop() {
+        let mut command = Command::new(program);
+        let text = command::succeed(command.args(&words).arg("--help"), LIMIT)?;
+        let (prose, subcommands) = help_prose(&text);
+        let file = format!("help/{name} {}.md", words.join(" "));
+        files.push(write(out, &file, &prose)?);
+        for next in subcommands {
+            pending.push([words.as_slice(), &[next]].concat());
+        }
+    }
+    Ok(files)
+}
+
+/// The sentences of a help text without flags, defaults and usage, and the names of subcommands.
+fn help_prose(text: &str) -> (String, Vec<String>) {
+    let (mut prose, mut commands) = (String::new(), Vec::new());
+    for line in text.lines() {
+        let text = line.trim();
+        let is_flag = ["--", "-h", "-V", "[", "<"]
+            .iter()
+            .any(|mark| text.starts_with(mark));
+        match text.split_once("  ") {
+            // An entry of two columns is a paragraph; other text may continue in the next line.
+            Some((name, words)) => {
+                let is_command = name.starts_with(char::is_alphabetic) && name != "help";
+                commands.extend(is_command.then(|| name.to_owned()));
+                prose += &format!("\n{}\n\n", words.trim());
+            }
+            None if text.starts_with("Usage:") => {}
+            None if is_flag => prose += "\n",
+            None => prose += &format!("{text}\n"),
+        }
+    }
+    (prose.replace(['<', '>'], ""), commands)
+}
+
+/// String literals of at least two words in JavaScript or Rust; of a row of languages only the English one.
+fn literals(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let is_code = |line: &&str| !line.trim_start().starts_with(['/', '*']);
+    let code: Vec<&str> = source.lines().filter(is_code).collect();
+    let code = code.join("\n").replace("'\"'", "''");
+    let mut letters = code.chars().peekable();
+    let (mut found, mut text, mut open, mut is_german) = (Vec::new(), String::new(), None, false);
+    while let Some(letter) = letters.next() {
+        match open {
+            None if matches!(letter, '"' | '`') => open = Some(letter),
+            None => {}
+            Some(mark) if mark == letter => {
+                let literal = std::mem::take(&mut text);
+                let is_chinese = literal.chars().any(|letter| letter >= '\u{3000}');
+                if !is_chinese && !is_german && literal.trim().contains(' ') {
+                    found.push(literal);
+                }
+                (open, is_german) = (None, is_chinese);
+            }
+            Some(_) if letter == '\\' => {
+                // Of a continued line its indentation, or one escaped letter.
+                if letters.next() == Some('\n') {
+                    while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
+                }
+            }
+            Some('`') if letter == '$' && letters.peek() == Some(&'{') => {
+                // A value, which may have braces of its own.
+                let mut depth = 0;
+                letters.by_ref().find(|&letter| {
+                    depth += i32::from(letter == '{') - i32::from(letter == '}');
+                    depth == 0
+                });
+                text.push('1');
+            }
+            Some(_) => text.push(letter),
+        }
+    }
+    found
+}
+
+/// Each listed sentence must have an alert.
+fn check_sentences(vale: &Vale, out: &Path) -> Result<()> {
+    for sentence in std::fs::read_to_string(workspace::root().join(SENTENCES))?.lines() {
+        let file = write(out, "sentence.md", sentence)?;
+        let is_caught = !vale.run(&[file])?.status.success();
+        ensure!(is_caught, "no rule of docs/.vale catches: {sentence}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_english_texts_of_two_words() {
+        let source = "// \"in a comment\"\nconst A = [\"one two\", \"已为您保留\", \"eins zwei\"];\nf(`${g({})} of ${n} kept`, \"id\");";
+        assert_eq!(literals(source), ["one two", "1 of 1 kept"]);
+        assert_eq!(literals("x(\"a \\\"b\\\" c \\\n    d\")"), ["a b c d"]);
+    }
+
+    #[test]
+    fn help_is_prose_without_flags() {
+        let help = "Serves orders.\n\nUsage: x [OPTIONS]\n\nCommands:\n  links  Manages links\n  help   Prints this\n\nOptions:\n      --a <A>\n          Sets `a` of\n          <A>\n\n          [default: 1]\n  -h, --help  Prints help";
+        let (prose, commands) = help_prose(help);
+        assert_eq!(commands, ["links"]);
+        let lines: Vec<&str> = prose.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(
+            lines,
+            [
+                "Serves orders.",
+                "Commands:",
+                "Manages links",
+                "Prints this",
+                "Options:",
+                "Sets `a` of",
+                "Prints help"
+            ]
+        );
+    }
+}

@@ -1,0 +1,57 @@
+//! An idle gateway with the native module: no failure is counted, and nothing is warned of.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::native::Host;
+use weir_stack::redis::RedisServer;
+use weir_stack::report::Silent;
+use weir_stack::{DataDir, ports, tools};
+
+/// What reports failures in Envoy's statistics.
+fn is_failure(name: &str) -> bool {
+    ["fail", "_5xx", "panics", "refused"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_native_gateway_counts_no_failure_and_warns_of_nothing() -> Result<()> {
+    let data = DataDir::open(None)?;
+    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let log = data.path.join("redis.log");
+    let server = RedisServer::start(&redis, ports::free()?, &data.path, &log).await?;
+    let config = EnvoyConfig::native(&Host::Native.library()?, server.port())?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?;
+    let secrets = ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"];
+    let secret = "0123456789abcdef0123456789abcdef";
+    let options = EnvoyOptions {
+        config,
+        workers: 2,
+        log_level: "info".to_owned(),
+        variables: secrets
+            .map(|name| (name.to_owned(), secret.to_owned()))
+            .to_vec(),
+        clock_ahead_ms: None,
+        drain_s: None,
+        dir: data.path.clone(),
+    };
+    let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+    let envoy = Envoy::start(&tool, &options).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let stats = envoy.stats().await?;
+    ensure!(!stats.is_empty());
+    let failures: Vec<_> = stats
+        .iter()
+        .filter(|(name, count)| **count > 0 && is_failure(name))
+        .collect();
+    assert_eq!(failures, []);
+    let log = std::fs::read_to_string(data.path.join("envoy.log"))?;
+    let grave = log.lines().filter(|line| {
+        line.contains("weir") && ["[warn", "[error"].iter().any(|level| line.contains(level))
+    });
+    assert_eq!(grave.collect::<Vec<_>>(), [""; 0]);
+    Ok(())
+}
