@@ -12,11 +12,11 @@ use crate::consent::Consent;
 use crate::name::KeyName;
 
 words! {
-    /// Who has a write key.
+    /// Kind of sender of a write key.
     pub enum Kind {
-        /// Everybody who looks at the site: it says which site, and proves nothing.
+        /// Pages: the key is public. It names the site and proves nothing.
         Browser = "browser",
-        /// A server of the site's own.
+        /// A server of the site: the key is secret.
         Server = "server",
     }
 }

@@ -30,23 +30,23 @@ const ROUNDS: u32 = 2_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many SKUs are imported
+    /// Number of SKUs to import
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(200..))]
     skus: u32,
 
-    /// How many vehicles each of them fits
+    /// Number of vehicles per SKU
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     fits: u32,
 
-    /// How many vehicles there are
+    /// Number of vehicles
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=8_999_998))]
     vehicles: u32,
 
-    /// The origin to measure [default: built as operators build it]
+    /// Origin binary to measure [default: a release build]
     #[arg(long, value_name = "PATH")]
     origin: Option<PathBuf>,
 
-    /// Write all numbers to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

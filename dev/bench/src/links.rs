@@ -20,11 +20,11 @@ const BATCH: u64 = 1_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many links Redis is filled with
+    /// Number of links to write to Redis
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     links: u64,
 
-    /// Write all numbers to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

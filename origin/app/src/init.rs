@@ -24,15 +24,15 @@ const MODE: u32 = 0o644;
 /// What is written, and where.
 #[derive(Clone, Debug, Args)]
 pub struct InitCommand {
-    /// The folder that gets the files; made if it is not there
+    /// Output folder, created if missing
     #[arg(default_value = "weir")]
     pub folder: PathBuf,
 
-    /// What it is for
+    /// What to set up
     #[arg(long = "for", value_enum, default_value_t = Purpose::Sales)]
     pub purpose: Purpose,
 
-    /// The folder of the filters, as Envoy shall find it
+    /// Folder of the filters, as Envoy sees it
     #[arg(long, value_name = "DIR", default_value = "filters")]
     pub filters: PathBuf,
 }
@@ -44,11 +44,11 @@ pub enum Purpose {
     Sales,
     /// Short links.
     Links,
-    /// Limits in one Envoy: without Redis and origin.
+    /// Rate limits within one Envoy, without Redis or an origin.
     Limits,
-    /// Limits across gateways, with Redis and without an origin.
+    /// Rate limits shared by all gateways, with Redis and without an origin.
     LimitsRedis,
-    /// Everything on one listener.
+    /// All filters on one listener.
     All,
 }
 

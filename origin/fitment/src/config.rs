@@ -15,11 +15,11 @@ use weir_origin_core::redis::Redis;
 /// The flags of vehicle fitment.
 #[derive(Clone, Args)]
 pub struct FitmentConfig {
-    /// Whether there is vehicle fitment: which parts fit which vehicles. The folder is for imports that wait
+    /// Enable vehicle fitment (which parts fit which vehicles); the folder holds pending imports
     #[arg(long, env = "WEIR_FITMENT")]
     pub fitment: Option<PathBuf>,
 
-    /// A further Redis for relations, such as own=redis://host:6379; may be given more than once. --redis-url is the one named home
+    /// Additional Redis for relations, such as own=redis://host:6379; repeatable. --redis-url has the name home
     #[arg(
         long,
         env = "WEIR_FITMENT_CLUSTERS",
@@ -28,11 +28,11 @@ pub struct FitmentConfig {
     )]
     pub fitment_cluster: Vec<String>,
 
-    /// A file that says in which of them a product is, by type and merchant
+    /// File that assigns products to one of these Redis servers, by type and merchant
     #[arg(long, env = "WEIR_FITMENT_RULES")]
     pub fitment_rules: Option<PathBuf>,
 
-    /// How many SKUs are compared with Redis in a second, all day; 0: none
+    /// Compare this many SKUs per second with Redis, continuously; 0: none
     #[arg(long, env = "WEIR_FITMENT_VERIFY_PER_S", default_value_t = 100)]
     pub fitment_verify_per_s: u32,
 }

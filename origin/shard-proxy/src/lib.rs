@@ -34,10 +34,11 @@ use weir_origin_core::http::client::HttpClient;
 /// Connections beyond it wait until one ends: an origin has a few, and each worker of a gateway has some.
 const CONNECTIONS_MAX: usize = 1_024;
 
-/// How the proxy is started. The edge secret comes by the environment, as the origin's.
+/// Run a Redis-compatible proxy for stock and click limits in edge objects. It reads the edge secret from the
+/// environment, like the origin.
 #[derive(Clone, Debug, Args)]
 pub struct ShardProxyCommand {
-    /// Where it listens. Whoever reaches it may change the stock: origin and gateways, and nobody else
+    /// Listen address. Any client can change the stock: allow only the origin and gateways
     #[arg(
         long,
         env = "WEIR_SHARD_PROXY_LISTEN",
@@ -45,15 +46,15 @@ pub struct ShardProxyCommand {
     )]
     pub proxy_listen: SocketAddr,
 
-    /// The edge that has the shards: https://HOST or https://HOST:PORT, or the same with http
+    /// Edge with the shards: https://HOST or https://HOST:PORT, or the same with http
     #[arg(long, env = "WEIR_SHARDS_URL")]
     pub shards_url: String,
 
-    /// The authority that signed the edge's certificate, in PEM, if it is not one of the system's
+    /// PEM file with the CA of the edge; unset: the system's CAs
     #[arg(long, env = "WEIR_SHARDS_CA")]
     pub shards_ca: Option<PathBuf>,
 
-    /// What it is called in stamps: 1 to 64 of a-z, 0-9 and -
+    /// Name of this proxy in signed requests: 1 to 64 of a-z, 0-9 and -
     #[arg(long, env = "WEIR_SHARD_PROXY_NAME", default_value = "shard-proxy")]
     pub proxy_name: String,
 }

@@ -27,24 +27,24 @@ const TEMPLATE_LEN_MAX: usize = 64 * 1_024;
 /// The longest of the other texts.
 const TEXT_LEN_MAX: usize = 2_048;
 
-/// What pages look like.
+/// Appearance of pages.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PageConfig {
-    /// Whose page it is: `Waiting room` unless set.
+    /// Name of the site. Default: `Waiting room`.
     pub brand: String,
-    /// A picture: its address, `https://…`, `/…` or `data:image/…`. None unless set.
+    /// URL of a picture: `https://…`, `/…` or `data:image/…`. Default: none.
     pub logo: Option<String>,
-    /// The colour of what stands out, `#rgb` or `#rrggbb`: `#2457d6` unless set.
+    /// Accent colour, `#rgb` or `#rrggbb`. Default: `#2457d6`.
     pub accent: String,
-    /// The same where the page is dark: `#8fb0ff` unless set.
+    /// Accent colour in dark mode. Default: `#8fb0ff`.
     pub accent_dark: String,
-    /// The language of the texts: `en` unless set.
+    /// Language code of the texts. Default: `en`.
     pub lang: String,
-    /// A template of one's own, at most 64 KiB of HTML.
+    /// Your own HTML template, at most 64 KiB.
     pub template: Option<String>,
-    /// The page's `Content-Security-Policy`, for a template that needs another one. Unless set nothing is allowed but the
-    /// template's own `<style>` elements, the gateway's script, and pictures.
+    /// `Content-Security-Policy` of your template. Default: only the template's `<style>` elements, the gateway's
+    /// script, and pictures.
     pub content_security_policy: Option<String>,
 }
 

@@ -7,51 +7,51 @@ use serde::Deserialize;
 
 use crate::engine::metrics::Outcome;
 
-/// All texts, in English unless set. `{n}` stands for a number.
+/// Texts of pages, in English by default. `{n}` is replaced by a number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Texts {
-    /// Who waits.
+    /// Title for a waiting visitor.
     pub waiting_title: String,
-    /// How it goes on.
+    /// Message for a waiting visitor.
     pub waiting_message: String,
-    /// Who waits for the opening.
+    /// Title in the pre-queue.
     pub lobby_title: String,
-    /// What happens then.
+    /// Message in the pre-queue.
     pub lobby_message: String,
-    /// Who was called.
+    /// Title for a called visitor.
     pub called_title: String,
-    /// How it goes on.
+    /// Message for a called visitor.
     pub called_message: String,
-    /// Who has no place yet.
+    /// Title before a position is assigned.
     pub unplaced_title: String,
-    /// Why.
+    /// Message before a position is assigned.
     pub unplaced_message: String,
-    /// The line is full.
+    /// Title when the queue is full.
     pub full_title: String,
-    /// What to do.
+    /// Message when the queue is full.
     pub full_message: String,
-    /// The address has taken enough places.
+    /// Title at the address limit.
     pub address_title: String,
-    /// What to do.
+    /// Message at the address limit.
     pub address_message: String,
-    /// The room is closed.
+    /// Title when the room is closed.
     pub closed_title: String,
-    /// What to do.
+    /// Message when the room is closed.
     pub closed_message: String,
-    /// What the position is called.
+    /// Label of the position.
     pub position_label: String,
-    /// What the expected wait is called.
+    /// Label of the expected wait.
     pub wait_label: String,
-    /// A wait of less than a minute.
+    /// Wait of less than a minute.
     pub wait_short: String,
-    /// A wait of `{n}` minutes.
+    /// Wait of `{n}` minutes.
     pub wait_minutes: String,
-    /// A wait of `{n}` hours.
+    /// Wait of `{n}` hours.
     pub wait_hours: String,
-    /// Nobody can tell how long.
+    /// Unknown wait.
     pub wait_unknown: String,
-    /// How a page renews itself.
+    /// Note on automatic refresh and cookies.
     pub footer: String,
 }
 

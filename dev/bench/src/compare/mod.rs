@@ -49,11 +49,11 @@ const OVERLOAD: &str = "overload";
 // Flattened into bench's own, where a group of this struct's name would be there twice.
 #[group(skip)]
 pub(crate) struct Arguments {
-    /// Fewer rounds and connections, under 5 minutes; memory only if it is named, and without its 10 minutes of rest
+    /// Fewer rounds and connections, under 5 minutes; memory only if named, and without its 10 minutes of rest
     #[arg(long)]
     quick: bool,
 
-    /// Only this scenario, and what of the others was measured before stays; may be given again
+    /// Only this scenario; earlier results of the others stay; repeatable
     #[arg(long, value_name = "NAME", value_parser = names())]
     only: Vec<String>,
 
@@ -61,23 +61,23 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8_192))]
     connections: Vec<u16>,
 
-    /// Of Weir, only what runs in this host; without it both, side by side
+    /// Only this host of Weir's filters [default: both, side by side]
     #[arg(long, value_name = "HOST", value_parser = ["wasm", "native"])]
     host: Option<String>,
 
-    /// Let apt remove other packages where it must to install a peer; without this the peer is left out
+    /// Let apt remove packages that conflict with a peer; otherwise that peer is left out
     #[arg(long)]
     allow_removals: bool,
 
-    /// How long each turn is, in seconds: the worst of a thousand needs many thousands [default: 1.5, --quick: 0.4]
+    /// Duration of each turn, in seconds; a p99.9 needs many thousand requests [default: 1.5, --quick: 0.4]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: Option<u64>,
 
-    /// Measure nothing: make the page and the plots anew of bench/results.json
+    /// Measure nothing: render the page and the plots from bench/results.json
     #[arg(long)]
     render: bool,
 
-    /// Write what was measured to this file, too, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

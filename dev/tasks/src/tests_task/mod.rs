@@ -17,13 +17,13 @@ use weir_stack::{build, command, workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Run the second tier, too: what takes more tools and more time
+    /// Also run the second tier, which needs more tools and more time
     #[arg(long)]
     all: bool,
-    /// Fail if a test passes only at its second try
+    /// Fail if a test passes only on its second try
     #[arg(long)]
     strict: bool,
-    /// Arguments for `cargo test`, like `-p weir-sale` or `-- --nocapture`
+    /// Arguments for `cargo test`, such as `-p weir-sale` or `-- --nocapture`
     #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
     rest: Vec<String>,
 }

@@ -35,39 +35,39 @@ const WARNINGS: u8 = 1;
 const ERRORS: u8 = 2;
 
 const AFTER_HELP: &str = "\
-It exits with 0 if it has found nothing, 1 if warnings alone, 2 if errors. Settings and secrets of the origin come as they do
-when it serves: by the flags before `doctor`, and by the environment. Without --envoy and --envoy-admin only the origin,
-Redis and SQL are looked at. docs/doctor.md tells of each check.";
+Exit codes: 0 without findings, 1 with warnings only, 2 with errors. Pass the origin's flags before `doctor`, and its secrets in
+the environment, exactly as for serving. Without --envoy and --envoy-admin, only the origin, Redis and SQL are checked.
+docs/doctor.md describes each check.";
 
 /// What is looked at.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DoctorCommand {
-    /// Envoy's configuration: YAML, JSON, or what /config_dump tells
+    /// Envoy configuration: YAML, JSON, or the output of /config_dump
     #[arg(long, value_name = "FILE", conflicts_with = "envoy_admin")]
     pub envoy: Option<PathBuf>,
 
-    /// The admin port of an Envoy that runs, such as http://127.0.0.1:9901
+    /// Admin URL of a running Envoy, such as http://127.0.0.1:9901
     #[arg(long, value_name = "URL")]
     pub envoy_admin: Option<String>,
 
-    /// The variables that Envoy is started with: lines of NAME=VALUE. With it secrets of both sides are compared
+    /// Environment of Envoy, as lines of NAME=VALUE; needed to compare the secrets of both sides
     #[arg(long, value_name = "FILE")]
     pub gateway_env: Option<PathBuf>,
 
-    /// Does not ask Redis
+    /// Skip the checks that connect to Redis
     #[arg(long)]
     pub no_redis: bool,
 
-    /// Does not ask SQL
+    /// Skip the checks that connect to SQL
     #[arg(long)]
     pub no_sql: bool,
 
-    /// A check whose findings are known and do not count; may be given more than once
+    /// Ignore the findings of this check; repeatable
     #[arg(long, value_name = "CHECK")]
     pub ignore: Vec<String>,
 
-    /// Writes JSON in place of a line for each finding
+    /// Print JSON instead of one line per finding
     #[arg(long)]
     pub json: bool,
 }

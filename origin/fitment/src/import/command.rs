@@ -18,31 +18,31 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Errors that are shown; the admin route has more of them.
 const ERRORS_SHOWN: usize = 100;
 
-/// Imports a file of vehicles, products or relations into the database. It is copied to the folder of --fitment first; if this
-/// process dies, an origin that has the folder goes on, or `import --resume`.
+/// Import a file of vehicles, products or relations into the database. The command first copies it to the --fitment
+/// folder. After a crash, an origin with that folder resumes the import, or run `import --resume`
 #[derive(Clone, Debug, Args)]
 pub struct ImportCommand {
-    /// The file
+    /// The file to import
     #[arg(required_unless_present = "resume")]
     pub file: Option<PathBuf>,
 
-    /// What is in it: vehicles, products or relations
+    /// Content of the file: vehicles, products or relations
     #[arg(long, required_unless_present = "resume", default_value = "")]
     pub kind: String,
 
-    /// How it is written: csv or aces
+    /// Format of the file: csv or aces
     #[arg(long, default_value = "csv")]
     pub format: String,
 
-    /// What happens to the relations that SKUs of the file have: they stay (merge) or go (replace)
+    /// Existing relations of the file's SKUs: keep them (merge) or remove them (replace)
     #[arg(long, default_value = "merge")]
     pub mode: String,
 
-    /// Refuses records with qualifiers that would be dropped
+    /// Reject records with qualifiers that would be dropped
     #[arg(long)]
     pub strict: bool,
 
-    /// Goes on with an import that was broken off
+    /// Resume the interrupted import with this id
     #[arg(long, conflicts_with = "file")]
     pub resume: Option<u64>,
 }

@@ -9,22 +9,22 @@ use serde::Deserialize;
 
 use crate::model::draw_order::{ALGORITHM, commitment, is_ticket, list_hash, places};
 
-/// What is checked.
+/// Verify a draw from its published data. The command uses no network.
 #[derive(Clone, Debug, Args)]
 pub struct CheckDrawCommand {
-    /// What GET /sales/{id}/draw said at the end
+    /// File with the final answer of GET /sales/{id}/draw
     #[arg(long, value_name = "FILE")]
     pub draw: PathBuf,
 
-    /// All tickets, one a line: the pages of GET /sales/{id}/draw/entries, one after another
+    /// File with all tickets, one per line: the concatenated pages of GET /sales/{id}/draw/entries
     #[arg(long, value_name = "FILE")]
     pub entries: PathBuf,
 
-    /// What was noted of the commitment before reservations opened
+    /// The commitment that was published before reservations opened
     #[arg(long, value_name = "HEX")]
     pub commitment: Option<String>,
 
-    /// Tells the place of this ticket, too; may be given more than once
+    /// Also print the rank of this ticket; repeatable
     #[arg(long, value_name = "TICKET")]
     pub ticket: Vec<String>,
 }

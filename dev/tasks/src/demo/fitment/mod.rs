@@ -37,31 +37,31 @@ const POLL: Duration = Duration::from_millis(200);
     reason = "clap would print them as the task's own description"
 )]
 pub struct Arguments {
-    /// Vehicles, in thousands rounded up
+    /// Number of vehicles, rounded up to thousands
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     vehicles: u64,
 
-    /// SKUs
+    /// Number of SKUs
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
     skus: u64,
 
-    /// Relations between them, about
+    /// Approximate number of relations between them
     #[arg(long, default_value_t = 50_000_000)]
     relations: u64,
 
-    /// Questions, of 1 to 5 vehicles and 1 to 200 SKUs each
+    /// Number of queries, with 1 to 5 vehicles and 1 to 200 SKUs each
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     queries: u64,
 
-    /// HTTP connections that ask
+    /// HTTP connections for the queries
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// The port of the gateway that answers them [default: 10003]
+    /// Port of the gateway that answers them [default: 10003]
     #[arg(long, value_name = "PORT")]
     fitment_port: Option<u16>,
 
-    /// Stop everything afterwards; ports that are not named are free ones
+    /// Stop everything afterwards; unset ports are chosen freely
     #[arg(long)]
     once: bool,
 
