@@ -47,11 +47,11 @@ fn is_documented(name: &str) -> bool {
     name.starts_with("weir_") || name.starts_with("process_")
 }
 
-/// The names in the first column of the tables, of these gateways; the origin's are with those of sales.
+/// The names that begin the items of the lists, of these gateways; the origin's are with those of sales.
 pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
     let names = DOCUMENTED.lines().filter_map(|line| {
-        let cell = line.strip_prefix("| `")?;
-        let (name, _) = cell.split_once('`')?;
+        let item = line.strip_prefix("- `")?;
+        let (name, _) = item.split_once('`')?;
         let is_asked_for = is_documented(name) && Gateways::of(name) == gateways;
         is_asked_for.then(|| name.to_owned())
     });
