@@ -34,8 +34,7 @@ impl SecretSource {
         let name = &self.env;
         environment(name).filter(|value| !value.is_empty()).ok_or_else(|| {
             let problem = format!(
-                "the secret is missing: there is no environment variable {name}; set it, and in Envoy list it in \
-                 vm_config.environment_variables.host_env_keys"
+                "the environment variable {name} is missing: set it, and in Envoy list it in vm_config.environment_variables.host_env_keys"
             );
             FieldError::new(format!("{path}.env"), problem)
         })
@@ -97,7 +96,7 @@ pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), FieldErr
 pub fn header_name(path: &str, name: &str) -> Result<String, FieldError> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(FieldError::new(path, "must be the name of a header"));
+        return Err(FieldError::new(path, "must be a header name"));
     }
     Ok(name.to_ascii_lowercase())
 }

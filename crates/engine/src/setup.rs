@@ -64,7 +64,7 @@ pub fn started(name: &str, redis: &[String], reaches: &str, rules: &[String]) ->
     };
     let rules = match rules {
         [] => String::new(),
-        _ => format!(", has the rules {named}{more}"),
+        _ => format!(", rules {named}{more}"),
     };
     format!("{name} {version}: configured, {asks}{rules}")
 }

@@ -87,16 +87,16 @@ pub struct Decided {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// Of a version that this Weir does not know.
-    #[error("the envelope is of version {0}, this Weir knows {VERSION}")]
+    #[error("unsupported envelope version {0}, expected {VERSION}")]
     Version(u8),
     /// They end too soon.
-    #[error("the envelope is cut off")]
+    #[error("the envelope is truncated")]
     CutOff,
     /// Something stands behind the end.
-    #[error("{0} bytes stand behind the envelope")]
+    #[error("{0} bytes after the envelope")]
     Trailing(usize),
     /// A part that no Weir writes.
-    #[error("the envelope's {0} is not one")]
+    #[error("the envelope's {0} is invalid")]
     Bad(&'static str),
 }
 

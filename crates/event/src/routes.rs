@@ -111,7 +111,7 @@ impl Routes {
         match topics.len() <= TOPICS_MAX {
             true => Ok(()),
             false => {
-                let problem = format!("name {} topics, may name {TOPICS_MAX}", topics.len());
+                let problem = format!("name {} topics, the maximum is {TOPICS_MAX}", topics.len());
                 Err(FieldError::new("", problem))
             }
         }

@@ -53,11 +53,11 @@ pub const REMOVED: [&str; 7] = [
 pub enum StampError {
     /// The header is not there.
     #[error(
-        "the header {0} is missing: requests must come by a gateway with Weir's filter for events"
+        "the header {0} is missing: send requests through a gateway with Weir's events filter"
     )]
     Missing(&'static str),
     /// The header says something that no gateway says.
-    #[error("the header {0} is not one that a gateway writes")]
+    #[error("the header {0} is invalid: only a gateway may set it")]
     Bad(&'static str),
 }
 

@@ -49,7 +49,7 @@ pub struct Length(u8);
 pub enum CodeError {
     /// A character that codes may not have.
     #[error(
-        "has the character {character:?} at position {position}, which codes may not have: use 0-9, A-Z, a-z, - and _"
+        "has the invalid character {character:?} at position {position}: use 0-9, A-Z, a-z, - and _"
     )]
     Character {
         /// The character.
@@ -61,15 +61,15 @@ pub enum CodeError {
     #[error("has an empty segment: write one slash between two segments")]
     EmptySegment,
     /// Reserved for Weir's own paths.
-    #[error("is kept for paths of Weir's own: choose another one")]
+    #[error("is reserved for Weir: choose another code")]
     Reserved,
     /// People could confuse it with another code.
     #[error(
-        "mixes scripts, or has letters that look like ASCII: write it in the letters of one language"
+        "mixes scripts, or has letters that look like ASCII: use the letters of one language"
     )]
     Lookalike,
     /// It begins like the stored form of letters beyond ASCII, but does not decode.
-    #[error("has a segment that begins with xn-- and is no Punycode: write its letters")]
+    #[error("has a segment that starts with xn-- and is not Punycode: write its letters")]
     Punycode,
     /// Fewer bytes than [`Code::LEN_MIN`].
     #[error("is shorter than {} bytes", Code::LEN_MIN)]

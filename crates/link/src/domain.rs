@@ -228,19 +228,19 @@ impl DomainsConfig {
     pub fn checked(self) -> Result<Domains, FieldError> {
         let refused = |problem| Err(at("domains", problem));
         if self.domains.len() > DOMAINS_MAX {
-            return refused(format!("at most {DOMAINS_MAX} domains"));
+            return refused(format!("must have at most {DOMAINS_MAX} domains"));
         }
         let (mut ids, mut hosts) = (BTreeSet::new(), BTreeSet::new());
         for (n, domain) in self.domains.iter().enumerate() {
             let path = format!("domains[{n}]");
             check_domain(domain, &path)?;
             if !ids.insert(&domain.id) {
-                return Err(at(&format!("{path}.id"), "is an earlier domain's".into()));
+                return Err(at(&format!("{path}.id"), "is used by an earlier domain".into()));
             }
             for (m, host) in domain.hosts.iter().enumerate() {
                 if !hosts.insert(host) {
                     let path = format!("{path}.hosts[{m}]");
-                    return Err(at(&path, "is listed before: a host has one domain".into()));
+                    return Err(at(&path, "is listed before: a host can have only one domain".into()));
                 }
             }
         }
@@ -337,12 +337,12 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     check_denied(&domain.denied_hosts, &format!("{path}.denied_hosts"))?;
     check_schemes(&domain.app_schemes, &format!("{path}.app_schemes"))?;
     if domain.life_days > LIFE_DAYS_MAX {
-        return refused("life_days", format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
+        return refused("life_days", format!("must be 0 (never expires) to {LIFE_DAYS_MAX}"));
     }
     for (length, days) in &domain.life_days_by_length {
         if *days > LIFE_DAYS_MAX {
             let field = format!("life_days_by_length.{length}");
-            return refused(&field, format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
+            return refused(&field, format!("must be 0 (never expires) to {LIFE_DAYS_MAX}"));
         }
     }
     if domain.port == Some(0) {
@@ -357,7 +357,7 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     for (field, text) in texts {
         let len = text.as_ref().map_or(0, String::len);
         if len > PAGE_LEN_MAX {
-            let problem = format!("has {len} bytes, may have {PAGE_LEN_MAX}");
+            let problem = format!("has {len} bytes, the maximum is {PAGE_LEN_MAX}");
             return refused(field, problem);
         }
     }
@@ -367,7 +367,7 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     ];
     for (field, address) in addresses {
         if address.as_ref().is_some_and(|address| !is_home(address)) {
-            return refused(field, "is an http or https address".into());
+            return refused(field, "must be an http or https URL".into());
         }
     }
     check_app_files(domain, path)
@@ -402,11 +402,11 @@ fn check_app_files(domain: &Domain, path: &str) -> Result<(), FieldError> {
             } else {
                 "object"
             };
-            return Err(at(&format!("{path}.{field}"), format!("is a JSON {kind}")));
+            return Err(at(&format!("{path}.{field}"), format!("must be a JSON {kind}")));
         }
         let len = serde_json::to_vec(file).map_or(usize::MAX, |json| json.len());
         if len > APP_FILE_LEN_MAX {
-            let problem = format!("may have {APP_FILE_LEN_MAX} bytes");
+            let problem = format!("must have at most {APP_FILE_LEN_MAX} bytes");
             return Err(at(&format!("{path}.{field}"), problem));
         }
     }
@@ -414,13 +414,12 @@ fn check_app_files(domain: &Domain, path: &str) -> Result<(), FieldError> {
 }
 
 fn check_hosts(hosts: &[String], path: &str) -> Result<(), FieldError> {
-    let problem = "is a host in lower case, without a port; IDN names as xn--…";
+    let problem = "must be a host in lower case, without a port; IDN names as xn--…";
     check_each(hosts, path, is_host, problem)
 }
 
 fn check_denied(hosts: &[String], path: &str) -> Result<(), FieldError> {
-    let problem = "is a host in lower case, without a port; IDN names as xn--…, \
-                   IPv6 addresses in their shortest form, without brackets";
+    let problem = "must be a host in lower case, without a port; IDN names as xn--…, IPv6 addresses in their shortest form, without brackets";
     check_each(hosts, path, |host| is_host(host) || is_ipv6(host), problem)
 }
 
@@ -431,7 +430,7 @@ fn check_each(
     problem: &str,
 ) -> Result<(), FieldError> {
     if hosts.len() > LISTED_MAX {
-        return Err(at(path, format!("at most {LISTED_MAX}")));
+        return Err(at(path, format!("must have at most {LISTED_MAX} entries")));
     }
     match hosts.iter().position(|host| !is_right(host)) {
         Some(n) => Err(at(&format!("{path}[{n}]"), problem.into())),
@@ -455,15 +454,15 @@ fn is_host(host: &str) -> bool {
 
 fn check_schemes(schemes: &[String], path: &str) -> Result<(), FieldError> {
     if schemes.len() > LISTED_MAX {
-        return Err(at(path, format!("at most {LISTED_MAX}")));
+        return Err(at(path, format!("must have at most {LISTED_MAX} entries")));
     }
     for (n, scheme) in schemes.iter().enumerate() {
         let refused = |problem: &str| Err(at(&format!("{path}[{n}]"), problem.into()));
         if !is_scheme(scheme) {
-            return refused("is a scheme in lower case, without a colon");
+            return refused("must be a scheme in lower case, without a colon");
         }
         if SCHEMES_NEVER.contains(&scheme.as_str()) {
-            return refused("is never allowed: it runs what it carries, or reads the device");
+            return refused("is never allowed: it can run code or read the device");
         }
         if matches!(scheme.as_str(), "http" | "https") {
             return refused("is always allowed, and must not be listed");

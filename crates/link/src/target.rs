@@ -65,7 +65,7 @@ pub enum TargetError {
     #[error("has a user name before its host")]
     UserInfo,
     /// It leads to one of these domains itself: a loop, or a chain of links.
-    #[error("leads to a domain of short links itself")]
+    #[error("leads to a short link domain")]
     OwnDomain,
     /// Its host is on the domain's list.
     #[error("leads to a denied host")]

@@ -5,11 +5,11 @@
 const CAUSES: [(&str, &str); 4] = [
     (
         "immediate_connect_error",
-        "its internal listener is not there: check server_listener_name, and that the listener has internal_listener",
+        "its internal listener does not exist: check server_listener_name, and that the listener has internal_listener",
     ),
     (
         "delayed_connect_error",
-        "the bridge is there, and Redis behind it cannot be reached: check the cluster of its tcp_proxy, and Redis",
+        "the bridge cannot reach Redis: check the cluster of its tcp_proxy, and Redis",
     ),
     (
         "connection_termination",
@@ -19,7 +19,7 @@ const CAUSES: [(&str, &str); 4] = [
     ),
     (
         "connection_failure",
-        "its address cannot be reached: it must lead to the bridge's internal listener",
+        "its address is unreachable: it must be the bridge's internal listener",
     ),
 ];
 

@@ -228,10 +228,10 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// More sales than [`SALES_MAX`].
-    #[error("holds {0} sales, more than {SALES_MAX}")]
+    #[error("has {0} sales, the maximum is {SALES_MAX}")]
     TooManySales(usize),
     /// More keys than [`KEYS_MAX`].
-    #[error("holds {0} claim_keys, more than {KEYS_MAX}")]
+    #[error("has {0} claim_keys, the maximum is {KEYS_MAX}")]
     TooManyKeys(usize),
     /// A sale's shard count is 0 or above [`SHARDS_MAX`].
     #[error("sale {0}: shards must be 1 to {SHARDS_MAX}")]

@@ -77,7 +77,7 @@ impl Connection {
                 let error = String::from_utf8_lossy(error).trim_end().to_owned();
                 Err(Definite::Login(error))
             }
-            Err(failure) => Err(Definite::Refused(format!("the login failed: {failure}"))),
+            Err(failure) => Err(Definite::Refused(format!("login failed: {failure}"))),
         }
     }
 
@@ -128,11 +128,11 @@ impl Connection {
 }
 
 fn no_connection(address: &str, error: &io::Error) -> Definite {
-    Definite::Refused(format!("no connection to {address}: {error}"))
+    Definite::Refused(format!("cannot connect to {address}: {error}"))
 }
 
 fn late(address: &str) -> Definite {
-    Definite::Refused(format!("no connection to {address} in time"))
+    Definite::Refused(format!("timeout connecting to {address}"))
 }
 
 /// Whether the connection of a call that has come to `reply` may be used again. An error that says something of the Redis that

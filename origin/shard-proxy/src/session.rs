@@ -224,7 +224,7 @@ impl Session {
                 };
             }
         }
-        ensure!(rest.is_empty(), "there are more replies than commands");
+        ensure!(rest.is_empty(), "more replies than commands");
         Ok(())
     }
 
@@ -321,7 +321,7 @@ fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
 /// Each of these replies to the place of its command.
 fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
     let rest = placed(said, places, replies)?;
-    ensure!(rest.is_empty(), "there are more replies than commands");
+    ensure!(rest.is_empty(), "more replies than commands");
     Ok(())
 }
 

@@ -159,7 +159,7 @@ impl Config {
     /// With the path of the field that is wrong.
     pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
         if self.collect.is_none() && self.observe.is_none() {
-            let problem = "there is neither `collect` nor `observe`: the filter would do nothing";
+            let problem = "needs `collect` or `observe`: without both the filter does nothing";
             return Err(FieldError::new("", problem));
         }
         within("keys' length", self.keys.len() as u64, 1, KEYS_MAX)?;
@@ -195,7 +195,7 @@ fn checked_keys(
             return Err(FieldError::new(format!("{at}.name"), "is there twice"));
         }
         if keys.iter().any(|known| known.key == key.key) {
-            let problem = "two keys are the same: nobody could tell whose events came";
+            let problem = "has the same key as another entry";
             return Err(FieldError::new(at, problem));
         }
         keys.push(key);
@@ -229,12 +229,12 @@ impl KeyConfig {
         field: &dyn Fn(&str) -> String,
     ) -> Result<Vec<u8>, FieldError> {
         if self.secret.is_some() {
-            let problem = "a browser's key is no secret: write it into `key`";
+            let problem = "a browser's key is public: use `key`";
             return Err(FieldError::new(field("secret"), problem));
         }
         if origins.is_empty() {
             let problem =
-                "must name the pages that may send, such as https://shop.example, or be [\"*\"]";
+                "must list the origins of pages that may send, such as https://shop.example, or be [\"*\"]";
             return Err(FieldError::new(field("origins"), problem));
         }
         let key = self.key.as_deref().unwrap_or_default();
@@ -248,11 +248,11 @@ impl KeyConfig {
     ) -> Result<Vec<u8>, FieldError> {
         if self.key.is_some() {
             let problem =
-                "a server's key is a secret, and this file is copied and shown: write `secret`";
+                "a server's key must stay secret: use `secret`";
             return Err(FieldError::new(field("key"), problem));
         }
         if !self.origins.is_empty() {
-            let problem = "a server's key does not belong into a page";
+            let problem = "pages cannot use a server's key: remove `origins`";
             return Err(FieldError::new(field("origins"), problem));
         }
         let path = field("secret");
@@ -289,7 +289,7 @@ impl CollectConfig {
             false => Ok(()),
             true => Err(FieldError::new(
                 "collect.pixel_path",
-                "must be another path than collect.path",
+                "must differ from collect.path",
             )),
         }
     }

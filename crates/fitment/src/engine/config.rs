@@ -133,7 +133,7 @@ fn clusters(named: &BTreeMap<String, String>) -> Result<Vec<(Cluster, String)>, 
         let path = format!("clusters.{name}");
         let cluster = Cluster::new(name).filter(|cluster| *cluster != Cluster::home());
         let Some(cluster) = cluster else {
-            let problem = "must be named with 1 to 32 of a-z 0-9 -, and not home";
+            let problem = "must have names of 1 to 32 of a-z 0-9 -, except home";
             return Err(FieldError::new(path, problem));
         };
         if bridge.is_empty() {

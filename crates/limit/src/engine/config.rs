@@ -179,11 +179,11 @@ impl Config {
             refuse_if("debug", self.debug.is_some())?;
         }
         if self.reload && self.redis.is_none() {
-            let problem = "rules are read from Redis, but there is no `redis`";
+            let problem = "needs `redis`, to read rules from it";
             return Err(FieldError::new("reload", problem));
         }
         if self.report && self.redis.is_none() {
-            let problem = "operators are told by Redis, but there is no `redis`";
+            let problem = "needs `redis`, to publish reports";
             return Err(FieldError::new("report", problem));
         }
         Ok(())
@@ -204,7 +204,7 @@ fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
         return Ok(());
     }
     let problem =
-        "adds to responses that pass: load ratelimit-headers.wasm in place of ratelimit.wasm";
+        "needs the module ratelimit-headers.wasm instead of ratelimit.wasm";
     Err(FieldError::new(field, problem))
 }
 
@@ -215,11 +215,11 @@ fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
 pub fn check_needs(rules: &Rules, has_redis: bool, has_user: bool) -> Result<(), FieldError> {
     for (index, rule) in rules.iter().enumerate() {
         if rule.needs_redis() && !has_redis {
-            let problem = "counts in Redis, but the filter has no `redis`";
+            let problem = "needs the filter's `redis`";
             return Err(FieldError::new(format!("rules[{index}].store"), problem));
         }
         if rule.needs_user() && !has_user {
-            let problem = "tells users apart, but the filter has no `user_header`";
+            let problem = "needs the filter's `user_header`";
             return Err(FieldError::new(format!("rules[{index}].key"), problem));
         }
     }

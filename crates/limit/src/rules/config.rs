@@ -162,7 +162,7 @@ impl LimitConfig {
     /// When a number is out of its bounds, with its path.
     pub fn quota(self, algorithm: Algorithm, at: &str) -> Result<Quota, FieldError> {
         if algorithm != Algorithm::Gcra && self.burst.is_some() {
-            let problem = "only algorithm gcra has a burst";
+            let problem = "only the algorithm gcra supports a burst";
             return Err(FieldError::new(format!("{at}.burst"), problem));
         }
         let burst = self.burst.unwrap_or(self.rate);

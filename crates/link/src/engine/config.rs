@@ -163,7 +163,7 @@ impl Config {
         within("renew_permille", self.renew_permille.into(), 1, 1_000)?;
         self.clicks.check()?;
         if !self.country_header.as_deref().is_none_or(is_header) {
-            let problem = "is the name of a header in lower case, such as x-geo-country";
+            let problem = "must be a header name in lower case, such as x-geo-country";
             return Err(FieldError::new("country_header", problem));
         }
         Ok(Checked {

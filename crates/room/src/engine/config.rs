@@ -222,7 +222,7 @@ fn status_path(path: &str) -> Result<String, FieldError> {
         || path.ends_with('/')
         || !path.bytes().all(is_plain)
     {
-        let problem = "must be a path such as /.weir/room, without a slash at its end";
+        let problem = "must be a path without a trailing slash, such as /.weir/room";
         return Err(FieldError::new("status_path", problem));
     }
     Ok(path.into())

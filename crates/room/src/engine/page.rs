@@ -239,7 +239,7 @@ fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<Part>, String> {
         text.push_str(before);
         let (name, behind) = behind
             .split_once("}}")
-            .ok_or("has {{ without }} behind it")?;
+            .ok_or("has {{ without a closing }}")?;
         let name = name.trim();
         if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {
             escape(value, &mut text);
@@ -247,7 +247,7 @@ fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<Part>, String> {
             parts.push(Part::Text(core::mem::take(&mut text)));
             parts.push(Part::Value(value));
         } else {
-            return Err(format!("has {{{{{name}}}}}, which is not known"));
+            return Err(format!("has the unknown placeholder {{{{{name}}}}}"));
         }
         rest = behind;
     }
@@ -264,7 +264,7 @@ fn policy(parts: &[Part], path: &str) -> Result<String, FieldError> {
         let mut rest = text.as_str();
         while let Some((_, behind)) = rest.split_once("<style>") {
             let Some((style, behind)) = behind.split_once("</style>") else {
-                let problem = "has a value in <style> that changes from page to page";
+                let problem = "has a placeholder in <style> whose value changes from page to page";
                 return Err(FieldError::new(path, problem));
             };
             let digest = STANDARD.encode(Sha256::digest(style));

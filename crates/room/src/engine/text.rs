@@ -61,33 +61,33 @@ impl Default for Texts {
         Self {
             waiting_title: text("You are in line"),
             waiting_message: text(
-                "People enter in the order in which they came. Your place is yours: you may reload or come back.",
+                "Visitors enter in order of arrival. Your place is saved, even if you reload or close this page.",
             ),
             lobby_title: text("The doors open soon"),
             lobby_message: text(
-                "When they open, everybody who is here is drawn at random. Coming early is no advantage; coming late is a place behind.",
+                "When they open, everyone here gets a random place in line. Arriving early is no advantage; late arrivals join at the end.",
             ),
             called_title: text("It is your turn"),
-            called_message: text("You will be let in within seconds."),
+            called_message: text("You can enter in a few seconds."),
             unplaced_title: text("One moment"),
             unplaced_message: text("We are finding your place in line."),
             full_title: text("The line is full"),
             full_message: text(
-                "Too many people are waiting at the moment. Please try again later.",
+                "Too many people are waiting. Please try again later.",
             ),
-            address_title: text("Too many places"),
+            address_title: text("Too many places in line"),
             address_message: text(
-                "Your network has taken as many places as it may. Please use the page that you have opened first, or try again later.",
+                "Your network already has the maximum number of places in line. Please use the page that you opened first, or try again later.",
             ),
-            closed_title: text("Closed at the moment"),
-            closed_message: text("Nobody can join the line now. Please try again later."),
+            closed_title: text("The line is closed"),
+            closed_message: text("You cannot join the line right now. Please try again later."),
             position_label: text("Your position"),
             wait_label: text("Expected wait"),
             wait_short: text("less than a minute"),
             wait_minutes: text("about {n} minutes"),
             wait_hours: text("about {n} hours"),
             wait_unknown: text("not known yet"),
-            footer: text("This page renews itself. It needs cookies to remember your place."),
+            footer: text("This page refreshes automatically. It needs cookies to remember your place."),
         }
     }
 }

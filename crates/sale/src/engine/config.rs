@@ -248,7 +248,7 @@ impl Checked {
         match routes.position(|route| route.must_go_via().is_some()) {
             Some(at) if !tells_routes => Err(FieldError::new(
                 format!("routes[{at}].envoy_route"),
-                "this host does not tell which route it has chosen: leave it out",
+                "not supported by this host: remove it",
             )),
             _ => Ok(()),
         }
@@ -295,7 +295,7 @@ impl Config {
         let token = self.token.as_ref();
         let token = token.map(|token| token.checked(environment)).transpose()?;
         if token.is_none() && !checkout_routes.is_empty() {
-            return Err(FieldError::new("token", "checkout_routes need its keys"));
+            return Err(FieldError::new("token", "required for checkout_routes"));
         }
         let captcha = self.captcha.as_ref();
         let captcha = captcha.map(|captcha| captcha.checked(environment));
@@ -368,7 +368,7 @@ fn check_prefixes(prefixes: &[String]) -> Result<(), FieldError> {
     match prefixes.iter().position(|prefix| !prefix.starts_with('/')) {
         Some(at) => Err(FieldError::new(
             format!("identify_prefixes[{at}]"),
-            "must be the beginning of a path, such as /orders/",
+            "must be a path prefix, such as /orders/",
         )),
         None => Ok(()),
     }

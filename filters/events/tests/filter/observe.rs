@@ -60,7 +60,7 @@ fn a_dead_origin_loses_no_view_that_is_kept_and_the_others_are_counted() {
     assert_eq!(kept + dropped, 1_000);
     assert!(kept >= 400, "{kept}");
     assert_eq!(gate.metric("views_total.outcome.accepted"), kept);
-    assert!(gate.host.logged("the origin takes views again"));
+    assert!(gate.host.logged("the origin accepts views again"));
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl Problem {
         INVALID_BODY.because(detail)
     }
 
-    /// 400: the query string cannot be read, or asks for what cannot be.
+    /// 400: the query string is invalid.
     pub fn invalid_query(detail: impl Into<Cow<'static, str>>) -> Self {
         INVALID_QUERY.because(detail)
     }

@@ -156,7 +156,7 @@ mod tests {
         assert!(oom.is_definite());
         assert_eq!(
             oom.to_string(),
-            "\"OOM full\": Redis is full, free memory or raise maxmemory"
+            "\"OOM full\": Redis is full; free memory or raise maxmemory"
         );
         assert_eq!(of("WRONGTYPE no"), None);
         let late = of("NOPERM no script: f_x, on @user_script:1.").unwrap();

@@ -351,7 +351,7 @@ pub(super) async fn cancel(
             Ok(Json(OrderView::from(&order)))
         }
         Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
+        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has already expired")),
         Cancelled::Paid(_) => {
             Err(ORDER_PAID.because("the order is paid: POST /orders/{id}/refund ends it"))
         }

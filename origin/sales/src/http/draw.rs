@@ -120,7 +120,7 @@ pub(super) async fn entries(
     }
     let draw = sales.orders.sql(sales.store.draws().draw(&id)).await?;
     if draw.ok_or_else(no_draw)?.list.is_none() {
-        let detail = "reservations have not ended: the list is not closed";
+        let detail = "reservations are still open, so the list is not final";
         return Err(DRAW_OPEN.because(detail));
     }
     let tickets = sales.store.draws().draw_tickets(&id, &page.after, limit);
@@ -136,6 +136,6 @@ pub(super) async fn entries(
 }
 
 fn no_draw() -> Problem {
-    let detail = "there is no such sale, or it draws nobody";
+    let detail = "there is no such sale, or it has no draw";
     NO_DRAW.because(detail)
 }

@@ -239,13 +239,13 @@ fn unread_body(len_max: usize) -> Problem {
 /// draft-ietf-httpapi-idempotency-key-header, section 2.7.
 fn key_reused() -> Problem {
     let detail =
-        "this Idempotency-Key came with another request before; use a new one for a new request";
+        "this Idempotency-Key was used for a different request; use a new one";
     IDEMPOTENCY_KEY_REUSED.because(detail)
 }
 
 /// Redis has lost orders of this user and let the user claim again.
 fn user_cap() -> Problem {
-    let detail = "you have all units that one user may have";
+    let detail = "you have reached the limit per user";
     USER_CAP.because(detail)
 }
 
@@ -257,19 +257,19 @@ fn group_cap() -> Problem {
 
 /// Gateways refuse such users, unless Redis has forgotten them.
 fn cooling_down(wait_ms: u64) -> Problem {
-    let detail = "you did not pay an order in time; please wait before you buy again";
+    let detail = "an order of yours was not paid in time; please wait before you buy again";
     let wait_s = wait_ms.div_ceil(1_000).max(1);
     COOLING_DOWN.because(detail).retry_after(wait_s)
 }
 
 fn unpaid_holds() -> Problem {
-    let detail = "you did not pay several orders in time, and may not buy in this sale again";
+    let detail = "several orders of yours were not paid in time; you can no longer buy in this sale";
     UNPAID_HOLDS.because(detail)
 }
 
 /// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
 fn barred() -> Problem {
-    let detail = "you may not buy from this sale: you are blocked, or have not reserved";
+    let detail = "you cannot buy in this sale: you are blocked or have no reservation";
     BARRED.because(detail)
 }
 
@@ -308,18 +308,18 @@ pub(super) fn only<'a>(
 }
 
 fn claim_missing() -> Problem {
-    let detail = "orders come with a gateway's signed claim";
+    let detail = "the claim is missing: order through a gateway";
     CLAIM_MISSING.because(detail).challenge("Weir-Claim")
 }
 
 /// One answer to every wrong claim: which part of it is wrong is in the log.
 fn claim_invalid() -> Problem {
-    let detail = "the claim is not one that this origin's gateways signed";
+    let detail = "the claim is not signed by a known gateway";
     CLAIM_INVALID.because(detail)
 }
 
 fn claim_released() -> Problem {
-    let detail = "the claim has ended and never becomes an order; please try again";
+    let detail = "the claim has expired; please try again";
     CLAIM_RELEASED.because(detail).retry()
 }
 

@@ -238,7 +238,7 @@ fn not_reserved(refused: Reserved) -> Problem {
         }
         Reserved::Closed => RESERVATION_CLOSED.because("reservations have ended"),
         Reserved::Blocked => BLOCKED.because("you may not reserve or buy"),
-        Reserved::NoReservation => NO_RESERVATION.because("nobody needs to reserve for this sale"),
+        Reserved::NoReservation => NO_RESERVATION.because("this sale needs no reservation"),
         _ => unknown_sale(),
     }
 }

@@ -123,8 +123,8 @@ pub(super) async fn cancel(
     let cancelled = sales.orders.cancel(id, user).await;
     match ended(cancelled)? {
         Cancelled::Now(order) | Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
-        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has expired before")),
-        Cancelled::Paid(_) => Err(ORDER_PAID.because("the order is paid, and stays")),
+        Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has already expired")),
+        Cancelled::Paid(_) => Err(ORDER_PAID.because("the order is paid and cannot be changed")),
         Cancelled::Unknown => Err(unknown_order()),
     }
 }
@@ -146,11 +146,11 @@ pub(super) fn unknown_order() -> Problem {
 }
 
 fn user_missing() -> Problem {
-    let detail = "requests come with a user that a gateway signed";
+    let detail = "the user is missing: send the request through a gateway";
     USER_MISSING.because(detail).challenge("Weir-User")
 }
 
 fn user_invalid() -> Problem {
-    let detail = "the user is not one that this origin's gateways signed";
+    let detail = "the user is not signed by a known gateway";
     USER_INVALID.because(detail)
 }

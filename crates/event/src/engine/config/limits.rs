@@ -72,7 +72,7 @@ impl LimitsConfig {
             // Here, or the error would name a rule that nobody wrote.
             limit.quota(Algorithm::Gcra, &alloc::format!("limits.{field}"))?;
             if store == Store::Redis && self.redis.is_none() {
-                let problem = "counts in Redis, but there is no limits.redis";
+                let problem = "needs limits.redis";
                 return Err(FieldError::new("limits.store", problem));
             }
             rules.push(rule(name, limit, parts, store));

@@ -98,7 +98,7 @@ impl ObserveConfig {
         )?;
         let key = keys.iter().find(|key| key.name == self.key);
         let key =
-            key.ok_or_else(|| FieldError::new("observe.key", "is the name of no key in `keys`"))?;
+            key.ok_or_else(|| FieldError::new("observe.key", "must be the name of a key in `keys`"))?;
         let mut routes = Vec::new();
         for (index, route) in self.routes.into_iter().enumerate() {
             let at = format!("observe.routes[{index}]");

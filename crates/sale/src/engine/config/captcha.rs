@@ -95,7 +95,7 @@ impl CaptchaConfig {
         within("captcha.timeout_ms", self.timeout_ms, 100, 10_000)?;
         let secret = self.secret.read("captcha.secret", environment)?;
         let secret = String::from_utf8(secret)
-            .map_err(|_| FieldError::new("captcha.secret.env", "the secret is no text"))?;
+            .map_err(|_| FieldError::new("captcha.secret.env", "must be UTF-8 text"))?;
         check_text("captcha.secret.env", secret.trim())?;
         Ok(Captcha {
             cluster: self.cluster.as_str().into(),
