@@ -124,10 +124,10 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
 async fn told_in_the_log(stack: &Stack) -> Result<()> {
     let log = stack.data_dir().join("envoy.log");
     let (asks, answers) = match Host::of_run().is_native() {
-        true => ("asks Redis at 127.0.0.1:", "seckill-gate: Redis answers"),
+        true => ("uses Redis at 127.0.0.1:", "seckill-gate: Redis answers"),
         false => (
-            "asks Redis by the cluster weir_redis",
-            "seckill-gate: Redis answers by the cluster weir_redis",
+            "uses Redis through cluster weir_redis",
+            "seckill-gate: Redis answers through cluster weir_redis",
         ),
     };
     for line in [

@@ -383,13 +383,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (body, code, says) in [
-            ("", "invalid_body", "of the form"),
-            ("[]", "invalid_body", "of the form"),
+            ("", "invalid_body", "the form"),
+            ("[]", "invalid_body", "the form"),
             (r#"{"vehicles":["1000001"]}"#, "invalid_body", "skus"),
             (
                 r#"{"vehicles":["1000001"],"skus":[7]}"#,
                 "invalid_body",
-                "a SKU as a text",
+                "a SKU as a string",
             ),
             (
                 r#"{"vehicles":["1000001"],"skus":[{"spu":"P"}]}"#,

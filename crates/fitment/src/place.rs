@@ -188,7 +188,7 @@ mod tests {
         for (json, path) in [
             (
                 r#"{"rules": [{"cluster": "none"}]}"#,
-                "rules[0]: there is no cluster none",
+                "rules[0]: unknown cluster \"none\"",
             ),
             (r#"{"rules": [{"type": "a"}]}"#, "rules[0]: needs one of"),
             (r#"{"rules": [{"split": []}]}"#, "rules[0]: needs one of"),

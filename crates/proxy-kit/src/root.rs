@@ -87,7 +87,7 @@ fn tell<F: Filter>(json: &[u8], configured: &Configured<F::Engine>) {
         log::warn!("{name}: `configuration` is missing: the filter does nothing");
     }
     let clusters = &configured.redis_clusters;
-    let line = started(name, clusters, "by the cluster", &configured.rules);
+    let line = started(name, clusters, "through cluster", &configured.rules);
     log::info!("{line}");
 }
 

@@ -276,7 +276,7 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
     (
         "no_route",
         [
-            "there is nothing at this path",
+            "there is no such path",
             "该路径不存在",
             "Diese Seite gibt es nicht.",
         ],

@@ -460,10 +460,10 @@ mod tests {
             "WEIR_CLAIM_SECRET and WEIR_CLAIM_SECRET_FILE are both set",
         );
         let empty = [(CLAIM_SECRET, ""), ("WEIR_CLAIM_SECRET_FILE", "/no/such")];
-        check(&empty, "WEIR_CLAIM_SECRET_FILE: cannot read /no/such");
+        check(&empty, "WEIR_CLAIM_SECRET_FILE: cannot read \"/no/such\"");
         check(
             &[("WEIR_CLAIM_SECRET_FILE", "/no/such")],
-            "WEIR_CLAIM_SECRET_FILE: cannot read /no/such",
+            "WEIR_CLAIM_SECRET_FILE: cannot read \"/no/such\"",
         );
         let config = Config::try_parse_from(["weir-origin", "--claim-key-id", "K"]).unwrap();
         let set = |name: &str| (!name.ends_with("_FILE")).then(|| SECRET.into());

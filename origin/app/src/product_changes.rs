@@ -93,7 +93,7 @@ impl ProductMetrics {
     }
 
     fn add_to(group: &mut Group<'_>) -> Self {
-        let help = "Changes of products, by outcome";
+        let help = "Product changes, by outcome";
         Self(group.add("product_changes", help))
     }
 
@@ -149,7 +149,7 @@ impl ProductChanges {
     /// Names the member that is wrong.
     pub(crate) fn check(&self, change: ProductChange) -> Result<CheckedChange, String> {
         if !(1..=i64::MAX as u64).contains(&change.version) {
-            return Err("version: must be 1 or more, and fit into 63 bits".to_owned());
+            return Err("version: must be 1 to 9223372036854775807".to_owned());
         }
         Ok(CheckedChange {
             #[cfg(feature = "fitment")]
@@ -224,7 +224,7 @@ impl ProductChanges {
                 Ok(change) => changes.push(change),
                 Err(error) => {
                     let record: String = record.get().chars().take(256).collect();
-                    tracing::warn!(%error, %record, "cannot apply a change of a product: the record is skipped, send a valid one");
+                    tracing::warn!(%error, %record, "skipped an invalid product change: send a valid record");
                     self.metrics.count(INVALID);
                 }
             }
@@ -299,7 +299,7 @@ pub(crate) fn connect(
         let changes = ProductChanges::of(origin).filter(|_| name == SINK);
         let Some(changes) = changes else {
             anyhow::bail!(
-                "--events-pulls: cannot connect the collector {} to {name:?}: it may be {SINK:?}, with --fitment or --history",
+                "--events-pulls: collector {} has the unknown sink {name:?}: use {SINK:?}, with --fitment or --history",
                 pull.name
             );
         };

@@ -113,7 +113,7 @@ impl Traces {
     /// Sends what waits. It blocks until that is done or has failed.
     pub fn end(&self) {
         if let Err(error) = self.0.shutdown() {
-            warn!(%error, "the last traces may not have come to the collector");
+            warn!(%error, "the last traces may not have reached the collector");
         }
     }
 }

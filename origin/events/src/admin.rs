@@ -215,7 +215,7 @@ pub async fn mend(events: &Events, id: &str, event: String) -> Result<DeadLetter
     let letter = find(events, id).await?;
     let Letter::Sent(mut sent) = letter_of(&letter)? else {
         return Err(AdminError::Kind(
-            "only what was refused when it came can be mended: a group gets its events as they are in the log",
+            "only events refused on arrival can be edited: a group gets its events unchanged from the log",
         ));
     };
     sent.event = event;
@@ -257,7 +257,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, A
             received_ms,
             envelope,
         } => {
-            let unfit = AdminError::Kind("the event cannot be read: it is of another version");
+            let unfit = AdminError::Kind("the event has an unsupported version");
             let Some((envelope, unit)) = read_envelope(&envelope) else {
                 return Err(unfit);
             };
@@ -272,7 +272,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<Resent, A
             };
             revive(events, letter, &source, &retry).await
         }
-        Letter::Record { .. } => Err(AdminError::Kind("it is no event")),
+        Letter::Record { .. } => Err(AdminError::Kind("it is not an event")),
     }
 }
 
@@ -284,16 +284,16 @@ async fn revive(
 ) -> Result<Resent, AdminError> {
     if letter.group == STORE_GROUP {
         return Err(AdminError::Kind(
-            "another event has its id, and is stored: send it anew with an id of its own",
+            "another stored event has its id: send it again with a new id",
         ));
     }
     let group = events
         .group(&letter.group)
-        .ok_or(AdminError::Kind("its group does not run in this origin"))?;
+        .ok_or(AdminError::Kind("its consumer group does not run in this origin"))?;
     let is_ours = |known: &Source| **known == *source;
     if !events.log().sources().iter().any(is_ours) {
         return Err(AdminError::Kind(
-            "it came by another origin's log: send it again there",
+            "it came from another origin's log: send it again there",
         ));
     }
     let store = events.store();
@@ -351,5 +351,5 @@ async fn find(events: &Events, id: &str) -> Result<DeadLetter, AdminError> {
 }
 
 fn letter_of(letter: &DeadLetter) -> Result<Letter, AdminError> {
-    Letter::from_json(&letter.letter).map_err(|_| AdminError::Kind("it is of another version"))
+    Letter::from_json(&letter.letter).map_err(|_| AdminError::Kind("unsupported version"))
 }

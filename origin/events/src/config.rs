@@ -135,10 +135,10 @@ impl EventConfig {
     pub fn settings(&self, webhook_secret: Option<String>) -> Result<Option<Settings>> {
         let Some(home) = self.home()? else {
             if self.events_archive.is_some() {
-                bail!("--events-archive: there are no events without --events-log or --events");
+                bail!("--events-archive needs --events-log or --events");
             }
             if self.events_webhook_url.is_some() {
-                bail!("--events-webhook-url: there are no events without --events-log or --events");
+                bail!("--events-webhook-url needs --events-log or --events");
             }
             return Ok(None);
         };
@@ -178,7 +178,7 @@ impl EventConfig {
         if let Some(path) = &self.events_kafka_properties {
             let name = "--events-kafka-properties";
             let text = std::fs::read_to_string(path);
-            let text = text.with_context(|| format!("{name}: cannot read {}", path.display()))?;
+            let text = text.with_context(|| format!("{name}: cannot read \"{}\"", path.display()))?;
             settings = settings.with_properties(&text).context(name)?;
         }
         Ok(Home::Kafka(settings))
@@ -187,7 +187,7 @@ impl EventConfig {
     #[cfg(not(feature = "kafka"))]
     fn kafka(&self, _: &str) -> Result<Home> {
         bail!(
-            "--events: this weir-origin was built without Kafka; cargo build --features kafka has it"
+            "--events: this weir-origin was built without Kafka; build it with cargo build --features kafka"
         )
     }
 
@@ -196,7 +196,7 @@ impl EventConfig {
         use super::archive::{Archive, Folder};
         ensure!(
             self.events_archive_every.ms > 0,
-            "--events-archive-every: must be longer than nothing"
+            "--events-archive-every: must be longer than 0"
         );
         let folder = Folder::open(place).with_context(|| format!("--events-archive: {place}"))?;
         settings.archive = Some(Archive {
@@ -210,7 +210,7 @@ impl EventConfig {
     #[cfg(not(feature = "archive"))]
     fn archive(&self, place: &str, _: &mut Settings) -> Result<()> {
         bail!(
-            "--events-archive {place}: this weir-origin was built without archives; cargo build --features archive has them"
+            "--events-archive {place}: this weir-origin was built without archives; build it with cargo build --features archive"
         )
     }
 
@@ -219,7 +219,7 @@ impl EventConfig {
             return Ok(None);
         };
         let secret = secret.with_context(|| {
-            format!("--events-webhook-url: {WEBHOOK_SECRET} is not set, and {WEBHOOK_SECRET}_FILE is not either")
+            format!("--events-webhook-url: neither {WEBHOOK_SECRET} nor {WEBHOOK_SECRET}_FILE is set")
         })?;
         for topic in &self.events_webhook_topics {
             Topic::new(topic).with_context(|| format!("--events-webhook-topics: {topic:?}"))?;
@@ -234,7 +234,7 @@ impl EventConfig {
 }
 
 fn read_pulls(path: &Path) -> Result<Vec<Pull>> {
-    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let json = std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
     let mut json = serde_json::Deserializer::from_slice(&json);
     let config: PullsConfig = serde_path_to_error::deserialize(&mut json)
         .map_err(|error| anyhow!("{}: {error}", path.display()))?;

@@ -48,7 +48,7 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
 
 /// Measures how far groups are behind, until `stop`.
 pub(super) async fn measure(events: Events, stop: CancellationToken) {
-    let mut rounds = Rounds::every(MEASURE_PERIOD, "measuring groups of events", stop);
+    let mut rounds = Rounds::every(MEASURE_PERIOD, "measuring consumer groups", stop);
     while rounds.next().await {
         let measured = measure_once(&events).await;
         rounds.ended(&measured);

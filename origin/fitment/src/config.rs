@@ -47,7 +47,7 @@ impl FitmentConfig {
             return Ok(None);
         };
         std::fs::create_dir_all(spool)
-            .with_context(|| format!("--fitment: cannot make the folder {}", spool.display()))?;
+            .with_context(|| format!("--fitment: cannot create the folder \"{}\"", spool.display()))?;
         let mut settings = Settings::new(spool.clone());
         for text in self.fitment_cluster.iter().filter(|text| !text.is_empty()) {
             // The URL may hold a password, so an error does not show it.
@@ -56,10 +56,10 @@ impl FitmentConfig {
                 .context("--fitment-cluster: must be <name>=<url>")?;
             let cluster = Cluster::new(name).filter(|cluster| *cluster != Cluster::home());
             let cluster = cluster.context(
-                "--fitment-cluster: the name must be 1 to 32 of a-z, 0-9 and -, and not home",
+                "--fitment-cluster: the name must be 1 to 32 of a-z, 0-9 and -, except home",
             )?;
             if settings.clusters.iter().any(|(known, _)| *known == cluster) {
-                bail!("--fitment-cluster: {name} is given twice");
+                bail!("--fitment-cluster: \"{name}\" appears twice");
             }
             let redis =
                 Redis::new(url, key_prefix).with_context(|| format!("--fitment-cluster {name}"))?;

@@ -177,7 +177,7 @@ impl Fitment {
                 // It changed meanwhile: who changed it has Redis follow.
                 continue;
             }
-            warn!(sku = %row.sku, ?finding, "Redis has it otherwise than SQL: it is written again");
+            warn!(sku = %row.sku, ?finding, "Redis differs from SQL; rewriting the SKU");
             self.put(&[&now], newer).await?;
             self.route(&[&now], newer).await?;
             mended += 1;

@@ -96,7 +96,7 @@ impl History {
     }
 
     pub(crate) async fn run_following_switches(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "following the switches of history", stop);
+        let mut rounds = Rounds::every(PERIOD, "reading the history switches", stop);
         while rounds.next().await {
             let followed = self.follow_switches().await;
             rounds.ended(&followed);

@@ -63,7 +63,7 @@ pub fn admin() -> Api<Redis> {
     path = "/limits/refusals",
     operation_id = "getLimitRefusals",
     params(Span),
-    responses((status = 200, description = "The refusals", body = Refusals))
+    responses((status = 200, description = "Refusals per minute", body = Refusals))
 )]
 async fn refusals(
     State(redis): State<Redis>,
@@ -85,7 +85,7 @@ async fn refusals(
     get,
     path = "/limits",
     operation_id = "getLimits",
-    responses((status = 200, description = "The rules", body = LimitsView))
+    responses((status = 200, description = "The rate limit rules", body = LimitsView))
 )]
 async fn show(State(redis): State<Redis>) -> Result<Json<LimitsView>, Problem> {
     let key = keys::limit_rules(redis.prefix());
@@ -109,6 +109,6 @@ async fn show(State(redis): State<Redis>) -> Result<Json<LimitsView>, Problem> {
 }
 
 fn no_redis(error: CallError) -> Problem {
-    warn!(%error, "cannot read what Redis has of limits");
+    warn!(%error, "cannot read rate limit reports from Redis");
     Problem::redis()
 }

@@ -175,7 +175,7 @@ impl LinkConfig {
             bail!("--links-webhook-url needs --links");
         }
         let secret = secret.with_context(|| {
-            format!("--links-webhook-url: {LINKS_WEBHOOK_SECRET} is not set, and {LINKS_WEBHOOK_SECRET}_FILE is not either")
+            format!("--links-webhook-url: neither {LINKS_WEBHOOK_SECRET} nor {LINKS_WEBHOOK_SECRET}_FILE is set")
         })?;
         let ca = self.links_webhook_ca.as_deref();
         let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
@@ -214,7 +214,7 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 fn read_domains(path: &Path) -> Result<Domains> {
-    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let json = std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
     let mut json = serde_json::Deserializer::from_slice(&json);
     let domains: DomainsConfig = serde_path_to_error::deserialize(&mut json)
         .map_err(|error| anyhow!("{}: {error}", path.display()))?;

@@ -38,10 +38,10 @@ pub enum RangeError {
     #[error("to_ms: must be later than from_ms")]
     Empty,
     /// It has too many hours or days.
-    #[error("from_ms, to_ms: at most {HOURS_MAX} hours or {DAYS_MAX} days at once")]
+    #[error("from_ms, to_ms: must span at most {HOURS_MAX} hours or {DAYS_MAX} days")]
     TooLong,
     /// Days of a zone are sums of hours, which are not kept for as long as days.
-    #[error("tz, from_ms: days of a time zone are told for the last 90 days")]
+    #[error("tz, from_ms: days in a time zone are only available for the last 90 days")]
     TooOld,
 }
 

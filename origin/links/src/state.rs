@@ -108,7 +108,7 @@ impl States {
         let lives = over.map(|link| Asked::IsThere(&link.id));
         let asked: Vec<_> = clicks.chain(lives).collect();
         let told = self.records.ask(&asked).await.unwrap_or_else(|error| {
-            debug!(%error, "states of links are told without Redis");
+            debug!(%error, "link states answered without Redis");
             vec![None; asked.len()]
         });
         let told: HashMap<_, _> = asked.into_iter().zip(told).collect();

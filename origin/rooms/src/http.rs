@@ -186,7 +186,7 @@ async fn one(
     let setting = rooms.store().setting(&room).await?;
     let look = rooms.look(&room).await.map_err(no_redis)?;
     if setting.is_none() && look.is_none() {
-        let detail = "nothing is set for this room, and no gateway has it";
+        let detail = "the room has no settings, and no gateway has it";
         return Err(UNKNOWN_ROOM.because(detail));
     }
     Ok(Json(rooms.view(&room, setting, look)))
@@ -201,7 +201,7 @@ async fn one(
     operation_id = "setRoom",
     params(RoomParam),
     request_body = RoomFields,
-    responses((status = 200, description = "It is set", body = RoomView))
+    responses((status = 200, description = "The setting is stored", body = RoomView))
 )]
 async fn set(
     State(rooms): State<Rooms>,
@@ -214,7 +214,7 @@ async fn set(
     let setting = set.map_err(not_set)?;
     // If Redis is away now, the next round puts it there.
     if let Err(error) = rooms.publish(&room, &setting).await {
-        warn!(%error, room = room.as_str(), "a setting is not in Redis yet");
+        warn!(%error, room = room.as_str(), "cannot write a room setting to Redis; retrying");
     }
     let look = rooms.look(&room).await.ok().flatten();
     Ok(Json(rooms.view(&room, Some(setting), look)))
@@ -297,6 +297,6 @@ fn not_set(failure: SetError) -> Problem {
 }
 
 fn no_redis(error: CallError) -> Problem {
-    warn!(%error, "cannot look at a waiting room");
+    warn!(%error, "cannot read a waiting room from Redis");
     Problem::redis()
 }

@@ -30,7 +30,7 @@ pub struct RoomFields {
 }
 
 fn modes() -> Object {
-    words("What the room does.", Mode::ALL.map(Mode::word))
+    words("Mode of the room.", Mode::ALL.map(Mode::word))
 }
 
 impl RoomFields {

@@ -223,7 +223,7 @@ impl SaleConfig {
             return Ok(None);
         };
         let secret = secret.with_context(|| {
-            format!("--orders-webhook-url: {ORDERS_WEBHOOK_SECRET} is not set, and {ORDERS_WEBHOOK_SECRET}_FILE is not either")
+            format!("--orders-webhook-url: neither {ORDERS_WEBHOOK_SECRET} nor {ORDERS_WEBHOOK_SECRET}_FILE is set")
         })?;
         let ca = self.orders_webhook_ca.as_deref();
         let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
@@ -279,7 +279,7 @@ fn parse_payment_url(url: &str) -> Result<String, String> {
     let is_web = url.starts_with("https://") || url.starts_with("http://");
     match is_web && url.contains(PLACE) {
         true => Ok(url.to_owned()),
-        false => Err(format!("must be a URL with {PLACE} in it")),
+        false => Err(format!("must be a URL that contains {PLACE}")),
     }
 }
 

@@ -76,21 +76,21 @@ pub async fn run(
     let shards = Arc::new(Shards::new(client, keys, name.as_str(), key_prefix));
     let listener = TcpListener::bind(command.proxy_listen);
     let listener = listener.await.context("--proxy-listen")?;
-    info!(version = weir_version::LONG, listen = %listener.local_addr()?, %redis, "shards are reached");
+    info!(version = weir_version::LONG, listen = %listener.local_addr()?, %redis, "shard proxy listening");
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = Arc::clone(&free).acquire_owned().await?;
         let client = match listener.accept().await {
             Ok((client, _)) => client,
             Err(error) => {
-                warn!(%error, "a connection could not be accepted");
+                warn!(%error, "cannot accept a connection");
                 continue;
             }
         };
         let session = Session::new(client, redis.clone(), Arc::clone(&shards));
         tokio::spawn(async move {
             if let Err(error) = session.serve().await {
-                debug!("a connection has ended: {error:#}");
+                debug!("connection closed: {error:#}");
             }
             drop(permit);
         });
@@ -102,6 +102,6 @@ fn address(url: &str) -> Result<String> {
     let info = url.into_connection_info()?;
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => Ok(format!("{host}:{port}")),
-        _ => bail!("must be redis://<host>:<port>: the proxy stands beside its Redis, without TLS"),
+        _ => bail!("must be redis://<host>:<port>: the proxy connects to its Redis without TLS"),
     }
 }

@@ -218,7 +218,7 @@ async fn what_is_wrong_is_said_in_the_buyers_language_and_the_code_stays() {
         Request::get("/nothing").header("accept-language", "de"),
     )
     .await;
-    assert_eq!(nothing.body["message"], "Unter diesem Pfad gibt es nichts.");
+    assert_eq!(nothing.body["message"], "Diese Seite gibt es nicht.");
     let good = ask(
         &world,
         Request::get("/sale-list").header("accept-language", "de"),

@@ -228,7 +228,7 @@ fn a_place_that_will_not_do_is_refused_by_its_flag() {
     };
     check(
         &["--events-archive", "/tmp/a"],
-        "--events-archive: there are no events",
+        "--events-archive needs",
     );
     check(
         &["--events-log", &log, "--events-archive", "s3://"],

@@ -284,5 +284,5 @@ async fn a_store_that_was_never_there_is_told_of_and_holds_up_nothing_else() {
     history.record(&[view]).await.unwrap();
     assert_eq!(list(&history, &alice).await, (vec![1], false));
     let told = history.cold().read(&alice).await.unwrap_err().to_string();
-    assert!(told.contains("no connection yet"), "{told}");
+    assert!(told.contains("not connected yet"), "{told}");
 }

@@ -99,7 +99,7 @@ fn a_refusal_says_what_is_wrong_and_where() {
     );
     check(
         r#"{"type":"View"}"#,
-        "type: has a byte that is not allowed at position 0",
+        "type: has an invalid byte at position 0",
     );
     check(r#"{"type":""}"#, "type: is empty");
     check(r#"{"type":"view","id":"a b"}"#, "id: has a byte");
@@ -144,7 +144,7 @@ fn an_event_is_bounded_in_length_and_depth() {
     assert_eq!(rejection.reason, Reason::TooLarge);
     assert_eq!(
         rejection.message,
-        "the event: has 32769 bytes, may have 32768"
+        "the event: has 32769 bytes, the maximum is 32768"
     );
 }
 

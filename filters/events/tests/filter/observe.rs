@@ -49,7 +49,7 @@ fn a_dead_origin_loses_no_view_that_is_kept_and_the_others_are_counted() {
     gate.host.advance(Duration::from_secs(60));
     let dropped = gate.metric("views_total.outcome.dropped");
     assert!(gate.metric("batches_failed_total") >= 5);
-    assert!(gate.host.logged("the origin does not take views"));
+    assert!(gate.host.logged("the origin does not accept views"));
     {
         let mut origin = gate.origin.borrow_mut();
         origin.reply = None;

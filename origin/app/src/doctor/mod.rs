@@ -157,7 +157,7 @@ async fn look(
         let TlsTarget {
             address, ca_file, ..
         } = target;
-        format!("TLS with {address}, as {ca_file} is not on this machine")
+        format!("TLS with {address}, because \"{ca_file}\" is not on this machine")
     }));
     print(command.json, &findings, keys, &examined, &not_examined)?;
     Ok(code(&findings))
@@ -186,16 +186,16 @@ fn not_examined(
     let left_out = [
         (
             !has_envoy,
-            "Envoy's configuration (--envoy or --envoy-admin)",
+            "the Envoy configuration (--envoy or --envoy-admin)",
         ),
         (
             has_envoy && !has_gateway,
-            "the gateways' secrets and their login at Redis (--gateway-env)",
+            "the gateways' secrets and Redis logins (--gateway-env)",
         ),
         (command.no_redis, "Redis (--no-redis)"),
         (
             !asks_redis && !command.no_redis,
-            "Redis, which no filter asks",
+            "Redis, because no filter uses it",
         ),
         (command.no_sql, "SQL (--no-sql)"),
         (
@@ -247,7 +247,7 @@ fn environment(path: &Path) -> Result<GatewayEnvironment> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    std::fs::read_to_string(path).with_context(|| format!("cannot read \"{}\"", path.display()))
 }
 
 fn print(
@@ -278,7 +278,7 @@ fn print(
         eprintln!("claim key {}: fingerprint {}", key.id, key.fingerprint);
     }
     let count = match findings.len() {
-        0 => "nothing is wrong".to_owned(),
+        0 => "no findings".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
@@ -286,7 +286,7 @@ fn print(
     match not_examined {
         [] => eprintln!("{count}; examined: {examined}"),
         missing => eprintln!(
-            "{count} in what was examined: {examined}; not examined: {}",
+            "{count}; examined: {examined}; not examined: {}",
             missing.join(", ")
         ),
     }

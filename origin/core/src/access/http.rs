@@ -36,15 +36,15 @@ const PAGE: usize = 50;
 const PAGE_MAX: usize = 200;
 
 const INVALID_KEY: Refusal =
-    Refusal::invalid("invalid_key", "Invalid key", "A key may not be like that");
+    Refusal::invalid("invalid_key", "Invalid key", "The key is invalid");
 
 pub(super) const NO_RANDOM: Refusal =
-    Refusal::unavailable("no_random", "The system gives no random numbers");
+    Refusal::unavailable("no_random", "No random numbers from the operating system");
 
 const TOO_MANY_KEYS: Refusal = Refusal::conflict(
     "too_many_keys",
     "Too many keys",
-    "There are as many keys as there may be",
+    "The maximum number of keys is reached",
 );
 
 const UNKNOWN_KEY: Refusal =
@@ -91,7 +91,7 @@ struct NewKey {
     /// What people call it.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What its holder is; this or scopes.
+    /// Role of the holder; set either role or scopes.
     #[schema(required = false, schema_with = roles)]
     role: Option<String>,
     /// What it may do; this or a role.
@@ -180,7 +180,7 @@ struct AuditTrail {
 }
 
 fn roles() -> Object {
-    let description = "What its holder is; this or scopes.";
+    let description = "Role of the holder; set either role or scopes.";
     words(description, Role::ALL.map(Role::word))
 }
 
@@ -192,7 +192,7 @@ pub(super) fn scopes() -> Array {
     ArrayBuilder::new()
         .items(scope)
         .min_items(Some(1))
-        .description(Some("What it may do."))
+        .description(Some("Permissions."))
         .build()
 }
 
@@ -224,7 +224,7 @@ impl NewKey {
         match (&self.tenant, own) {
             (None, own) => Ok(own.cloned()),
             (Some(name), Some(own)) if own.as_str() != name => Err(guard::forbidden(
-                "tenant: a tenant makes keys of its own alone",
+                "tenant: a tenant can only create its own keys",
             )),
             (Some(name), _) => TenantName::new(name).map(Some).ok_or_else(no_tenant),
         }
@@ -244,18 +244,18 @@ impl NewKey {
                 let scopes = scopes.map_err(|error| invalid(format!("scopes: {error}")))?;
                 let scopes: Scopes = scopes.into_iter().collect();
                 match scopes.is_empty() {
-                    true => Err(invalid("scopes: must have one at least")),
+                    true => Err(invalid("scopes: must have at least one")),
                     false => Ok((None, scopes)),
                 }
             }
-            _ => Err(invalid("one of role and scopes must be set")),
+            _ => Err(invalid("set exactly one of role and scopes")),
         }
     }
 
     fn check(&self, now_ms: u64) -> Result<(), Problem> {
         if !is_word(&self.name, NAME_LEN_MAX) {
             let detail = format!(
-                "name: must be 1 to {NAME_LEN_MAX} characters, none of them a control character"
+                "name: must be 1 to {NAME_LEN_MAX} characters without control characters"
             );
             return Err(invalid(detail));
         }
@@ -270,7 +270,7 @@ impl NewKey {
         }
         match self.expires_at_ms {
             Some(at_ms) if !(now_ms + 1..=INSTANT_MS_MAX).contains(&at_ms) => Err(invalid(
-                "expires_at_ms: must lie in the future, in milliseconds since the Unix epoch, or be null",
+                "expires_at_ms: must be in the future, in milliseconds since the Unix epoch, or null",
             )),
             _ => Ok(()),
         }
@@ -290,7 +290,7 @@ fn is_word(text: &str, len_max: usize) -> bool {
     path = "/access/keys",
     operation_id = "makeKey",
     request_body = NewKey,
-    responses((status = 201, description = "It is made", body = MadeKey)),
+    responses((status = 201, description = "Created", body = MadeKey)),
 )]
 async fn create(
     State(door): State<Door>,
@@ -304,7 +304,7 @@ async fn create(
     if tenant.is_some()
         && let Some(other) = of_tenants(&scopes).lacks(&scopes)
     {
-        let detail = format!("scopes: {other}: a tenant has only sales, rooms, links and access");
+        let detail = format!("scopes: {other}: a tenant can only have sales, rooms, links and access");
         return Err(invalid(detail));
     }
     let id = key::new_id().map_err(no_random)?;
@@ -324,19 +324,19 @@ async fn create(
         tenant,
     };
     if let Some(lacking) = caller.0.scopes.lacks(&stored.may()) {
-        let detail = format!("{lacking}: nobody gives what they have not");
+        let detail = format!("{lacking}: a key cannot grant scopes it lacks");
         return Err(guard::forbidden(detail));
     }
     match door.access.0.store.add_key(&stored).await? {
         Added::Made => {}
         Added::TooMany => {
-            let detail = format!("there are {KEYS_MAX} keys already");
+            let detail = format!("the maximum of {KEYS_MAX} keys is reached");
             return Err(TOO_MANY_KEYS.because(detail));
         }
         Added::Over(over) => return Err(over_limit(over)),
         Added::NoTenant => return Err(no_tenant()),
     }
-    info!(key = stored.id, by = caller.0.id, "key made");
+    info!(key = stored.id, by = caller.0.id, "key created");
     let location = [(header::LOCATION, format!("/access/keys/{}", stored.id))];
     let view = stored.into();
     let made = MadeKey { view, key: shown };
@@ -381,7 +381,7 @@ fn asked_tenant<'a>(
     let asked = asked.filter(|asked| !asked.is_empty());
     match (own, asked) {
         (Some(own), Some(asked)) if own != asked => Err(guard::forbidden(
-            "tenant: a tenant's key tells of its own alone",
+            "tenant: a tenant's key can only read its own tenant",
         )),
         (own, asked) => Ok(own.or(asked)),
     }
@@ -421,7 +421,7 @@ async fn one(
     path = "/access/keys/{id}",
     operation_id = "revokeKey",
     params(("id" = String, Path, description = "The key's id.")),
-    responses((status = 200, description = "It is revoked", body = KeyView)),
+    responses((status = 200, description = "The key is revoked", body = KeyView)),
 )]
 async fn revoke(
     State(door): State<Door>,
@@ -462,7 +462,7 @@ struct AuditQuery {
     path = "/access/audit",
     operation_id = "listAuditTrail",
     params(AuditQuery),
-    responses((status = 200, description = "A page of it", body = AuditTrail)),
+    responses((status = 200, description = "A page of the audit trail", body = AuditTrail)),
 )]
 async fn audit(
     State(door): State<Door>,
@@ -497,6 +497,6 @@ fn no_tenant() -> Problem {
 }
 
 pub(super) fn no_random(failure: key::NoRandom) -> Problem {
-    error!(error = %failure, "no key is made");
-    NO_RANDOM.because("the system gives no random numbers")
+    error!(error = %failure, "cannot create a key");
+    NO_RANDOM.because("no random numbers from the operating system")
 }

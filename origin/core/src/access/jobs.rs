@@ -18,7 +18,7 @@ impl Access {
     pub fn spawn(&self, stop: &CancellationToken) -> JoinHandle<()> {
         let (access, stop) = (self.clone(), stop.clone());
         tokio::spawn(async move {
-            let mut rounds = Rounds::every(PERIOD, "forgetting sessions and old entries", stop);
+            let mut rounds = Rounds::every(PERIOD, "deleting sessions and old audit entries", stop);
             while rounds.next().await {
                 let outcome = access.forget(now_ms()).await;
                 rounds.ended(&outcome);

@@ -90,7 +90,7 @@ impl fmt::Display for Scope {
 /// The text is no scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is none of sales, rooms, limits, links, events, history, fitment, access with :read or :write"
+    "{0:?} must be one of sales, rooms, limits, links, events, history, fitment and access, with :read or :write"
 )]
 pub struct NoScope(String);
 

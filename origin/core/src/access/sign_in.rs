@@ -25,14 +25,14 @@ const TOO_MANY_ATTEMPTS: Refusal = Refusal::new(
     StatusCode::TOO_MANY_REQUESTS,
     "too_many_attempts",
     "Too many attempts",
-    "The address has shown too many wrong keys and has to wait",
+    "Too many invalid keys from this address; it has to wait",
 );
 
 const WRONG_KEY: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "wrong_key",
-    "Wrong key",
-    "This is no key, or one that has ended",
+    "Invalid key",
+    "The key is unknown or has expired",
 );
 
 /// The routes of sessions, for everybody: the handlers look who asks.
@@ -115,7 +115,7 @@ impl From<Caller> for CallerView {
     get,
     path = "/access/session",
     operation_id = "getCaller",
-    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Nobody is signed in")),
+    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Not signed in")),
 )]
 async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
     match door.caller(&headers).await {
@@ -137,7 +137,7 @@ async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response
     post,
     path = "/access/session",
     operation_id = "signIn",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
+    params(("x-weir-console" = String, Header, description = "Any value: pages of other sites cannot send this header.")),
     request_body = SignIn,
     responses((status = 201, description = "Signed in", body = CallerView)),
 )]
@@ -176,7 +176,7 @@ impl Door {
         let Some(caller) = self.opened_by(shown).await? else {
             attempts.failed(address, now_ms());
             self.access.0.metrics.sign_in("refused");
-            warn!(%address, "somebody tried to sign in with what is no key");
+            warn!(%address, "console sign-in with an invalid key");
             return Err(wrong_key());
         };
         self.access.0.metrics.sign_in("done");
@@ -200,8 +200,8 @@ fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
     delete,
     path = "/access/session",
     operation_id = "signOut",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
-    responses((status = 204, description = "The cookie opens nothing any more")),
+    params(("x-weir-console" = String, Header, description = "Any value: pages of other sites cannot send this header.")),
+    responses((status = 204, description = "The session is ended")),
 )]
 async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
     if !is_from_page(&headers) {
@@ -222,12 +222,12 @@ async fn sign_out(State(door): State<Door>, headers: HeaderMap) -> Result<Respon
 }
 
 fn wrong_key() -> Problem {
-    let detail = "that is no key that opens anything";
+    let detail = "the key is unknown or has expired";
     WRONG_KEY.because(detail).challenge("Bearer")
 }
 
 fn too_many(wait_ms: u64) -> Problem {
-    let detail = "too many wrong keys from this address; please wait";
+    let detail = "too many invalid keys from this address; please wait";
     TOO_MANY_ATTEMPTS
         .because(detail)
         .retry_after(wait_ms.div_ceil(1_000))

@@ -29,19 +29,19 @@ const DOMAIN_LEN_MAX: usize = 16;
 const INVALID_TENANT: Refusal = Refusal::invalid(
     "invalid_tenant",
     "Invalid tenant",
-    "A tenant may not be like that",
+    "The tenant is invalid",
 );
 
 const TENANT_DOMAIN_TAKEN: Refusal = Refusal::conflict(
     "tenant_domain_taken",
     "Domain taken",
-    "The domain is another tenant's",
+    "The domain belongs to another tenant",
 );
 
 const TENANT_NAMES_TAKEN: Refusal = Refusal::conflict(
     "tenant_names_taken",
     "Names taken",
-    "Sales or waiting rooms already have names that begin with this one, and `takes_over` is not set",
+    "Sales or waiting rooms already have names that start with this one, and `takes_over` is not set",
 );
 
 const TOO_MANY_TENANTS: Refusal = Refusal::conflict(
@@ -82,7 +82,7 @@ fn domains() -> Array {
         .items(domain)
         .max_items(Some(DOMAINS_MAX))
         .description(Some(
-            "The domains of its links. Each is at most one tenant's.",
+            "Its link domains. Each belongs to at most one tenant.",
         ))
         .default(Some(json!([])))
         .build()
@@ -95,7 +95,7 @@ struct NewTenant {
     /// What people call it.
     #[schema(min_length = 1, max_length = 80)]
     title: String,
-    /// The domains of its links. Each is at most one tenant's.
+    /// Its link domains. Each belongs to at most one tenant.
     #[serde(default)]
     #[schema(schema_with = domains)]
     domains: Vec<String>,
@@ -212,8 +212,8 @@ async fn one(
     ),
     request_body = NewTenant,
     responses(
-        (status = 200, description = "It is changed", body = TenantView),
-        (status = 201, description = "It is made", body = TenantView),
+        (status = 200, description = "Changed", body = TenantView),
+        (status = 201, description = "Created", body = TenantView),
     ),
 )]
 async fn put(
@@ -247,7 +247,7 @@ async fn put(
     params(
         ("id" = String, Path, description = "The tenant's name: 1 to 20 of a-z, 0-9 and single hyphens inside.", max_length = 20, pattern = "^[a-z0-9]+(-[a-z0-9]+)*$"),
     ),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
 )]
 async fn delete(State(door): State<Door>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     let deleted = door.access.0.tenants.delete(&name, now_ms()).await;
@@ -272,12 +272,12 @@ impl NewTenant {
         }
         let is_control = self.title.chars().any(char::is_control);
         if is_control || !(1..=TITLE_LEN_MAX).contains(&self.title.chars().count()) {
-            let must = format!("must be 1 to {TITLE_LEN_MAX} characters, none a control character");
+            let must = format!("must be 1 to {TITLE_LEN_MAX} characters without control characters");
             mistakes.push(("title".to_owned(), must));
         }
         let is_sound = self.domains.iter().all(|domain| is_domain(domain));
         if !is_sound || self.domains.len() > DOMAINS_MAX {
-            let must = format!("must be at most {DOMAINS_MAX} names of domains of links");
+            let must = format!("must be at most {DOMAINS_MAX} link domains");
             mistakes.push(("domains".to_owned(), must));
         }
         let limits = self.limits.mistakes().into_iter();
@@ -326,17 +326,17 @@ fn not_put(refused: Put) -> Problem {
                 .map(|(what, n)| format!("{n} {what}"))
                 .collect();
             let detail = format!(
-                "{} bear such a name already: with takes_over they become the tenant's",
+                "{} already have such a name: set takes_over to give them to the tenant",
                 taken.join(" and ")
             );
             TENANT_NAMES_TAKEN.because(detail)
         }
         Put::DomainTaken(domain) => {
-            let detail = format!("domains: {domain} is another tenant's");
+            let detail = format!("domains: \"{domain}\" belongs to another tenant");
             TENANT_DOMAIN_TAKEN.because(detail)
         }
         Put::TooMany | Put::Made | Put::Changed => {
-            let detail = format!("there are {TENANTS_MAX} tenants already");
+            let detail = format!("the maximum of {TENANTS_MAX} tenants is reached");
             TOO_MANY_TENANTS.because(detail)
         }
     }

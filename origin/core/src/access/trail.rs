@@ -119,7 +119,7 @@ pub(super) enum TrailError {
     Sql(#[from] SqlError),
     #[error(transparent)]
     NoRandom(#[from] NoRandom),
-    #[error("no free id for an entry of the audit trail")]
+    #[error("no free id for an audit entry")]
     NoId,
 }
 
@@ -149,7 +149,7 @@ impl Trail {
     /// Notes what became of it. If that fails the entry says that it is not known.
     pub(super) async fn end(&self, id: u64, verdict: &Verdict) {
         if let Err(error) = self.db.insert(insert_verdict(id, verdict)).await {
-            error!(%error, id, status = verdict.status, "the audit trail lacks a verdict");
+            error!(%error, id, status = verdict.status, "cannot store the outcome in the audit trail");
         }
     }
 

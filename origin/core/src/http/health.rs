@@ -85,7 +85,7 @@ pub struct Health {
 /// The origin cannot do its work.
 const NOT_READY: Refusal = Refusal::unavailable(
     "not_ready",
-    "SQL or Redis does not answer, Redis takes no writes, the disk of the database is full, or the reconciler is stuck",
+    "SQL or Redis does not answer, Redis refuses writes, the database disk is full, or the reconciler is stuck",
 );
 
 /// How the origin stands. With sales, `sales` is `paused` if SQL has lost orders of any and an operator has yet to decide. With
@@ -261,7 +261,7 @@ pub struct Silences(pub Vec<Loop>);
 
 impl Collector for Silences {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "For how long a loop of the background has been silent";
+        let help = "Time since the last run of a background loop, in seconds";
         let mut metric =
             encoder.encode_descriptor("silent_seconds", help, None, MetricType::Gauge)?;
         for watched in &self.0 {

@@ -461,7 +461,7 @@ async fn insert_next(tx: &mut Tx, source: Source, change: NewChange<'_>) -> Resu
             return Ok(seq);
         }
     }
-    Err(damaged("seq", "is taken by others all the time"))
+    Err(damaged("seq", "is constantly locked by other origins"))
 }
 
 async fn last_seq(tx: &mut Tx, source: Source, subject: &str) -> Result<u64, Error> {

@@ -81,7 +81,7 @@ impl Default for Refusals {
 impl Refusals {
     /// Registers the counter `redis_refused`.
     pub fn register(&self, metrics: &Metrics) {
-        let help = "Commands that Redis refused, by why";
+        let help = "Commands that Redis refused, by reason";
         metrics.group(|group| group.add_this("redis_refused", help, self.counts.clone()));
     }
 

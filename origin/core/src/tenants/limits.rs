@@ -75,7 +75,7 @@ impl Limits {
 
 /// A tenant would have more of something than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the tenant may have {max} {what}")]
+#[error("the tenant's limit is {max} {what}")]
 pub struct Over {
     /// Of what.
     pub what: &'static str,
@@ -111,6 +111,6 @@ mod tests {
     fn a_limit_may_be_reached_and_not_passed() {
         assert_eq!(Over::check("rooms", 3, 3), None);
         let over = Over::check("rooms", 4, 3).map(|over| over.to_string());
-        assert_eq!(over.as_deref(), Some("the tenant may have 3 rooms"));
+        assert_eq!(over.as_deref(), Some("the tenant's limit is 3 rooms"));
     }
 }

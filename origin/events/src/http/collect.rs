@@ -89,7 +89,7 @@ struct PixelQuery {
     operation_id = "collectEvents",
     request_body = EventBody,
     responses(
-        (status = 202, description = "A verdict for each event; all of them are in the log, or in the dead letters", body = Answer),
+        (status = 202, description = "One verdict per event; all are stored, in the log or as dead letters", body = Answer),
     ),
 )]
 pub(super) async fn collect(
@@ -122,7 +122,7 @@ pub(super) struct Push {
     params(Push),
     request_body = EventBody,
     responses(
-        (status = 202, description = "A verdict for each event; all of them are in the log, or in the dead letters", body = Answer),
+        (status = 202, description = "One verdict per event; all are stored, in the log or as dead letters", body = Answer),
     ),
 )]
 pub(super) async fn push(
@@ -153,9 +153,9 @@ async fn taken(
     let encoding = check_content(headers)?;
     let body = body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            too_large(format!("the body may have {BODY_LEN_MAX} bytes"))
+            too_large(format!("the body is longer than {BODY_LEN_MAX} bytes"))
         }
-        _ => Problem::invalid_body("the body could not be read"),
+        _ => Problem::invalid_body("cannot read the body"),
     })?;
     let body = decode(encoding, body).await?;
     let answer = events.collector().collect(sender, body).await?;
@@ -170,7 +170,7 @@ async fn taken(
     path = "/events.gif",
     operation_id = "collectEventByImage",
     params(PixelQuery),
-    responses((status = 200, description = "It is in the log", body = String, content_type = "image/gif")),
+    responses((status = 200, description = "The event is in the log", body = String, content_type = "image/gif")),
 )]
 pub(super) async fn pixel(
     events: Events,
@@ -241,7 +241,7 @@ fn check_content(headers: &HeaderMap) -> Result<Encoding, Problem> {
     match encoding {
         Some(encoding) if is_known && parts.all(is_utf8) => Ok(encoding),
         _ => Err(CONTENT_TYPE.because(
-            "send events as application/json or text/plain, in UTF-8, as they are or with content-encoding gzip or zstd",
+            "send events as application/json or text/plain in UTF-8, optionally with content-encoding gzip or zstd",
         )),
     }
 }

@@ -82,7 +82,7 @@ pub(super) async fn list(
     path = "/events/dead-letters/{id}",
     operation_id = "getDeadLetter",
     params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 200, description = "As it is", body = LetterView)),
+    responses((status = 200, description = "The current state", body = LetterView)),
 )]
 pub(super) async fn get(
     events: Events,
@@ -111,7 +111,7 @@ pub(super) struct Mended {
     operation_id = "mendDeadLetter",
     params(("id" = String, Path, description = "Its name.", max_length = 128)),
     request_body = Mended,
-    responses((status = 200, description = "As it is now", body = LetterView)),
+    responses((status = 200, description = "The new state", body = LetterView)),
 )]
 pub(super) async fn mend(
     events: Events,
@@ -130,7 +130,7 @@ pub(super) async fn mend(
     path = "/events/dead-letters/{id}",
     operation_id = "deleteDeadLetter",
     params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     match events.store().letters().delete_dead_letter(&id).await? {
@@ -147,7 +147,7 @@ pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<Sta
     path = "/events/dead-letters/{id}/resend",
     operation_id = "resendDeadLetter",
     params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 202, description = "It was taken, and is no dead letter any more", body = ResentView)),
+    responses((status = 202, description = "Accepted; the dead letter is removed", body = ResentView)),
 )]
 pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Response, Problem> {
     let (status, body) = match admin::resend(&events, &id).await? {
@@ -184,7 +184,7 @@ pub(super) struct Which {
     path = "/events/dead-letters/resend",
     operation_id = "resendDeadLetters",
     request_body = Which,
-    responses((status = 200, description = "How many were taken", body = ResentMany)),
+    responses((status = 200, description = "Number of accepted events", body = ResentMany)),
 )]
 pub(super) async fn resend_many(
     events: Events,
@@ -208,7 +208,7 @@ fn group_name(name: &str) -> &str {
 fn place(text: &str) -> Result<(u64, &str), Problem> {
     let place = text.split_once('-');
     let place = place.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
-    place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))
+    place.ok_or_else(|| Problem::invalid_query("page: must be the `next` of an earlier page"))
 }
 
 /// A dead letter.

@@ -50,7 +50,7 @@ pub(super) async fn list(events: Events) -> Result<Json<EventGroups>, Problem> {
     path = "/groups/{group}",
     operation_id = "getGroup",
     params(GroupParam),
-    responses((status = 200, description = "As it is", body = GroupView)),
+    responses((status = 200, description = "The current state", body = GroupView)),
 )]
 pub(super) async fn get(
     events: Events,
@@ -97,7 +97,7 @@ enum Edge {
     operation_id = "seekGroup",
     params(GroupParam),
     request_body = Seek,
-    responses((status = 200, description = "Done, or not if it is a dry run", body = SeekAnswer)),
+    responses((status = 200, description = "Done, unless it is a dry run", body = SeekAnswer)),
 )]
 pub(super) async fn seek(
     events: Events,
@@ -111,7 +111,7 @@ pub(super) async fn seek(
         (None, Some(time_ms), None) => Target::Time(time_ms),
         (None, None, Some(position)) => Target::Position(position),
         _ => {
-            let detail = "name one of `to` (start or end), `time_ms` and `position`";
+            let detail = "set exactly one of `to` (start or end), `time_ms` and `position`";
             return Err(INVALID_SEEK.because(detail));
         }
     };
@@ -131,7 +131,7 @@ pub(super) async fn seek(
     path = "/groups/{group}/pause",
     operation_id = "pauseGroup",
     params(GroupParam),
-    responses((status = 200, description = "Noted; groups follow within a second", body = GroupPaused)),
+    responses((status = 200, description = "Stored; groups follow within a second", body = GroupPaused)),
 )]
 pub(super) async fn pause(
     events: Events,
@@ -148,7 +148,7 @@ pub(super) async fn pause(
     path = "/groups/{group}/resume",
     operation_id = "resumeGroup",
     params(GroupParam),
-    responses((status = 200, description = "Noted; groups follow within a second", body = GroupPaused)),
+    responses((status = 200, description = "Stored; groups follow within a second", body = GroupPaused)),
 )]
 pub(super) async fn resume(
     events: Events,
@@ -219,7 +219,7 @@ pub(super) async fn retries(
     path = "/groups/{group}/retries/now",
     operation_id = "retryGroupNow",
     params(GroupParam),
-    responses((status = 200, description = "How many", body = GroupDue)),
+    responses((status = 200, description = "The count", body = GroupDue)),
 )]
 pub(super) async fn retry_now(
     events: Events,

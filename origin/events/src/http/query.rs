@@ -230,7 +230,7 @@ async fn answer(
     name: &str,
     window: Window,
 ) -> Result<Json<WindowAnswer>, Problem> {
-    let missing = |name: &str| Problem::invalid_query(format!("{name}: must be there"));
+    let missing = |name: &str| Problem::invalid_query(format!("{name}: is required"));
     let event_type = window
         .event_type
         .as_deref()
@@ -276,7 +276,7 @@ async fn answer(
             }))
         }
         _ => {
-            let detail = "windows are last, count and sequences";
+            let detail = "unknown window: use last, count or sequences";
             Err(UNKNOWN_WINDOW.because(detail))
         }
     }
@@ -292,7 +292,7 @@ fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Pro
     let types = events.registry().types();
     let window_ms = types.get(event_type).and_then(|known| known.window_ms);
     window_ms
-        .ok_or_else(|| Problem::invalid_query("within: must be there, as the type has no window"))
+        .ok_or_else(|| Problem::invalid_query("within: is required, because the type has no window"))
 }
 
 /// Events that a question is about.
@@ -333,8 +333,8 @@ impl<'a> EventQuery<'a> {
 fn decoded(found: Vec<(Place, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
     let events = found.iter().map(|(_, bytes)| Envelope::decode(bytes));
     events.collect::<Result<_, _>>().map_err(|error| {
-        tracing::error!(%error, "an event in SQL cannot be read");
-        EVENT_UNREADABLE.because("an event is of another version")
+        tracing::error!(%error, "cannot read an event in SQL");
+        EVENT_UNREADABLE.because("an event in SQL has an unsupported version")
     })
 }
 
@@ -346,5 +346,5 @@ fn place(text: &str) -> Result<Place, Problem> {
             position: position.parse().ok()?,
         })
     });
-    place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))
+    place.ok_or_else(|| Problem::invalid_query("page: must be the `next` of an earlier page"))
 }

@@ -40,7 +40,7 @@ pub(super) async fn list(events: Events) -> Json<EventTypes> {
     operation_id = "getEventType",
     params(("name" = String, Path, description = "The name of the type.", max_length = 64)),
     responses(
-        (status = 200, description = "As it is", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+        (status = 200, description = "The current state", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
     ),
 )]
 pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Response, Problem> {
@@ -60,12 +60,12 @@ pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Resp
     operation_id = "setEventType",
     params(
         ("name" = String, Path, description = "The name of the type.", max_length = 64),
-        ("If-Match" = Option<String>, Header, description = "Only if the type has this version."),
+        ("If-Match" = Option<String>, Header, description = "Version that the type must have."),
     ),
     request_body = TypeSpec,
     responses(
-        (status = 200, description = "As it is now", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
-        (status = 201, description = "It is new", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+        (status = 200, description = "The new state", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
+        (status = 201, description = "Created", body = TypeView, headers(("ETag" = String, description = "The version of the type"))),
     ),
 )]
 pub(super) async fn put(
@@ -93,9 +93,9 @@ pub(super) async fn put(
     operation_id = "deleteEventType",
     params(
         ("name" = String, Path, description = "The name of the type.", max_length = 64),
-        ("If-Match" = Option<String>, Header, description = "Only if the type has this version."),
+        ("If-Match" = Option<String>, Header, description = "Version that the type must have."),
     ),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete(
     events: Events,
@@ -160,7 +160,7 @@ fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         .and_then(|text| text.strip_suffix('"'));
     let version = number.and_then(|number| number.parse().ok());
     version.map(Some).ok_or_else(|| {
-        let detail = "If-Match: must be an ETag as GET gives it, such as \"3\"";
+        let detail = "If-Match: must be an ETag from GET, such as \"3\"";
         INVALID_IF_MATCH.because(detail)
     })
 }

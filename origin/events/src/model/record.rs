@@ -85,10 +85,10 @@ pub enum RecordError {
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
     /// What was refused cannot be read.
-    #[error("what was refused cannot be read: {0}")]
+    #[error("cannot read a refused event: {0}")]
     Refused(String),
     /// It begins with another byte.
-    #[error("the record is neither an event nor a refused one")]
+    #[error("the record is neither an event nor a refused event")]
     Kind,
 }
 

@@ -197,7 +197,7 @@ pub(super) async fn vehicle(
     operation_id = "setVehicle",
     params(VehicleParam),
     request_body = NewVehicle,
-    responses((status = 204, description = "It is written")),
+    responses((status = 204, description = "Stored")),
 )]
 pub(super) async fn put_vehicle(
     fitment: Fitment,
@@ -219,7 +219,7 @@ pub(super) async fn put_vehicle(
     path = "/fitment/vehicles/{vehicle}",
     operation_id = "retireVehicle",
     params(VehicleParam),
-    responses((status = 204, description = "It is retired")),
+    responses((status = 204, description = "The vehicle is retired")),
 )]
 pub(super) async fn retire(
     fitment: Fitment,
@@ -289,7 +289,7 @@ pub(super) async fn product(
     operation_id = "setFittedProduct",
     params(SkuParam),
     request_body = Product,
-    responses((status = 204, description = "It is written")),
+    responses((status = 204, description = "Stored")),
 )]
 pub(super) async fn put_product(
     fitment: Fitment,
@@ -313,7 +313,7 @@ pub(super) async fn put_product(
     path = "/fitment/products/{sku}",
     operation_id = "deleteFittedProduct",
     params(SkuParam),
-    responses((status = 204, description = "It is deleted")),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete_product(
     fitment: Fitment,
@@ -339,7 +339,7 @@ pub(super) async fn delete_product(
     operation_id = "addFit",
     params(SkuParam, VehicleParam),
     request_body = Qualifiers,
-    responses((status = 202, description = "It is in SQL; Redis follows"), (status = 204, description = "The relation existed already")),
+    responses((status = 202, description = "Stored in SQL; Redis is updated later"), (status = 204, description = "The relation existed already")),
 )]
 pub(super) async fn add_relation(
     fitment: Fitment,
@@ -366,7 +366,7 @@ pub(super) async fn add_relation(
     path = "/fitment/relations/{sku}/{vehicle}",
     operation_id = "removeFit",
     params(SkuParam, VehicleParam),
-    responses((status = 202, description = "It is in SQL; Redis follows"), (status = 204, description = "There was no such relation")),
+    responses((status = 202, description = "Stored in SQL; Redis is updated later"), (status = 204, description = "There was no such relation")),
 )]
 pub(super) async fn remove_relation(
     fitment: Fitment,
@@ -392,7 +392,7 @@ fn changed(changed: Changed) -> Result<StatusCode, Problem> {
     path = "/fitment/rebuild",
     operation_id = "rebuildFitment",
     params(OfProduct),
-    responses((status = 200, description = "Started, or done for a product", body = RebuildView)),
+    responses((status = 200, description = "The rebuild is started, or done for a product", body = RebuildView)),
 )]
 pub(super) async fn rebuild(
     fitment: Fitment,
@@ -437,7 +437,7 @@ pub(super) async fn rebuild_state(fitment: Fitment) -> Result<Json<WholeRebuild>
     path = "/fitment/verify",
     operation_id = "verifyFitment",
     params(Step),
-    responses((status = 200, description = "What was found", body = Verified)),
+    responses((status = 200, description = "The result", body = Verified)),
 )]
 pub(super) async fn verify(
     fitment: Fitment,

@@ -58,7 +58,7 @@ pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
     path = "/fitment/garage/{vehicle}",
     operation_id = "addToGarage",
     params(("vehicle" = String, Path, description = "The number of the vehicle."), Wanted),
-    responses((status = 204, description = "It is there")),
+    responses((status = 204, description = "The vehicle is in the garage")),
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn bind(
@@ -85,7 +85,7 @@ pub(super) async fn bind(
     path = "/fitment/garage/{vehicle}",
     operation_id = "removeFromGarage",
     params(("vehicle" = String, Path, description = "The number of the vehicle.")),
-    responses((status = 204, description = "It is not there")),
+    responses((status = 204, description = "The vehicle is not in the garage")),
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn unbind(
@@ -108,7 +108,7 @@ fn bound(bound: Bound) -> Result<StatusCode, Problem> {
         Bound::Done => Ok(StatusCode::NO_CONTENT),
         Bound::NoVehicle => Err(unknown_vehicle()),
         Bound::Full => {
-            let detail = format!("a garage has room for {GARAGE_MAX} vehicles");
+            let detail = format!("the garage is full: the maximum is {GARAGE_MAX} vehicles");
             Err(GARAGE_FULL.because(detail))
         }
     }

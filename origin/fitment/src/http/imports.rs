@@ -36,7 +36,7 @@ pub(super) struct What {
     #[serde(default)]
     #[param(required = false, schema_with = formats)]
     format: String,
-    /// Whether relations that SKUs of the file have are kept or replaced.
+    /// Whether existing relations of the file's SKUs are kept (`merge`) or replaced (`replace`).
     #[serde(default)]
     #[param(required = false, schema_with = modes)]
     mode: String,
@@ -103,13 +103,13 @@ pub(super) struct ImportErrorsView {
 
 /// The file could not be kept.
 pub(super) const IMPORT_NOT_KEPT: Refusal =
-    Refusal::unavailable("import_not_kept", "The file could not be kept on disk");
+    Refusal::unavailable("import_not_kept", "The file could not be stored on disk");
 
 /// Such a file is not imported.
 pub(super) const INVALID_IMPORT: Refusal = Refusal::invalid(
     "invalid_import",
     "Invalid",
-    "Such a file cannot be imported",
+    "The file cannot be imported",
 );
 
 /// The file is too long.
@@ -117,7 +117,7 @@ pub(super) const FILE_TOO_LONG: Refusal = Refusal::new(
     StatusCode::PAYLOAD_TOO_LARGE,
     "body_too_long",
     "Too large",
-    "The body is longer than this route takes",
+    "The body is longer than this route accepts",
 );
 
 /// No such import.
@@ -132,19 +132,19 @@ pub(super) const IMPORT_ENDED: Refusal =
     Refusal::conflict("import_ended", "Ended", "The import has ended");
 
 fn kinds() -> Object {
-    words("What is in it.", ["vehicles", "products", "relations"])
+    words("Content of the file.", ["vehicles", "products", "relations"])
 }
 
 fn formats() -> Object {
     words(
-        "How it is written.",
+        "Format of the file.",
         Format::ALL.iter().map(|one| one.word()),
     )
 }
 
 fn modes() -> Object {
     words(
-        "Whether relations that SKUs of the file have are kept or replaced.",
+        "Whether existing relations of the file's SKUs are kept (`merge`) or replaced (`replace`).",
         ["merge", "replace"],
     )
 }
@@ -187,20 +187,20 @@ pub(super) async fn upload(
 
 async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
     let full = |error: std::io::Error| {
-        error!(%error, path = %path.display(), "an import is not kept");
-        IMPORT_NOT_KEPT.because("the file could not be kept; is the disk full?")
+        error!(%error, path = %path.display(), "cannot store an import file");
+        IMPORT_NOT_KEPT.because("cannot store the file; check the disk space")
     };
     let mut file = tokio::fs::File::create_new(path).await.map_err(full)?;
     let mut size = 0;
     while let Some(frame) = body.frame().await {
         let frame =
-            frame.map_err(|_| Problem::invalid_body("the file broke off; nothing is imported"))?;
+            frame.map_err(|_| Problem::invalid_body("the upload was interrupted; nothing is imported"))?;
         let Ok(bytes) = frame.into_data() else {
             continue;
         };
         size += bytes.len() as u64;
         if size > FILE_LEN_MAX {
-            let detail = format!("a file may have {FILE_LEN_MAX} bytes");
+            let detail = format!("the file is larger than {FILE_LEN_MAX} bytes");
             return Err(FILE_TOO_LONG.because(detail));
         }
         file.write_all(&bytes).await.map_err(full)?;
@@ -249,7 +249,7 @@ pub(super) async fn one(fitment: Fitment, Path(id): Path<String>) -> Result<Json
     path = "/fitment/imports/{id}",
     operation_id = "giveUpImport",
     params(ImportParam),
-    responses((status = 204, description = "It is cancelled")),
+    responses((status = 204, description = "The import is cancelled")),
 )]
 pub(super) async fn give_up(
     fitment: Fitment,
@@ -259,7 +259,7 @@ pub(super) async fn give_up(
     if fitment.give_up_import(import.id).await? {
         return Ok(StatusCode::NO_CONTENT);
     }
-    let detail = "the import has ended; it cannot be given up";
+    let detail = "the import has ended and cannot be cancelled";
     Err(IMPORT_ENDED.because(detail))
 }
 

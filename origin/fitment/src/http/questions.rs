@@ -122,13 +122,13 @@ struct PartsQuery {
     path = "/fitment/check",
     operation_id = "checkFitment",
     request_body = FitmentCheck,
-    responses((status = 200, description = "The answer for each pair, in the order of the question", body = FitmentAnswers)),
+    responses((status = 200, description = "The answer for each pair, in the order of the query", body = FitmentAnswers)),
 )]
 pub(super) async fn check(fitment: Fitment, request: Request) -> Result<Response, Problem> {
     let body = Bytes::from_request(request, &()).await;
     let body = body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => refused(&CheckError::TooLong),
-        _ => Problem::invalid_body("the body could not be read"),
+        _ => Problem::invalid_body("cannot read the body"),
     })?;
     let check = Check::read(&body).map_err(|error| refused(&error))?;
     Ok(json(fitment.check(&check).await?))
@@ -160,7 +160,7 @@ fn json(body: Vec<u8>) -> Response {
 
 fn refused(error: &CheckError) -> Problem {
     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    Problem::new(status, error.code(), "Invalid question", error.to_string())
+    Problem::new(status, error.code(), "Invalid query", error.to_string())
 }
 
 /// The reason goes to the log, not to the client.
@@ -169,8 +169,8 @@ impl From<AnswerError> for Problem {
         match error {
             AnswerError::TooMany => Self::overloaded(),
             AnswerError::Unavailable(error) => {
-                error!(%error, "a question is not answered");
-                UNAVAILABLE.because("what fits is not known at the moment; please try again")
+                error!(%error, "cannot answer a fitment query");
+                UNAVAILABLE.because("fitment is temporarily unavailable; please try again")
             }
         }
     }

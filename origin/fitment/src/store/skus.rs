@@ -116,7 +116,7 @@ pub enum ChangeOutcome {
 /// The outcome of a single change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// It is in SQL; Redis follows.
+    /// Stored in SQL; Redis is updated later.
     Done,
     /// It was so already.
     Known,

@@ -186,8 +186,8 @@ pub(super) async fn count(asked: HistoryRequest) -> Result<Response, Problem> {
     params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64), Named),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 202, description = "It is done for good; Redis follows when it answers again"),
-        (status = 204, description = "It is done"),
+        (status = 202, description = "Done; Redis is updated when it answers again"),
+        (status = 204, description = "Done"),
     ),
 )]
 pub(super) async fn delete_one(
@@ -209,8 +209,8 @@ pub(super) async fn delete_one(
     request_body = DeleteBody,
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 202, description = "It is done for good; Redis follows when it answers again"),
-        (status = 204, description = "It is done"),
+        (status = 202, description = "Done; Redis is updated when it answers again"),
+        (status = 204, description = "Done"),
     ),
 )]
 pub(super) async fn delete_many(
@@ -236,8 +236,8 @@ pub(super) async fn delete_many(
     params(Named),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 202, description = "It is done for good; Redis follows when it answers again"),
-        (status = 204, description = "It is done"),
+        (status = 202, description = "Done; Redis is updated when it answers again"),
+        (status = 204, description = "Done"),
     ),
 )]
 pub(super) async fn clear(asked: HistoryRequest) -> Result<StatusCode, Problem> {
@@ -277,8 +277,8 @@ fn not_joined(error: JoinError) -> Problem {
     match error {
         JoinError::Unavailable(error) => error.into(),
         JoinError::Fold(error) => {
-            warn!(%error, "a guest's views are not the user's yet");
-            let detail = "the views are not joined yet; please try again";
+            warn!(%error, "cannot merge a guest's views into the user's yet");
+            let detail = "the views are not merged yet; please try again";
             HISTORY_UNAVAILABLE.because(detail)
         }
     }

@@ -119,7 +119,7 @@ impl Named {
             (Some(user), None) => UserId::new(user).map(|user| Owner::user(&user)),
             (None, Some(visitor)) => Owner::guest(visitor),
             _ => {
-                let detail = "one of user and visitor must be set";
+                let detail = "set exactly one of user and visitor";
                 return Err(invalid_query(detail.to_owned()));
             }
         };

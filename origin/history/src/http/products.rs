@@ -75,7 +75,7 @@ pub(super) async fn put_all(
     operation_id = "setProduct",
     params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
     request_body = Product,
-    responses((status = 204, description = "It is there")),
+    responses((status = 204, description = "The product is stored")),
 )]
 pub(super) async fn put(
     history: History,
@@ -124,7 +124,7 @@ pub(super) async fn get(
     path = "/products/{sku}",
     operation_id = "deleteProduct",
     params(("sku" = String, Path, description = "The SKU.", min_length = 1, max_length = 64)),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "The product is deleted")),
 )]
 pub(super) async fn delete(
     history: History,

@@ -15,7 +15,7 @@ use weir_origin_core::http::{Problem, TypedBody};
     get,
     path = "/history-switches",
     operation_id = "getHistorySwitches",
-    responses((status = 200, description = "It counts at this origin", body = EffectiveSwitches)),
+    responses((status = 200, description = "The switches of this origin", body = EffectiveSwitches)),
 )]
 pub(super) async fn get(history: History) -> Json<EffectiveSwitches> {
     Json(history.switches())
@@ -29,7 +29,7 @@ pub(super) async fn get(history: History) -> Json<EffectiveSwitches> {
     path = "/history-switches",
     operation_id = "setHistorySwitches",
     request_body = SwitchSettings,
-    responses((status = 200, description = "It counts at this origin now", body = EffectiveSwitches)),
+    responses((status = 200, description = "The switch is set at this origin", body = EffectiveSwitches)),
 )]
 pub(super) async fn put(
     history: History,

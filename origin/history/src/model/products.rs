@@ -57,7 +57,7 @@ impl Product {
         };
         match self.picture.as_deref() {
             Some(picture) if !is_url(picture) => {
-                Err("picture: must be a URL of http, https, or a path".to_owned())
+                Err("picture: must be an http or https URL, or a path".to_owned())
             }
             _ => Ok(()),
         }

@@ -158,7 +158,7 @@ impl RemovalStore<'_> {
         let filled = SystemRandom::new().fill(&mut name);
         // As a connection that fails: nothing is done, and the client may try again.
         filled
-            .map_err(|_| Error::Io(std::io::Error::other("the system gives no random numbers")))?;
+            .map_err(|_| Error::Io(std::io::Error::other("no random numbers from the operating system")))?;
         Ok(Op {
             owner: owner.clone(),
             name: hex::encode(name),

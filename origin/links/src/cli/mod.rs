@@ -283,7 +283,7 @@ fn utm(text: &str) -> Result<(String, String), &'static str> {
 }
 
 fn instant(text: &str) -> Result<u64, &'static str> {
-    weir_origin_core::clock::parse_utc(text).ok_or("is no time such as 2026-11-21T14:00:00+01:00")
+    weir_origin_core::clock::parse_utc(text).ok_or("is not a time such as 2026-11-21T14:00:00+01:00")
 }
 
 impl Wanted {
@@ -308,7 +308,7 @@ impl Wanted {
 
 impl Named {
     fn path(&self) -> Result<String> {
-        ensure!(!self.code.is_empty(), "the code is empty: name a link");
+        ensure!(!self.code.is_empty(), "the code is empty: give a code");
         let domain = self.domain.clone().map(|domain| ("domain", domain));
         let query = query(&domain.into_iter().collect::<Vec<_>>());
         Ok(format!("/links/{}{query}", encoded(&self.code)))
@@ -322,7 +322,7 @@ impl Says {
             return Ok(None);
         };
         let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        let text = text.with_context(|| format!("cannot read \"{}\"", path.display()))?;
         Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
     }
 
@@ -331,7 +331,7 @@ impl Says {
         let mut members = match self.json.as_deref().map(serde_json::from_str) {
             None => Map::new(),
             Some(Ok(Value::Object(members))) => members,
-            Some(Ok(_)) => bail!("--json: is no object"),
+            Some(Ok(_)) => bail!("--json: must be an object"),
             Some(Err(error)) => return Err(error).context("--json"),
         };
         let mut set = |name: &str, value: Option<Value>| {
@@ -380,7 +380,7 @@ impl EditCommand {
         if self.disable || self.enable {
             members.insert("disabled".to_owned(), json!(self.disable));
         }
-        ensure!(!members.is_empty(), "nothing is to be changed");
+        ensure!(!members.is_empty(), "no change given");
         Ok(Value::Object(members))
     }
 }

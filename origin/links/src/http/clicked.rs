@@ -51,8 +51,8 @@ struct ClickedApp {
     get,
     path = "/link-clicks/{name}",
     operation_id = "getClickedLink",
-    params(("name" = String, Path, description = "The name of a click: what `weir_click` says.", max_length = 256)),
-    responses((status = 200, description = "What the link says now", body = ClickedLink)),
+    params(("name" = String, Path, description = "Click id, from the parameter `weir_click`.", max_length = 256)),
+    responses((status = 200, description = "The link's current fields", body = ClickedLink)),
 )]
 pub(super) async fn get(
     links: Links,
@@ -88,5 +88,5 @@ pub(super) async fn get(
 }
 
 fn unknown() -> Problem {
-    UNKNOWN_CLICK.because("there is no such click, or its link leads nowhere now")
+    UNKNOWN_CLICK.because("there is no such click, or its link no longer exists")
 }

@@ -34,7 +34,7 @@ pub(super) struct ConversionsView {
     path = "/links/{code}/conversions",
     operation_id = "getLinkConversions",
     params(CodeParam, StatsQuery),
-    responses((status = 200, description = "As they stand", body = ConversionsView)),
+    responses((status = 200, description = "The current numbers", body = ConversionsView)),
 )]
 pub(super) async fn get(
     links: Links,
@@ -44,7 +44,7 @@ pub(super) async fn get(
     let range = asked.range()?;
     found(&links, &id).await?;
     let Some(orders) = links.conversions() else {
-        let detail = "nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
+        let detail = "click ids are not enabled: set WEIR_LINK_CLICK_SECRET here and at the gateways";
         return Err(CONVERSIONS_OFF.because(detail));
     };
     let (from_ms, until_ms) = (range.from_ms(), range.until_ms());

@@ -69,7 +69,7 @@ impl LinkBacklog {
     get,
     path = "/link-deliveries",
     operation_id = "listLinkDeliveries",
-    responses((status = 200, description = "Those that have waited longest come first", body = LinkDeliveries)),
+    responses((status = 200, description = "Longest waiting first", body = LinkDeliveries)),
 )]
 pub(super) async fn list(links: Links, within: Within) -> Result<Json<LinkDeliveries>, Problem> {
     within.check_all()?;
@@ -85,7 +85,7 @@ pub(super) async fn list(links: Links, within: Within) -> Result<Json<LinkDelive
     post,
     path = "/link-deliveries/retry",
     operation_id = "retryLinkDeliveries",
-    responses((status = 200, description = "How many", body = RetriedLinks)),
+    responses((status = 200, description = "The count", body = RetriedLinks)),
 )]
 pub(super) async fn retry(links: Links, within: Within) -> Result<Json<RetriedLinks>, Problem> {
     within.check_all()?;

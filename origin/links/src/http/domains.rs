@@ -28,7 +28,7 @@ pub(super) const BODY_LEN_MAX: usize = 16 << 20;
     path = "/link-domains",
     operation_id = "listLinkDomains",
     responses(
-        (status = 200, description = "As it is", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
 pub(super) async fn list(links: Links, within: Within) -> Response {
@@ -44,10 +44,10 @@ pub(super) async fn list(links: Links, within: Within) -> Response {
     put,
     path = "/link-domains",
     operation_id = "setLinkDomains",
-    params(("If-Match" = Option<String>, Header, description = "Only if the domains have this version.")),
+    params(("If-Match" = Option<String>, Header, description = "Version that the domains must have.")),
     request_body = DomainsConfig,
     responses(
-        (status = 200, description = "As it is", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = DomainsConfig, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
 pub(super) async fn replace_all(
@@ -86,7 +86,7 @@ pub(super) async fn replace_all(
     operation_id = "getLinkDomain",
     params(("id" = String, Path, description = "Its name.", max_length = 16)),
     responses(
-        (status = 200, description = "As it is", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
 pub(super) async fn get(
@@ -110,12 +110,12 @@ pub(super) async fn get(
     operation_id = "setLinkDomain",
     params(
         ("id" = String, Path, description = "Its name.", max_length = 16),
-        ("If-Match" = Option<String>, Header, description = "Only if the domains have this version."),
+        ("If-Match" = Option<String>, Header, description = "Version that the domains must have."),
     ),
     request_body = Domain,
     responses(
-        (status = 200, description = "As it is", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
-        (status = 201, description = "It is new", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 200, description = "The current state", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
+        (status = 201, description = "Created", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
     ),
 )]
 pub(super) async fn put(
@@ -125,7 +125,7 @@ pub(super) async fn put(
     TypedBody(domain): TypedBody<Domain>,
 ) -> Result<Response, Problem> {
     if domain.id.as_str() != id {
-        let detail = "id: is not the one in the path";
+        let detail = "id: must be the id in the path";
         return Err(INVALID_DOMAIN.because(detail));
     }
     let checked = links.shared_domains().check_case(&domain).await;
@@ -160,9 +160,9 @@ pub(super) async fn put(
     operation_id = "deleteLinkDomain",
     params(
         ("id" = String, Path, description = "Its name.", max_length = 16),
-        ("If-Match" = Option<String>, Header, description = "Only if the domains have this version."),
+        ("If-Match" = Option<String>, Header, description = "Version that the domains must have."),
     ),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete(
     links: Links,
@@ -179,7 +179,7 @@ pub(super) async fn delete(
 /// Gateways follow at once; if Redis does not answer, as soon as it does.
 async fn publish(links: &Links) {
     if let Err(error) = links.publisher().publish_domains().await {
-        warn!(%error, "Redis has not followed a change of domains; it will");
+        warn!(%error, "cannot write the changed domains to Redis; retrying");
     }
 }
 

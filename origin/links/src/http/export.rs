@@ -96,7 +96,7 @@ pub(super) async fn csv(
     path = "/links.ndjson",
     operation_id = "exportLinksNdjson",
     params(PageQuery),
-    responses((status = 200, description = "A link in each line", body = LinkView, content_type = "application/x-ndjson")),
+    responses((status = 200, description = "One link per line", body = LinkView, content_type = "application/x-ndjson")),
 )]
 pub(super) async fn ndjson(
     links: Links,
@@ -116,7 +116,7 @@ fn export(
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {
-            error!(error = %failure, "an export of links was broken off");
+            error!(error = %failure, "link export interrupted");
             // The client sees that the body is not whole.
             let _ = sender.send(Err(failure)).await;
         }

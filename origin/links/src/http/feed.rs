@@ -43,8 +43,8 @@ impl Feeds {
     operation_id = "getLinkFeed",
     params(FeedQuery, EdgeHeaders),
     responses(
-        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
-        (status = 304, description = "The edge has it: If-None-Match"),
+        (status = 200, description = "A document: one line with its signature, and one line of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "Not changed since If-None-Match"),
     ),
 )]
 pub(super) async fn links(
@@ -76,8 +76,8 @@ pub(super) async fn links(
     operation_id = "getDomainFeed",
     params(EdgeHeaders),
     responses(
-        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
-        (status = 304, description = "The edge has it: If-None-Match"),
+        (status = 200, description = "A document: one line with its signature, and one line of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "Not changed since If-None-Match"),
     ),
 )]
 pub(super) async fn domains(
@@ -96,6 +96,6 @@ pub(super) async fn domains(
 }
 
 fn no_place() -> Problem {
-    let detail = "the feed has no such place: forget what you have read of it, and begin anew";
+    let detail = "the feed has no such position: discard your copy and start again";
     NO_SUCH_PLACE.because(detail)
 }

@@ -94,7 +94,7 @@ async fn answer_get(
     path = "/l/",
     operation_id = "followHome",
     responses(
-        (status = 302, description = "Where it leads", headers(("Location" = String))),
+        (status = 302, description = "Redirect to the target", headers(("Location" = String))),
         (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
     ),
 )]
@@ -114,17 +114,17 @@ pub(super) async fn home(
     get,
     path = "/l/{*code}",
     operation_id = "followLink",
-    params(("code" = String, Path, description = "The code of the link, as the options of its domain let it be written.", max_length = 385)),
+    params(("code" = String, Path, description = "The link's code, in any spelling that its domain allows.", max_length = 385)),
     responses(
-        (status = 200, description = "A page that opens an app, or asks for a password; of `robots.txt` and `apple-app-site-association`, that file", body = String, content_type = "text/html"),
-        (status = 204, description = "Of `favicon.ico`: there is none"),
-        (status = 301, description = "Where it leads", headers(("Location" = String))),
-        (status = 302, description = "Where it leads", headers(("Location" = String))),
-        (status = 307, description = "Where it leads", headers(("Location" = String))),
-        (status = 308, description = "Where it leads", headers(("Location" = String))),
+        (status = 200, description = "A page that opens an app or asks for a password; for `robots.txt` and `apple-app-site-association`, the file", body = String, content_type = "text/html"),
+        (status = 204, description = "For `favicon.ico`: no content"),
+        (status = 301, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 302, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 307, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 308, description = "Redirect to the target", headers(("Location" = String))),
         (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
-        (status = 410, description = "It has ended, is disabled, or its clicks are used up", body = String, content_type = "text/html"),
-        (status = 503, description = "The page of the domain for when nothing is known", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 410, description = "The link has expired, is disabled, or has reached its click limit", body = String, content_type = "text/html"),
+        (status = 503, description = "The domain's page for unknown links", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
     ),
 )]
 pub(super) async fn follow(
@@ -174,20 +174,20 @@ pub(super) struct Entered {
     post,
     path = "/l/{*code}",
     operation_id = "unlockLink",
-    params(("code" = String, Path, description = "The code of the link, as the options of its domain let it be written.", max_length = 385)),
+    params(("code" = String, Path, description = "The link's code, in any spelling that its domain allows.", max_length = 385)),
     request_body(content = Entered, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, description = "A page that opens an app", body = String, content_type = "text/html"),
-        (status = 302, description = "Where it leads now that it has ended", headers(("Location" = String))),
-        (status = 303, description = "Where it leads", headers(("Location" = String))),
-        (status = 307, description = "Where it leads: it has no password", headers(("Location" = String))),
-        (status = 308, description = "Where it leads: it has no password", headers(("Location" = String))),
-        (status = 403, description = "The page again: the password is another one", body = String, content_type = "text/html"),
+        (status = 302, description = "Redirect to the target for expired links", headers(("Location" = String))),
+        (status = 303, description = "Redirect to the target", headers(("Location" = String))),
+        (status = 307, description = "Redirect to the target: the link has no password", headers(("Location" = String))),
+        (status = 308, description = "Redirect to the target: the link has no password", headers(("Location" = String))),
+        (status = 403, description = "The page again: wrong password", body = String, content_type = "text/html"),
         (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
-        (status = 405, description = "It has no password, and redirects no POST"),
-        (status = 410, description = "It has ended, or is disabled", body = String, content_type = "text/html"),
-        (status = 429, description = "The page again: too many were tried", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
-        (status = 503, description = "The page again: too many are being tried; or the link cannot be looked up", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 405, description = "The link has no password, and does not redirect POST"),
+        (status = 410, description = "The link has expired or is disabled", body = String, content_type = "text/html"),
+        (status = 429, description = "The page again: too many attempts", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 503, description = "The page again: too many concurrent attempts, or the link cannot be looked up", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
     ),
 )]
 pub(super) async fn unlock(
@@ -422,7 +422,7 @@ async fn visit_in_time(
             Unanswered
         }),
         Err(_elapsed) => {
-            warn!(link = %id, "not looked up within {VISIT_LIMIT:?}");
+            warn!(link = %id, "lookup timed out after {VISIT_LIMIT:?}");
             Err(Unanswered)
         }
     }
@@ -441,7 +441,7 @@ async fn visit_in_time(
         RecordQuery,
     ),
     responses(
-        (status = 200, description = "Milliseconds of life left and clicks left, - for none, and a line below the record", body = String, content_type = "application/octet-stream"),
+        (status = 200, description = "Remaining lifetime in milliseconds and remaining clicks, - for none; the next line is the record", body = String, content_type = "application/octet-stream"),
         (status = 404, description = "No such link", headers(("x-weir-link" = String))),
     ),
 )]
@@ -500,7 +500,7 @@ fn no_answer(failure: ColdError) -> Problem {
         ColdError::Redis(error) => error.into(),
         ColdError::NotAsked => Problem::redis(),
         ColdError::Record(error) => {
-            error!(%error, "Redis holds what is no record");
+            error!(%error, "invalid link record in Redis");
             Problem::redis()
         }
     }

@@ -23,8 +23,8 @@ pub(super) const REFUSALS: &[Refusal] = &[INVALID_BODY, INVALID_IMPORT];
 
 const INVALID_IMPORT: Refusal = Refusal::invalid(
     "invalid_import",
-    "Not such a file",
-    "Such a file cannot be imported",
+    "Invalid file",
+    "The file cannot be imported",
 );
 
 /// How a file is taken over.
@@ -75,7 +75,7 @@ pub(super) async fn import(
         && (links.domains().domains.by_id(id).is_none() || !within.has_domain(id))
     {
         return Err(Problem::invalid_query(
-            "domain: is none of the configured ones",
+            "domain: is not a configured domain",
         ));
     }
     let least = match query.format {
@@ -104,8 +104,8 @@ pub(super) async fn import(
 fn unread(rejection: &BytesRejection) -> Problem {
     match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => BODY_TOO_LARGE.because(format!(
-            "a file has up to {BODY_LEN_MAX} bytes: send it in parts, as `weir-origin links import` does"
+            "the file is larger than {BODY_LEN_MAX} bytes: split it, or use `weir-origin links import`"
         )),
-        _ => Problem::invalid_body("the body could not be read"),
+        _ => Problem::invalid_body("cannot read the body"),
     }
 }

@@ -94,12 +94,12 @@ impl FromRequestParts<Enabled> for NamedLink {
     path = "/links",
     operation_id = "createLinks",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "Within a day, requests with one key count once.", max_length = 255),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key, valid for a day.", max_length = 255),
     ),
     request_body = NewLinks,
     responses(
-        (status = 201, description = "It is made, or all are", body = MadeLinks),
-        (status = 207, description = "Of a list, some were refused: one answer each, in their order", body = LinkAnswers),
+        (status = 201, description = "The link is created, or all links of the list", body = MadeLinks),
+        (status = 207, description = "Some links of a list were refused: one answer per link, in order", body = LinkAnswers),
     ),
 )]
 pub(super) async fn create(
@@ -166,7 +166,7 @@ async fn made_all(
         serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
     if !(1..=BATCH_MAX).contains(&all.len()) {
         let detail = format!(
-            "a list has 1 to {BATCH_MAX} links, this one has {}",
+            "the list has {} links, must have 1 to {BATCH_MAX}",
             all.len()
         );
         return Err(Problem::invalid_body(detail));
@@ -215,7 +215,7 @@ async fn made_all(
 fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> {
     match wanted == Some(true) && links.conversions().is_none() {
         true => {
-            let detail = "conversion: nothing names clicks here: set WEIR_LINK_CLICK_SECRET, at gateways too";
+            let detail = "conversion: click ids are not enabled: set WEIR_LINK_CLICK_SECRET here and at the gateways";
             Err(INVALID_LINK.because(detail))
         }
         false => Ok(()),
@@ -228,11 +228,11 @@ fn check_passwords(requests: &[LinkRequest], is_kept: bool) -> Result<(), Proble
     match guarded.count() {
         0 => Ok(()),
         1.. if is_kept => {
-            let detail = "password: goes without an Idempotency-Key; choose a code, and making the link again tells you";
+            let detail = "password: cannot be combined with an Idempotency-Key; use a custom code instead";
             Err(Problem::invalid_body(detail))
         }
         count if count > PASSWORDS_MAX => {
-            let detail = format!("password: up to {PASSWORDS_MAX} links of a request may have one");
+            let detail = format!("password: at most {PASSWORDS_MAX} links of a request can have one");
             Err(Problem::invalid_body(detail))
         }
         _ => Ok(()),
@@ -300,7 +300,7 @@ pub(super) struct History {
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(value).map_err(|error| {
-        error!(%error, "an answer is no JSON");
+        error!(%error, "a stored answer is not JSON");
         Problem::overloaded()
     })
 }
@@ -371,7 +371,7 @@ impl PageQuery {
         let after = Cursor::read_text(after);
         let is_of_order =
             |cursor: &Cursor| matches!(cursor, Cursor::Age(_)) == matches!(first, Cursor::Age(_));
-        let detail = "after is no `next` of an earlier page in this order";
+        let detail = "after: must be the `next` of an earlier page with this sort order";
         let after = after.filter(is_of_order);
         after.ok_or_else(|| Problem::invalid_query(detail))
     }
@@ -436,13 +436,13 @@ pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Proble
     operation_id = "changeLink",
     params(
         ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
-        ("If-Match" = Option<String>, Header, description = "A version in quotes: only if the link has it."),
+        ("If-Match" = Option<String>, Header, description = "Version, in quotes, that the link must have."),
         DomainQuery,
     ),
     request_body = EditRequest,
     responses(
-        (status = 200, description = "It is changed; gateways see it within a second", body = LinkView),
-        (status = 202, description = "It is changed; gateways see it when Redis answers again", body = LinkView),
+        (status = 200, description = "Changed; gateways apply it within a second", body = LinkView),
+        (status = 202, description = "Changed; gateways apply it when Redis answers again", body = LinkView),
     ),
 )]
 pub(super) async fn edit(
@@ -474,12 +474,12 @@ pub(super) async fn edit(
     operation_id = "deleteLink",
     params(
         ("code" = String, Path, description = "The code of the link.", min_length = 3, max_length = 32),
-        ("If-Match" = Option<String>, Header, description = "A version in quotes: only if the link has it."),
+        ("If-Match" = Option<String>, Header, description = "Version, in quotes, that the link must have."),
         DomainQuery,
     ),
     responses(
-        (status = 202, description = "It is deleted; gateways see it when Redis answers again"),
-        (status = 204, description = "It is deleted"),
+        (status = 202, description = "Deleted; gateways apply it when Redis answers again"),
+        (status = 204, description = "Deleted"),
     ),
 )]
 pub(super) async fn delete(
@@ -541,7 +541,7 @@ pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Pro
         .and_then(|text| text.strip_suffix('"'));
     let version = digits.and_then(|digits| digits.parse().ok());
     version.map(Some).ok_or_else(|| {
-        let detail = "If-Match is a version in quotes, such as \"3\"";
+        let detail = "If-Match: must be a version in quotes, such as \"3\"";
         INVALID_IF_MATCH.because(detail)
     })
 }
@@ -559,18 +559,18 @@ pub(super) fn not_made(failure: CreateError) -> Problem {
         CreateError::Refused(refused) => refusal(&refused),
         CreateError::Busy(_) => Problem::overloaded(),
         CreateError::Taken => {
-            let detail = "there is a link of this code already, or there may soon be one";
+            let detail = "the code is already taken, or reserved";
             CODE_TAKEN.because(detail)
         }
         CreateError::Store(error) => error.into(),
         CreateError::Redis(error) => error.into(),
         CreateError::Log(error) => {
-            error!(%error, "a link was not made");
-            LOG_UNAVAILABLE.because("the link could not be kept; please try again")
+            error!(%error, "cannot create a link");
+            LOG_UNAVAILABLE.because("the link could not be stored; please try again")
         }
         CreateError::NoNumber(error) => {
-            error!(%error, "a link was not made");
-            NO_NUMBERS.because("there is no free code; please try again")
+            error!(%error, "cannot create a link");
+            NO_NUMBERS.because("no free code found; please try again")
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct QrQuery {
     /// Modules of the empty frame.
     #[param(maximum = 16, default = 4)]
     margin: Option<u32>,
-    /// How much may be lost: 7, 15, 25 or 30 %.
+    /// Error correction level: recovers 7, 15, 25 or 30 %.
     #[param(schema_with = levels)]
     level: Option<String>,
     /// The darker colour, RRGGBB.
@@ -47,7 +47,7 @@ pub(super) struct QrQuery {
 }
 
 fn levels() -> Object {
-    let description = "How much may be lost: 7, 15, 25 or 30 %.";
+    let description = "Error correction level: recovers 7, 15, 25 or 30 %.";
     let mut levels = words(description, ["L", "M", "Q", "H"]);
     levels.default = Some("M".into());
     levels
@@ -189,7 +189,7 @@ async fn png_with(
 }
 
 fn logo(body: Result<Bytes, BytesRejection>) -> Result<Logo, Problem> {
-    let file = body.map_err(|_| QrError::Logo("has more than 256 KiB"));
+    let file = body.map_err(|_| QrError::Logo("is larger than 256 KiB"));
     let logo = file.and_then(|file| Logo::read(&file));
     logo.map_err(|error| INVALID_PICTURE.because(error.to_string()))
 }

@@ -100,7 +100,7 @@ pub(super) async fn stats(
     path = "/links/{code}/stats.csv",
     operation_id = "getLinkStatsCsv",
     params(CodeParam, StatsQuery),
-    responses((status = 200, description = "RFC 4180; no cell is a formula", body = String, content_type = "text/csv")),
+    responses((status = 200, description = "CSV (RFC 4180); no cell starts a formula", body = String, content_type = "text/csv")),
 )]
 pub(super) async fn csv(
     links: Links,
@@ -147,7 +147,7 @@ fn range(
         Some(By::Hour) => Span::Hour,
         Some(By::Day) | None => Span::Day,
     };
-    let unknown = || Problem::invalid_query("tz: is no time zone such as Europe/Berlin");
+    let unknown = || Problem::invalid_query("tz: is not a time zone such as Europe/Berlin");
     let zone = zone.map(|name| Zone::of(name).ok_or_else(unknown));
     let zone = zone.transpose()?.flatten();
     let range = Range::new(span, from_ms, to_ms, now_ms(), zone);
@@ -172,7 +172,7 @@ pub(super) async fn cross(
 ) -> Result<Json<Cross>, Problem> {
     let range = range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())?;
     if Cross::is_too_old(&range, now_ms()) {
-        let detail = "from_ms: clicks are told by more than one thing for the last 31 days";
+        let detail = "from_ms: cross-tabs are only available for the last 31 days";
         return Err(Problem::invalid_query(detail));
     }
     let filter = Filter {

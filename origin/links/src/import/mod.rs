@@ -97,7 +97,7 @@ pub struct Wish {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// It has no such column.
-    #[error("the first line names no column for {0}: is this an export of the named format?")]
+    #[error("the first line has no column for {0}: check --format")]
     NoColumn(&'static str),
     /// It is no text.
     #[error("the file is not UTF-8 or has no rows")]
@@ -182,7 +182,7 @@ impl Importer {
         let request = order.completed(wish, &known.domains);
         let domain = request.domain.as_deref().unwrap_or_default();
         if !order.may_make(domain, &request.fields.tags) {
-            let detail = "the key is about other domains or tags".to_owned();
+            let detail = "the key is restricted to other domains or tags".to_owned();
             return Ok(Outcome::Refused("forbidden", detail));
         }
         let now_ms = (self.clock)();
@@ -229,7 +229,7 @@ impl Importer {
             Err(CreateError::Taken) => match self.finder.find(id).await {
                 Ok(found) => Ok(order.meet(&draft, &found)),
                 Err(FindError::Unknown | FindError::NotYet) => Ok(taken(
-                    "its number is kept for codes that are generated: by another origin, or of a link that was deleted lately",
+                    "its code is reserved: for generated codes of another origin, or after a recent deletion",
                 )),
                 Err(error) => Err(ImportError::Find(error)),
             },
@@ -275,7 +275,7 @@ impl Order {
         let may_see = self.may_make(found.id.domain.as_str(), &found.tags);
         match found.link.target == draft.link.target && may_see {
             true => Outcome::Present,
-            false => taken("there is a link of this code that leads somewhere else"),
+            false => taken("another link with this code has a different target"),
         }
     }
 }

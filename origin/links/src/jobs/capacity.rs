@@ -75,7 +75,7 @@ impl CapacityGauge {
 
     /// Measures once a minute, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "counting the numbers of links that are left", stop);
+        let mut rounds = Rounds::every(PERIOD, "counting free link numbers", stop);
         while rounds.next().await {
             let outcome = self.measure().await;
             rounds.ended(&outcome);

@@ -123,14 +123,14 @@ impl Cleaner {
 
     /// Cleans up now and then, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "removing links that have ended", stop).delayed();
+        let mut rounds = Rounds::every(PERIOD, "removing expired links", stop).delayed();
         while rounds.next().await {
             let outcome = self.clean().await;
             rounds.ended(&outcome);
             if let Ok(Cleaned { removed, alive }) = outcome
                 && removed > 0
             {
-                info!(removed, alive, "links that ended are gone");
+                info!(removed, alive, "removed expired links");
             }
         }
     }

@@ -62,7 +62,7 @@ pub struct LinkFields {
     /// Whether its clicks are linked to orders; not in a new link by default.
     #[schema(nullable = false, default = false)]
     pub conversion: Option<bool>,
-    /// Words to find it by.
+    /// Tags for searching.
     #[serde(default)]
     #[schema(schema_with = tags)]
     pub tags: Vec<String>,
@@ -188,7 +188,7 @@ fn tags() -> Array {
     ArrayBuilder::new()
         .items(tag)
         .max_items(Some(TAGS_MAX))
-        .description(Some("Words to find it by."))
+        .description(Some("Tags for searching."))
         .default(Some(json!([])))
         .build()
 }
@@ -201,7 +201,7 @@ fn countries() -> Array {
         .items(country)
         .max_items(Some(COUNTRIES_MAX))
         .description(Some(
-            "In which countries, by two letters (ISO 3166-1); empty: all.",
+            "Two-letter country codes (ISO 3166-1); empty: all countries.",
         ))
         .build()
 }

@@ -411,7 +411,7 @@ async fn change_part(tx: &mut Tx, day: &Slot, part: Part, changes: &Changes) -> 
 
 fn part(row: &Row) -> Result<Part, Error> {
     let name = row.text("part")?;
-    Part::of(&name).ok_or_else(|| damaged("part", format!("there is no {name}")))
+    Part::of(&name).ok_or_else(|| damaged("part", format!("unknown {name}")))
 }
 
 fn point(row: &Row) -> Result<Point, Error> {

@@ -180,7 +180,7 @@ impl Search {
             (Some(sale), user) => OrdersOf::Sale(sale, user),
             (None, Some(user)) => OrdersOf::User(user),
             (None, None) => {
-                let detail = "sale, user: one of them must be there";
+                let detail = "sale, user: one of them is required";
                 return Err(Problem::invalid_query(detail));
             }
         };
@@ -213,7 +213,7 @@ fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
             id: id.to_owned(),
         })
     });
-    cursor.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an answer"))
+    cursor.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }
 
 /// Orders of a sale or a user, including archived sales
@@ -259,7 +259,7 @@ pub(super) async fn list(
     operation_id = "exportOrders",
     params(Search),
     responses(
-        (status = 200, description = "RFC 4180; it breaks off if SQL does not answer", body = String, content_type = "text/csv"),
+        (status = 200, description = "CSV (RFC 4180); the download breaks off if SQL does not answer", body = String, content_type = "text/csv"),
     ),
 )]
 pub(super) async fn csv(
@@ -268,7 +268,7 @@ pub(super) async fn csv(
     ReadQuery(search): ReadQuery<Search>,
 ) -> Result<Response, Problem> {
     if search.limit.is_some() || search.after.is_some() {
-        let detail = "limit, after: a table has all orders; narrow it by from_ms and until_ms";
+        let detail = "limit, after: not supported for CSV; use from_ms and until_ms";
         return Err(Problem::invalid_query(detail));
     }
     let headers = [
@@ -307,7 +307,7 @@ pub(super) async fn get(
     path = "/orders/{id}/changes",
     operation_id = "listOrderChanges",
     params(("id" = String, Path, description = "The order's name.")),
-    responses((status = 200, description = "In their order; those that were pruned are left out", body = OrderChangeList)),
+    responses((status = 200, description = "Changes in order, without pruned ones", body = OrderChangeList)),
 )]
 pub(super) async fn changes(
     State(sales): State<Sales>,
@@ -324,7 +324,7 @@ pub(super) async fn changes(
         .map(|change| RawValue::from_string(change.body));
     let bodies: Result<Vec<Box<RawValue>>, _> = bodies.collect();
     let changes = bodies.map_err(|error| {
-        error!(%error, order = %id, "a change of an order is no JSON");
+        error!(%error, order = %id, "stored order change is not JSON");
         Problem::sql()
     })?;
     Ok(Json(OrderChangeList { changes }))
@@ -339,7 +339,7 @@ pub(super) async fn changes(
     path = "/orders/{id}/cancel",
     operation_id = "cancelOrder",
     params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is cancelled", body = OrderView)),
+    responses((status = 200, description = "The order is cancelled", body = OrderView)),
 )]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
@@ -353,7 +353,7 @@ pub(super) async fn cancel(
         Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
         Cancelled::Expired(_) => Err(ORDER_EXPIRED.because("the order has already expired")),
         Cancelled::Paid(_) => {
-            Err(ORDER_PAID.because("the order is paid: POST /orders/{id}/refund ends it"))
+            Err(ORDER_PAID.because("the order is paid: use POST /orders/{id}/refund"))
         }
         Cancelled::Unknown => Err(unknown_order()),
     }
@@ -368,7 +368,7 @@ pub(super) async fn cancel(
     path = "/orders/{id}/refund",
     operation_id = "refundOrder",
     params(("id" = String, Path, description = "The order's name.")),
-    responses((status = 200, description = "It is, or was before", body = RefundedOrder)),
+    responses((status = 200, description = "A refund is due, now or already before", body = RefundedOrder)),
 )]
 pub(super) async fn refund(
     State(sales): State<Sales>,
@@ -376,15 +376,15 @@ pub(super) async fn refund(
 ) -> Result<Json<RefundedOrder>, Problem> {
     let (order, payment) = match ended(sales.orders.refund(id).await)? {
         Refund::Now(order, payment) => {
-            info!(order = %order.id, "a refund is due: an operator has ended a paid order");
+            info!(order = %order.id, "refund due: an operator refunded a paid order");
             (order, payment)
         }
         Refund::Again(order, payment) => (order, payment),
         Refund::NotPaid(_) => {
-            return Err(ORDER_NOT_PAID.because("the order is not paid, or ended"));
+            return Err(ORDER_NOT_PAID.because("the order is not paid, or has already ended"));
         }
         Refund::Busy => {
-            let detail = "Redis has not followed the order's payment yet; please try again";
+            let detail = "the payment is not in Redis yet; please try again";
             return Err(ORDER_SETTLING.because(detail));
         }
         Refund::Unknown => return Err(unknown_order()),
@@ -415,7 +415,7 @@ pub(super) struct Actions {
     path = "/order-actions",
     operation_id = "actOnOrders",
     request_body = Actions,
-    responses((status = 200, description = "A verdict for each, in their order", body = OrderVerdicts)),
+    responses((status = 200, description = "One verdict per order, in order", body = OrderVerdicts)),
 )]
 pub(super) async fn act(
     State(sales): State<Sales>,
@@ -441,14 +441,14 @@ pub(super) async fn act(
     info!(
         ?action,
         orders = verdicts.len(),
-        "an operator has handled orders"
+        "operator action on orders"
     );
     Ok(Json(OrderVerdicts { verdicts }))
 }
 
 /// The others have their verdicts nevertheless.
 fn not_known(order: &str, error: &ActError) -> Verdict {
-    error!(%order, %error, "it is not known whether an order was handled");
+    error!(%order, %error, "unknown outcome of an operator action on an order");
     Verdict::TryAgain
 }
 
@@ -508,7 +508,7 @@ impl OrderBacklog {
     get,
     path = "/order-deliveries",
     operation_id = "listOrderDeliveries",
-    responses((status = 200, description = "Those that have waited longest come first", body = OrderDeliveries)),
+    responses((status = 200, description = "Longest waiting first", body = OrderDeliveries)),
 )]
 pub(super) async fn deliveries(
     State(sales): State<Sales>,
@@ -526,7 +526,7 @@ pub(super) async fn deliveries(
     post,
     path = "/order-deliveries/retry",
     operation_id = "retryOrderDeliveries",
-    responses((status = 200, description = "How many", body = RetriedOrders)),
+    responses((status = 200, description = "The count", body = RetriedOrders)),
 )]
 pub(super) async fn retry(
     State(sales): State<Sales>,

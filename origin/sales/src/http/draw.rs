@@ -116,7 +116,7 @@ pub(super) async fn entries(
 ) -> Result<Response, Problem> {
     let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     if !page.after.is_empty() && !is_ticket(&page.after) {
-        return Err(Problem::invalid_query("after: is no ticket"));
+        return Err(Problem::invalid_query("after: must be a ticket"));
     }
     let draw = sales.orders.sql(sales.store.draws().draw(&id)).await?;
     if draw.ok_or_else(no_draw)?.list.is_none() {

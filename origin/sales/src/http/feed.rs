@@ -30,8 +30,8 @@ pub(super) struct Feeds {
     operation_id = "getSoldOutFeed",
     params(EdgeHeaders),
     responses(
-        (status = 200, description = "A document: a line with its signature, and one of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
-        (status = 304, description = "The edge has it: If-None-Match"),
+        (status = 200, description = "A document: one line with its signature, and one line of JSON", body = String, content_type = "application/vnd.weir.feed", headers(("etag" = String))),
+        (status = 304, description = "Not changed since If-None-Match"),
     ),
 )]
 pub(super) async fn sold_out(
@@ -41,9 +41,9 @@ pub(super) async fn sold_out(
     let at_ms = document_ms();
     let json = feeds.sales.ledger().published().await?;
     let json =
-        json.ok_or_else(|| NO_CATALOGUE.because("no sale was published yet; please try again"))?;
+        json.ok_or_else(|| NO_CATALOGUE.because("no sale has been published yet; please try again"))?;
     let catalogue = catalogue::read(&json).map_err(|error| {
-        error!(%error, "Redis holds what is no catalogue");
+        error!(%error, "invalid catalogue in Redis");
         Problem::redis()
     })?;
     // Edges sign no claims.

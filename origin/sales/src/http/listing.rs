@@ -96,5 +96,5 @@ fn tenant(name: &str) -> Result<TenantName, Problem> {
 fn place(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, SaleId::new(id).ok()?)));
-    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
+    place.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }

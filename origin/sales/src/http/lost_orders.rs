@@ -99,7 +99,7 @@ pub(super) async fn list(
     operation_id = "decideLostOrders",
     params(("id" = String, Path, description = "The name of the sale.")),
     request_body = NewDecision,
-    responses((status = 200, description = "The sale goes on", body = OutcomeView)),
+    responses((status = 200, description = "The sale resumes", body = OutcomeView)),
 )]
 pub(super) async fn decide(
     State(sales): State<Sales>,
@@ -125,11 +125,11 @@ fn undecided(id: &SaleId, failure: DecideError) -> Problem {
     match failure {
         DecideError::UnknownSale => unknown_sale(),
         DecideError::NotPaused => SALE_NOT_PAUSED
-            .because("SQL has lost no orders of the sale, or somebody has decided already"),
+            .because("the sale has no lost orders, or another operator has already decided"),
         DecideError::ClaimsOpen(_) => CLAIMS_OPEN.because(failure.to_string()).retry(),
         DecideError::Unavailable(error) => error.into(),
         DecideError::Publish(failure) => {
-            error!(error = %failure, sale = %id, "the sale goes on, and gateways do not know it yet");
+            error!(error = %failure, sale = %id, "the sale resumes, but cannot update the catalogue yet; retrying");
             match failure {
                 PublishError::Ledger(_) => Problem::redis(),
                 _ => Problem::sql(),

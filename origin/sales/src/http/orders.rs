@@ -78,13 +78,13 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(2);
     path = "/orders",
     operation_id = "createOrder",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "Which attempt to buy this is: the same key gives the same order."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: the same key returns the same order."),
     ),
-    request_body(content = Option<OrderPayload>, description = "What the sale's payload_schema wants, at most 8 KiB. A sale without one takes anything and keeps nothing of it."),
+    request_body(content = Option<OrderPayload>, description = "JSON that matches the sale's payload_schema, at most 8 KiB. A sale without a schema accepts any body and does not store it."),
     security(("claim" = [], "claimSignature" = [])),
     responses(
-        (status = 200, description = "It was an order before", body = OrderView),
-        (status = 201, description = "It is an order now", body = OrderView),
+        (status = 200, description = "The order existed already", body = OrderView),
+        (status = 201, description = "The order is created", body = OrderView),
     ),
 )]
 pub(super) async fn post(
@@ -210,7 +210,7 @@ fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
         return Ok(None);
     }
     let missing = || invalid_key("is missing");
-    let twice = || invalid_key("is there more than once");
+    let twice = || invalid_key("appears more than once");
     let key = only(headers, headers::IDEMPOTENCY_KEY, missing, twice)?;
     let key = IdempotencyKey::read(key).map_err(invalid_key)?;
     Ok(Some(key))
@@ -219,7 +219,7 @@ fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
 fn invalid_payload(faults: Vec<Fault>) -> Problem {
     let told = |fault: &Fault| format!("{}: {}", fault.pointer, fault.detail);
     let told: Vec<String> = faults.iter().map(told).collect();
-    let detail = format!("the body is not what the sale wants: {}", told.join("; "));
+    let detail = format!("the body does not match the sale's payload_schema: {}", told.join("; "));
     INVALID_PAYLOAD.because(detail).with_faults(faults)
 }
 
@@ -230,7 +230,7 @@ fn invalid_key(reason: impl fmt::Display) -> Problem {
 
 fn unread_body(len_max: usize) -> Problem {
     let detail = format!(
-        "the body of this request may have {len_max} bytes, and take {} s",
+        "the body is longer than {len_max} bytes, or took longer than {} s",
         BODY_TIME_MAX.as_secs()
     );
     Problem::invalid_body(detail)
@@ -251,7 +251,7 @@ fn user_cap() -> Problem {
 
 /// Only SQL knows what a user has in other sales.
 fn group_cap() -> Problem {
-    let detail = "you would have more units of these sales together than one user may have";
+    let detail = "this order would exceed the limit per user for these sales together";
     GROUP_CAP.because(detail)
 }
 
@@ -279,7 +279,7 @@ fn read_ticket(headers: &HeaderMap, keys: &KeyRing) -> Result<Ticket, Problem> {
     let signature = headers::CLAIM_SIGNATURE;
     let signature = only(headers, signature, claim_missing, claim_invalid)?;
     check(claim, signature, keys).map_err(|error| {
-        warn!(%error, "a claim is refused");
+        warn!(%error, "claim refused");
         claim_invalid()
     })
 }

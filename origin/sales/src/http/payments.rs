@@ -85,7 +85,7 @@ impl From<StoredPayment> for PaymentView {
     params(("id" = String, Path, description = "Its name.")),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 200, description = "The payment that was started, or has paid, before", body = PaymentView),
+        (status = 200, description = "The payment existed already", body = PaymentView),
         (status = 201, description = "A new payment", body = PaymentView),
     ),
 )]
@@ -160,7 +160,7 @@ enum CallbackState {
         ("x-weir-payment-signature" = String, Header, description = "<key id>;<HMAC-SHA256 of \"<timestamp>.<body>\", in hex>."),
     ),
     request_body = Callback,
-    responses((status = 200, description = "The payment as it stands now", body = PaymentView)),
+    responses((status = 200, description = "The current state of the payment", body = PaymentView)),
 )]
 pub(super) async fn callback(
     State(sales): State<Sales>,
@@ -174,14 +174,14 @@ pub(super) async fn callback(
         PaymentNoted::Noted(payment, _) => *payment,
         PaymentNoted::Unknown => return Err(unknown_payment()),
         PaymentNoted::EventReused => {
-            let detail = "another event of this name was noted before";
+            let detail = "the payment has another event with this name";
             return Err(EVENT_REUSED.because(detail));
         }
     };
     sales.metrics.payment(payment.state.word());
     if payment.state == PaymentState::RefundDue {
         let (id, reason) = (&payment.id, &payment.reason);
-        warn!(payment = %id, %reason, "paid, and nothing to be had for it: a refund is due");
+        warn!(payment = %id, %reason, "paid, but the order has no unit: refund due");
     }
     Ok(Json(payment.into()))
 }
@@ -196,7 +196,7 @@ fn read_callback(
     let signature = headers::PAYMENT_SIGNATURE;
     let signature = only(headers, signature, signature_missing, signature_invalid)?;
     callback::verify(payments.keys(), timestamp, signature, body, now_ms()).map_err(|error| {
-        warn!(%error, "a payment callback is refused");
+        warn!(%error, "payment callback refused");
         match error {
             CallbackError::Signature(_) | CallbackError::Malformed => signature_invalid(),
             CallbackError::Age => out_of_window(),
@@ -209,7 +209,7 @@ fn read_callback(
         return Err(Problem::invalid_body(detail));
     }
     if callback.amount.is_some() != callback.currency.is_some() {
-        let detail = "amount, currency: one goes with the other";
+        let detail = "amount, currency: set both or none";
         return Err(Problem::invalid_body(detail));
     }
     let money = callback.amount.zip(callback.currency);
@@ -245,7 +245,7 @@ pub(super) struct ListQuery {
     path = "/payments",
     operation_id = "listPayments",
     params(ListQuery),
-    responses((status = 200, description = "Those that have been in it for longest come first", body = PaymentList)),
+    responses((status = 200, description = "Longest in this state first", body = PaymentList)),
 )]
 pub(super) async fn list(
     State(sales): State<Sales>,
@@ -297,7 +297,7 @@ fn place(after: &str) -> Result<(u64, &str), Problem> {
     let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
     // SQL's numbers end there.
     let place = place.filter(|(at_ms, _): &(u64, &str)| i64::try_from(*at_ms).is_ok());
-    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
+    place.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }
 
 /// What an operator writes down of a refund.
@@ -319,7 +319,7 @@ struct RefundNote {
     operation_id = "noteRefund",
     params(("id" = String, Path, description = "Its name.")),
     request_body = Option<RefundNote>,
-    responses((status = 200, description = "It is noted", body = PaymentView)),
+    responses((status = 200, description = "The refund is recorded", body = PaymentView)),
 )]
 pub(super) async fn refunded(
     State(sales): State<Sales>,
@@ -350,7 +350,7 @@ pub(super) async fn refunded(
 
 fn configured(sales: &Sales) -> Result<&Payments, Problem> {
     sales.payments.as_deref().ok_or_else(|| {
-        let detail = "this origin has no payment provider: see WEIR_PAYMENT_SECRET";
+        let detail = "this origin has no payment provider: set WEIR_PAYMENT_SECRET";
         PAYMENTS_NOT_CONFIGURED.because(detail)
     })
 }
@@ -361,16 +361,16 @@ fn unknown_payment() -> Problem {
 }
 
 fn signature_missing() -> Problem {
-    let detail = "callbacks are signed by the provider";
+    let detail = "the callback has no signature";
     SIGNATURE_MISSING.because(detail).challenge("Weir-Payment")
 }
 
 fn signature_invalid() -> Problem {
-    let detail = "the callback is not one that the provider signed";
+    let detail = "the callback's signature is invalid";
     SIGNATURE_INVALID.because(detail)
 }
 
 fn out_of_window() -> Problem {
-    let detail = "the callback was signed too long ago, or in the future; sign it anew";
+    let detail = "the callback was signed too long ago, or in the future; sign it again";
     TIMESTAMP_OUT_OF_WINDOW.because(detail)
 }

@@ -71,7 +71,7 @@ pub(super) struct ReservationView {
     params(("id" = String, Path, description = "Its name.")),
     security(("user" = [], "userSignature" = [])),
     responses(
-        (status = 200, description = "Reserved before", body = ReservationView),
+        (status = 200, description = "The reservation existed already", body = ReservationView),
         (status = 201, description = "Reserved", body = ReservationView),
     ),
 )]
@@ -110,7 +110,7 @@ pub(super) async fn reserve(
     let users = std::slice::from_ref(&user);
     let added = sales.ledger.add_users(&sale, UserList::Reserved, users);
     added.await.map_err(|error| {
-        warn!(%error, sale = %id, "a reservation is not in Redis");
+        warn!(%error, sale = %id, "cannot write a reservation to Redis");
         Problem::redis()
     })?;
     Ok((status, Json(view)))
@@ -151,7 +151,7 @@ pub(super) async fn get(
     operation_id = "cancelReservation",
     params(("id" = String, Path, description = "Its name.")),
     security(("user" = [], "userSignature" = [])),
-    responses((status = 200, description = "There is none any more", body = ReservationView)),
+    responses((status = 200, description = "The reservation is removed", body = ReservationView)),
 )]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
@@ -164,16 +164,16 @@ pub(super) async fn cancel(
         .orders
         .sql(sales.store.reservations().cancel_reservation(&id, &user));
     match cancelled.await? {
-        TakenBack::Now => info!(sale = %id, "a reservation is taken back"),
+        TakenBack::Now => info!(sale = %id, "reservation cancelled"),
         TakenBack::Again => {}
         TakenBack::Closed => {
-            let detail = "the list of the draw is closed, and stays as it is";
+            let detail = "the list of the draw is final";
             return Err(RESERVATION_CLOSED.because(detail));
         }
     }
     let removed = sales.ledger.remove_user(&sale, UserList::Reserved, &user);
     removed.await.map_err(|error| {
-        warn!(%error, sale = %id, "a reservation is still in Redis");
+        warn!(%error, sale = %id, "cannot remove a reservation from Redis");
         Problem::redis()
     })?;
     Ok(Json(ReservationView {
@@ -237,7 +237,7 @@ fn not_reserved(refused: Reserved) -> Problem {
             RESERVATION_NOT_OPEN.because(detail)
         }
         Reserved::Closed => RESERVATION_CLOSED.because("reservations have ended"),
-        Reserved::Blocked => BLOCKED.because("you may not reserve or buy"),
+        Reserved::Blocked => BLOCKED.because("you cannot reserve or buy"),
         Reserved::NoReservation => NO_RESERVATION.because("this sale needs no reservation"),
         _ => unknown_sale(),
     }

@@ -65,7 +65,7 @@ type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
     path = "/sales",
     operation_id = "createSale",
     request_body = NewSale,
-    responses((status = 201, description = "It is made", body = SaleSummary)),
+    responses((status = 201, description = "The sale is created", body = SaleSummary)),
 )]
 pub(super) async fn create(
     State(sales): State<Sales>,
@@ -80,10 +80,10 @@ pub(super) async fn create(
         CreateError::Over(over) => over_limit(over),
     })?;
     if !made {
-        let detail = "there is a sale of this id already";
+        let detail = "a sale with this id exists";
         return Err(DUPLICATE_SALE.because(detail));
     }
-    info!(sale = %sale.id, total = sale.fields.total, shards = sale.shards, "sale made");
+    info!(sale = %sale.id, total = sale.fields.total, shards = sale.shards, "sale created");
     let made = summary(&sales, stored(&sales, &sale.id).await?).await?;
     let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
     Ok((StatusCode::CREATED, location, made))
@@ -129,7 +129,7 @@ fn place(after: &str) -> Result<(u64, SaleId), Problem> {
     let parts = after.split_once('.');
     let place =
         parts.and_then(|(ends_at_ms, id)| Some((ends_at_ms.parse().ok()?, SaleId::new(id).ok()?)));
-    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
+    place.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
 }
 
 /// What SQL and Redis hold of a sale
@@ -175,7 +175,7 @@ const GATEWAYS_LEARN: Duration = Duration::from_millis(300);
     path = "/sales/{id}/warm",
     operation_id = "warmSale",
     params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is warm", body = WarmView)),
+    responses((status = 200, description = "The sale is warm", body = WarmView)),
 )]
 pub(super) async fn warm(
     State(sales): State<Sales>,
@@ -214,7 +214,7 @@ pub(super) struct RewarmView {
     path = "/sales/{id}/rewarm",
     operation_id = "rewarmSale",
     params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "They are rebuilt", body = RewarmView)),
+    responses((status = 200, description = "The shards are rebuilt", body = RewarmView)),
 )]
 pub(super) async fn rewarm(
     State(sales): State<Sales>,
@@ -311,7 +311,7 @@ fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {
     if let Some(refusal) = refusal {
         return refusal.because(failure.to_string());
     }
-    error!(error = %failure, sale = %id, "not warmed");
+    error!(error = %failure, sale = %id, "cannot warm the sale");
     match failure {
         WarmError::Ledger(_) | WarmError::Publish(PublishError::Ledger(_)) => Problem::redis(),
         _ => Problem::sql(),

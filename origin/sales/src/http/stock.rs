@@ -116,12 +116,12 @@ pub(super) struct StockView {
     operation_id = "changeStock",
     params(
         ("id" = String, Path, description = "The name of the sale."),
-        ("Idempotency-Key" = String, Header, description = "Names the change: the same key again changes nothing, and says what came of it.", max_length = 128),
+        ("Idempotency-Key" = String, Header, description = "Idempotency key of the change: repeating the key returns the earlier outcome.", max_length = 128),
     ),
     request_body = NewChange,
     responses(
-        (status = 200, description = "It is done", body = ChangeView),
-        (status = 202, description = "It is noted, and not every shard has answered: it goes on by itself", body = ChangeView),
+        (status = 200, description = "Done", body = ChangeView),
+        (status = 202, description = "The change is stored, but not every shard has answered: the origin retries", body = ChangeView),
     ),
 )]
 pub(super) async fn change(
@@ -136,7 +136,7 @@ pub(super) async fn change(
         ChangeBegun::Refused(refusal) => return Err(refused(refusal)),
     };
     if change.wanted != new.units {
-        let detail = format!("the change of this key is one of {} units", change.wanted);
+        let detail = format!("this Idempotency-Key was used for a change of {} units", change.wanted);
         return Err(IDEMPOTENCY_KEY_REUSED.because(detail));
     }
     if change.done_at_ms.is_some() {
@@ -146,7 +146,7 @@ pub(super) async fn change(
     match sales.changer().finish(&change).await {
         Ok(Some(done)) => return Ok((StatusCode::OK, Json(done.into()))),
         Ok(None) => {}
-        Err(error) => warn!(sale = %id, %error, "a change of the stock goes on later"),
+        Err(error) => warn!(sale = %id, %error, "stock change continues in the background"),
     }
     Ok((StatusCode::ACCEPTED, Json(change.into())))
 }
@@ -186,10 +186,10 @@ fn checked(headers: &HeaderMap, new: &NewChange) -> Result<IdempotencyKey, Probl
     let key = match headers.get(KEY_HEADER) {
         Some(value) => IdempotencyKey::read(value.as_bytes())
             .map_err(|error| format!("Idempotency-Key: {error}")),
-        None => Err("Idempotency-Key: must name the change, so that it counts once".to_owned()),
+        None => Err("Idempotency-Key: is required".to_owned()),
     };
     let is_right = (1..=TOTAL_MAX).contains(&new.units.unsigned_abs());
-    let units = (!is_right).then(|| format!("units: must be 1 to {TOTAL_MAX}, or as many below 0"));
+    let units = (!is_right).then(|| format!("units: must be 1 to {TOTAL_MAX}, or -{TOTAL_MAX} to -1"));
     match (key, units) {
         (Ok(key), None) => Ok(key),
         (key, units) => {

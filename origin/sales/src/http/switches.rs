@@ -91,7 +91,7 @@ pub(super) struct GlobalSwitch {
     operation_id = "setSaleSwitch",
     params(("id" = String, Path, description = "Its name.")),
     request_body = Switch,
-    responses((status = 200, description = "It is set", body = SaleSummary)),
+    responses((status = 200, description = "The switch is set", body = SaleSummary)),
 )]
 pub(super) async fn set(
     State(sales): State<Sales>,
@@ -109,7 +109,7 @@ pub(super) async fn set(
     path = "/sales/{id}/close",
     operation_id = "closeSale",
     params(("id" = String, Path, description = "Its name.")),
-    responses((status = 200, description = "It is closed", body = SaleSummary)),
+    responses((status = 200, description = "The sale is closed", body = SaleSummary)),
 )]
 pub(super) async fn close(
     State(sales): State<Sales>,
@@ -149,14 +149,14 @@ async fn switch_to(
     path = "/switch",
     operation_id = "setSwitch",
     request_body = GlobalSwitch,
-    responses((status = 200, description = "It is set", body = GlobalSwitch)),
+    responses((status = 200, description = "The switch is set", body = GlobalSwitch)),
 )]
 pub(super) async fn set_global(
     State(sales): State<Sales>,
     TypedBody(switch): TypedBody<GlobalSwitch>,
 ) -> Result<Json<GlobalSwitch>, Problem> {
     sales.store.set_global_switch(switch.state).await?;
-    info!(?switch, "all sales switched");
+    info!(?switch, "switched all sales");
     publish(&sales).await?;
     Ok(Json(switch))
 }
@@ -168,7 +168,7 @@ pub(super) async fn set_global(
     get,
     path = "/switch",
     operation_id = "getSwitch",
-    responses((status = 200, description = "It is set", body = GlobalSwitch)),
+    responses((status = 200, description = "The switch is set", body = GlobalSwitch)),
 )]
 pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<GlobalSwitch>, Problem> {
     let state = sales.store.global_switch().await?;
@@ -179,8 +179,8 @@ pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<GlobalSwit
 /// gateways do not know of it yet.
 async fn publish(sales: &Sales) -> Result<(), Problem> {
     sales.publisher.publish().await.map_err(|error| {
-        error!(%error, "the catalogue is not published");
-        let detail = "noted, but gateways do not know of it yet: Redis or SQL did not answer";
+        error!(%error, "cannot publish the catalogue");
+        let detail = "stored, but not yet published to gateways: Redis or SQL did not answer";
         NOT_PUBLISHED.because(detail)
     })
 }
@@ -195,7 +195,7 @@ async fn publish(sales: &Sales) -> Result<(), Problem> {
     operation_id = "changeSale",
     params(("id" = String, Path, description = "Its name.")),
     request_body = SaleChanges,
-    responses((status = 200, description = "It is changed", body = SaleSummary)),
+    responses((status = 200, description = "The sale is changed", body = SaleSummary)),
 )]
 pub(super) async fn edit(
     State(sales): State<Sales>,
@@ -237,7 +237,7 @@ async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSum
         return Err(Problem::invalid_body("listed: must be true or false"));
     };
     sales.store.set_listed(id, listed).await?;
-    info!(sale = %id, listed, "in the list of sales");
+    info!(sale = %id, listed, "changed the listing of a sale");
     summary(sales, stored(sales, id).await?).await
 }
 
@@ -249,7 +249,7 @@ async fn move_end(
     end: &Value,
 ) -> Result<Json<SaleSummary>, Problem> {
     let Some(wanted_ms) = end.as_u64() else {
-        let detail = "ends_at_ms: must be an instant in milliseconds since the Unix epoch";
+        let detail = "ends_at_ms: must be a time in milliseconds since the Unix epoch";
         return Err(Problem::invalid_body(detail));
     };
     if wanted_ms > INSTANT_MS_MAX {
@@ -270,7 +270,7 @@ async fn move_end(
         running(sales, &sale.id).await?;
         return Err(Problem::sql());
     }
-    info!(sale = %sale.id, ends_at_ms, "the sale's end is moved");
+    info!(sale = %sale.id, ends_at_ms, "end of sale changed");
     publish(sales).await?;
     summary(sales, stored(sales, &sale.id).await?).await
 }
@@ -293,7 +293,7 @@ fn edited(
 ) -> Result<NewSale, Problem> {
     let sale = &stored.sale;
     if let Some(name) = changes.get("id").filter(|name| **name != sale.id.as_str()) {
-        let detail = format!("id: a sale cannot be renamed; it is {name}");
+        let detail = format!("id: cannot change the id \"{name}\" of a sale");
         return Err(Problem::invalid_body(detail));
     }
     let mut whole = json!(NewSale {
@@ -366,7 +366,7 @@ pub(super) async fn block(
         .await?;
     let list = UserList::Blocked;
     sales.ledger.add_users(sale, list, users).await?;
-    info!(sale = %stored.sale.id, "a user is blocked");
+    info!(sale = %stored.sale.id, "user blocked");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -388,7 +388,7 @@ pub(super) async fn unblock(
     let (sale, list) = (&stored.sale, UserList::Blocked);
     sales.store.reservations().unblock(&sale.id, &user).await?;
     sales.ledger.remove_user(sale, list, &user).await?;
-    info!(sale = %stored.sale.id, "a user is no longer blocked");
+    info!(sale = %stored.sale.id, "user unblocked");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -417,7 +417,7 @@ pub(super) async fn running(sales: &Sales, id: &SaleId) -> Result<StoredSale, Pr
     match stored.archived_at_ms {
         None => Ok(stored),
         Some(_) => {
-            let detail = "the sale is archived: nothing of it changes any more";
+            let detail = "the sale is archived and cannot change";
             Err(SALE_ARCHIVED.because(detail))
         }
     }

@@ -188,7 +188,7 @@ pub(super) async fn list(
     path = "/user-list/{user}",
     operation_id = "getUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
-    responses((status = 200, description = "With what was before", body = UserStanding)),
+    responses((status = 200, description = "The user's entry, with its history", body = UserStanding)),
 )]
 pub(super) async fn get(
     State(sales): State<Sales>,
@@ -208,7 +208,7 @@ pub(super) async fn get(
     operation_id = "setUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = NewStanding,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+    responses((status = 200, description = "Done, and published to gateways", body = UserStanding)),
 )]
 pub(super) async fn put(
     State(sales): State<Sales>,
@@ -218,7 +218,7 @@ pub(super) async fn put(
     let user = read_user(user)?;
     let said = said(new.reason, new.operator)?;
     if said.reason.is_empty() || said.operator.is_empty() {
-        let detail = "reason, operator: must be there";
+        let detail = "reason, operator: both are required";
         return Err(INVALID_REASON.because(detail));
     }
     change(&sales, &user, Some(new.standing.into()), &said).await
@@ -233,7 +233,7 @@ pub(super) async fn put(
     operation_id = "clearUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = Option<Removal>,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserStanding)),
+    responses((status = 200, description = "Done, and published to gateways", body = UserStanding)),
 )]
 pub(super) async fn delete(
     State(sales): State<Sales>,
@@ -264,7 +264,7 @@ async fn change(
         .set_standing(user, standing, said, now_ms);
     if changed.await? {
         let standing = standing.map_or("none", Standing::word);
-        info!(%standing, operator = said.operator, "how a user stands in every sale has changed");
+        info!(%standing, operator = said.operator, "changed a user's list entry for all sales");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
         let (sale, list) = (&stored.sale, UserList::Blocked);

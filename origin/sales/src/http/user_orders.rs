@@ -43,7 +43,7 @@ pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, 
     let signature = only(headers, signature, user_missing, user_invalid)?;
     let user = identity::verify(&sales.keys, value, signature, now_ms());
     user.map_err(|error| {
-        warn!(%error, "a user is refused");
+        warn!(%error, "user refused");
         user_invalid()
     })
 }
@@ -113,7 +113,7 @@ pub(super) async fn get(
     operation_id = "cancelOrder",
     params(("id" = String, Path, description = "Its name.")),
     security(("user" = [], "userSignature" = [])),
-    responses((status = 200, description = "It is cancelled", body = OrderView)),
+    responses((status = 200, description = "The order is cancelled", body = OrderView)),
 )]
 pub(super) async fn cancel(
     State(sales): State<Sales>,
@@ -135,7 +135,7 @@ type Ended<T> = Result<Result<T, SqlError>, JoinError>;
 pub(super) fn ended<T>(outcome: Ended<T>) -> Result<T, Problem> {
     let answer = outcome.map_err(|error| {
         // A panic in the task: a fault of ours, with the outcome unknown.
-        error!(%error, "an order's task ended early");
+        error!(%error, "order task failed");
         Problem::sql()
     })?;
     Ok(answer?)

@@ -48,7 +48,7 @@ pub struct LostOrdersCommand {
 }
 
 fn parse_sale(id: &str) -> Result<SaleId, &'static str> {
-    SaleId::new(id).map_err(|_| "no sale can have this id")
+    SaleId::new(id).map_err(|_| "not a valid sale id")
 }
 
 impl LostOrdersCommand {
@@ -71,7 +71,7 @@ pub async fn run(command: &LostOrdersCommand, variables: Variables<'_>) -> Resul
         false => ADMIN_TOKEN,
     };
     let key = format!("Bearer {}", secret::read(variables, name)?);
-    let mut key = HeaderValue::try_from(key).map_err(|_| anyhow!("{name} cannot be a key"))?;
+    let mut key = HeaderValue::try_from(key).map_err(|_| anyhow!("{name} is not a valid key"))?;
     key.set_sensitive(true);
     let client = HttpClient::new(&command.url, command.ca.as_deref())
         .with_context(|| format!("--url {}", command.url))?;
@@ -87,8 +87,8 @@ pub async fn run(command: &LostOrdersCommand, variables: Variables<'_>) -> Resul
     let kind = HeaderValue::from_static("application/json");
     let headers = [(header::AUTHORIZATION, key), (header::CONTENT_TYPE, kind)];
     let sent = client.send(method, &path, &headers, body, ANSWER_LEN_MAX);
-    let (status, answer) = sent.await.context("the origin does not answer")?;
-    let answer: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+    let (status, answer) = sent.await.context("no answer from the origin")?;
+    let answer: Value = serde_json::from_slice(&answer).context("the answer is not JSON")?;
     if !status.is_success() {
         let part = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
         bail!("{} {}: {}", status.as_u16(), part("error"), part("detail"));

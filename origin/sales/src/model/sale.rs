@@ -187,8 +187,7 @@ impl PartialSchema for Payment {
             .item(Ref::from_schema_name("PayTime"))
             .item(Ref::from_schema_name("PayHold"))
             .description(Some(
-                "When an order takes its units: `at_order` when it is made, for as long as it is neither paid nor cancelled; \
-                 `at_payment` when it is paid; `hold` when it is made, until the time to pay is over.",
+                "When an order takes its units: `at_order`: when it is created, until it is cancelled; `at_payment`: when it is paid; `hold`: when it is created, until the payment deadline.",
             ))
             .into()
     }
@@ -214,16 +213,16 @@ impl ToSchema for Payment {
             .minimum(Some(1))
             .maximum(Some(PAY_WITHIN_MS_MAX))
             .description(Some(
-                "How long a buyer has to pay, from the order on, in milliseconds.",
+                "Time to pay after the order, in milliseconds.",
             ));
         let hold_time = object(
-            "For how long units are kept.",
+            "How long units are held.",
             "pay_within_ms",
             within.into(),
         );
         let hold = Ref::from_schema_name("PayHoldTime");
         let hold = object(
-            "An order takes its units when it is made, and expires if it is not paid in time.",
+            "An order takes its units when it is created, and expires if it is not paid in time.",
             "hold",
             hold.into(),
         );
@@ -239,14 +238,14 @@ impl ToSchema for Payment {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NewSaleError {
     /// The title is empty, too long, or has control characters.
-    #[error("title: must be 1 to {TITLE_LEN_MAX} characters, none of them a control character")]
+    #[error("title: must be 1 to {TITLE_LEN_MAX} characters without control characters")]
     Title,
     /// More units than [`TOTAL_MAX`].
     #[error("total: must be at most {TOTAL_MAX}")]
     Total,
     /// The window ends after [`INSTANT_MS_MAX`].
     #[error(
-        "ends_at_ms: lies after the year 9999; instants are in milliseconds since the Unix epoch"
+        "ends_at_ms: must be before the year 10000, in milliseconds since the Unix epoch"
     )]
     TooLate,
     /// The window of reservations is empty, ends after the sale, or after [`INSTANT_MS_MAX`].
@@ -256,10 +255,10 @@ pub enum NewSaleError {
     #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
     PayWithin,
     /// A challenge comes before an order token, and the sale wants none.
-    #[error("challenge: needs token, as it is set to those who ask for an order token")]
+    #[error("challenge: needs token, because the challenge guards order tokens")]
     Challenge,
     /// The name of what is sold is empty, too long, or has control characters.
-    #[error("sku: must be 1 to {SKU_LEN_MAX} characters, none of them a control character")]
+    #[error("sku: must be 1 to {SKU_LEN_MAX} characters without control characters")]
     Sku,
     /// The price is above [`UNIT_AMOUNT_MAX`].
     #[error("price: unit_amount must be at most {UNIT_AMOUNT_MAX}")]
@@ -268,7 +267,7 @@ pub enum NewSaleError {
     #[error("group: user_cap must be 1 to {GROUP_CAP_MAX}")]
     GroupCap,
     /// The group bears the name of another tenant than the sale, or of one where the sale bears none.
-    #[error("group: must be the same tenant's as the sale: up to -- their names must agree")]
+    #[error("group: must belong to the sale's tenant: both names must be equal up to --")]
     GroupOfOthers,
     /// A draw without reservations that end before the sale starts, without winners or with too many.
     #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
@@ -531,7 +530,7 @@ mod tests {
         );
         check(
             |s| s.fields.group = group("acme--g", 1),
-            "group: must be the same tenant's",
+            "group: must belong to the sale's tenant",
         );
         check(
             |s| s.fields.challenge = Some(Challenge::Captcha {}),

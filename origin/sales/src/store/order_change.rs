@@ -139,7 +139,7 @@ struct ChangedPayment<'a> {
 }
 
 fn kinds() -> Object {
-    words("What has happened.", ChangeKind::ALL.map(ChangeKind::word))
+    words("Kind of change.", ChangeKind::ALL.map(ChangeKind::word))
 }
 
 impl<'a> NewChange<'a> {

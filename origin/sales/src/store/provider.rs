@@ -500,7 +500,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredPayment, Error> {
         id: row.text("id")?,
         order: row.text("order_id")?,
         user: orders::user_id(row)?,
-        state: state.ok_or_else(|| damaged("state", "names no state"))?,
+        state: state.ok_or_else(|| damaged("state", "is not a state"))?,
         reason: row.text("reason")?,
         reference: row.text("reference")?,
         decided_at_ms: row.maybe("decided_at_ms")?.unwrap_or(0),

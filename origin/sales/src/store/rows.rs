@@ -320,7 +320,7 @@ pub enum Reserved {
     Closed,
     /// Operators have blocked the user in every sale.
     Blocked,
-    /// Nobody needs to reserve for this sale.
+    /// The sale needs no reservation.
     NoReservation,
     /// SQL has no such sale.
     Unknown,
@@ -392,16 +392,16 @@ pub struct SwitchChange {
 pub enum EditRefusal {
     /// Its rules hold from its start on, or from its first order.
     #[error(
-        "the sale has started: only its ends_at_ms can change, and its stock with POST /sales/{{id}}/stock"
+        "the sale has started: only ends_at_ms can change, and the stock with POST /sales/{{id}}/stock"
     )]
     Started,
     /// Stock, shards, or whether one must reserve cannot change once they are on Redis.
     #[error(
-        "the sale is warmed: its total, its shards, and whether users must reserve cannot change"
+        "the sale is warmed: total, shards and reservation cannot change"
     )]
     Warmed,
     /// Who has entered a draw relies on what was told of it.
-    #[error("reservations for the draw have opened: neither they nor the draw can change")]
+    #[error("reservations for the draw have opened: they and the draw cannot change")]
     Drawing,
     /// Its tenant would have more units than it may.
     #[error(transparent)]

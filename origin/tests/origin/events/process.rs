@@ -321,7 +321,7 @@ fn what_does_not_fit_together_is_refused_by_its_flag() {
     check(
         &[url, "http://h/"],
         None,
-        "there are no events without --events-log",
+        "needs --events-log",
     );
     check(
         &[&log[..], &[url, "http://h/"]].concat(),

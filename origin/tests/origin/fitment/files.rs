@@ -156,13 +156,13 @@ async fn errors_in_aces_use_the_words_of_aces() {
         ("BaseVehicle", "App 3: BaseVehicle 0002771 is unknown"),
         (
             "Years",
-            "App 4: Years must be years, 1880 to 2100, from before to",
+            "App 4: Years must be 1880 to 2100, with from before to",
         ),
         ("action", "App 5: action is \"X\", must be A or D"),
         ("Part", "App 6 has no Part"),
         (
             "Part",
-            "App 7: Part has a byte that is not allowed at position 1",
+            "App 7: Part has an invalid byte at position 1",
         ),
         ("Part", "Part 700002 is unknown: import its product first"),
         ("Position", "App 9: Position has more than 64 characters"),
@@ -277,7 +277,7 @@ async fn tables_of_spreadsheets_are_read_or_their_encoding_is_named() {
         ),
         (
             utf16("vehicle;colour\n", false),
-            "unknown column \"colour\"; there may be vehicle, make, model, year, engine (the file is UTF-16LE)",
+            "unknown column \"colour\"; the columns are vehicle, make, model, year, engine (the file is UTF-16LE)",
         ),
     ] {
         let import = uploaded(&world, "kind=vehicles", bytes).await;

@@ -335,8 +335,8 @@ async fn links_are_made_changed_found_taken_over_and_written_from_the_command_li
         path.to_str().unwrap(),
     ];
     for sum in [
-        "1099 links made, 0 there already, 1 refused",
-        "0 links made, 1099 there already, 1 refused",
+        "1099 links created, 0 already exist, 1 refused",
+        "0 links created, 1099 already exist, 1 refused",
     ] {
         let output = links(&origin, &arguments);
         let (stdout, stderr) = (output.stdout, String::from_utf8(output.stderr).unwrap());

@@ -289,7 +289,7 @@ impl QuestionReport {
                 Ok(answer) => ensure!(answer.status == 503, "{}: {}", answer.status, answer.text()),
                 Err(_) => *connection = Connection::open(authority).await?,
             }
-            ensure!(Instant::now() < deadline, "a question is not answered");
+            ensure!(Instant::now() < deadline, "cannot answer a fitment query");
             self.again += 1;
             tokio::time::sleep(RETRY).await;
         }

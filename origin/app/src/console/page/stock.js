@@ -33,7 +33,7 @@ function changes(stock) {
     instant(change.asked_at_ms),
     signed(change.wanted),
     change.units === null ? "–" : signed(change.units),
-    state(change.state === "done" ? "Done" : "Under way", change.state === "done"),
+    state(change.state === "done" ? "Done" : "In progress", change.state === "done"),
   ];
   return el("details", {}, el("summary", {}, "Changes"), table("stock-changes", ["Asked for", "Wanted", "Were", "State"], stock.changes.map(row)));
 }

@@ -208,7 +208,7 @@ fn a_limiter_without_rules_says_so_with_its_first_request() {
     idle.request("alice");
     idle.request("alice");
     assert_eq!(idle.log.len(), 1);
-    assert!(idle.has_logged("there are no rules, so nothing is limited"));
+    assert!(idle.has_logged("no rules, so nothing is limited"));
     let mut reloads = Host::new(&[], r#""redis": {}, "reload": true"#);
     reloads.request("alice");
     assert!(!reloads.has_logged("there are no rules"));
