@@ -123,14 +123,14 @@ async fn wait_until_drained(running: &Running) -> Result<()> {
             .find_map(|line| line.strip_prefix("weir_origin_link_log_waiting_bytes "));
         if waiting == Some("0") {
             println!(
-                "the cold store had all of it {:.1} s later",
+                "the cold store had all links {:.1} s later",
                 start.elapsed().as_secs_f64()
             );
             return Ok(());
         }
         ensure!(
             start.elapsed() < Duration::from_secs(120),
-            "the cold store does not take links"
+            "the cold store does not accept links"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -152,7 +152,7 @@ async fn fill(running: &mut Running, links: u64) -> Result<Filled> {
         let answer = http.send(Method::POST, "/links", &headers, body).await?;
         ensure!(
             answer.status == 201,
-            "a batch was answered {}",
+            "unexpected answer to a batch: {}",
             answer.status
         );
     }

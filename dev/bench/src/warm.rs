@@ -153,7 +153,7 @@ async fn measure(stack: &mut Stack, plan: Plan, say: &mut dyn Reporter) -> Resul
     say.line("purchases", "…");
     let verdicts = buy(stack, plan, &large, &others).await?;
     let after_purchases = Memory::read(stack).await?;
-    say.line("redis", "every key's size…");
+    say.line("redis", "measuring key sizes…");
     let keyspace = Keyspace::scan(&mut redis, &stack.key_prefix).await?;
     let listed = Listed::count(&mut redis, &shards_of(stack, &large, plan.shards)?).await?;
     stack.check_children()?;

@@ -149,7 +149,7 @@ fn install(root: &Path) -> Result<()> {
         .context("cannot start cargo install")?;
     ensure!(
         status.success(),
-        "cargo-mutants cannot be installed; install it by hand: cargo install cargo-mutants"
+        "cannot install cargo-mutants; install it manually: cargo install cargo-mutants"
     );
     Ok(())
 }

@@ -129,7 +129,7 @@ pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Resul
         let got = scope.spawn(|| get_tools(&tools, needs_redis));
         build_filters()?;
         let got = got.join();
-        got.unwrap_or_else(|_| Err(anyhow!("the thread that gets tools has panicked")))
+        got.unwrap_or_else(|_| Err(anyhow!("the thread that finds tools panicked")))
     })?;
     match arguments.events {
         Some(_) => weir_stack::origin::ensure_built_with_kafka(&[])?,

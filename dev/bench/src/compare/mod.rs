@@ -170,7 +170,7 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
             let mut stop = Stop::new()?;
             tokio::select! {
                 measured = measure(arguments, &tools, &mut report, &kept) => measured,
-                () = stop.asked() => anyhow::bail!("stopped; what was whole is kept"),
+                () = stop.asked() => anyhow::bail!("stopped; complete results are kept"),
             }
         })?;
         report.write(&kept)?;
@@ -248,7 +248,7 @@ async fn measure(
     }
     if arguments.asks_for(OVERLOAD) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
-        Console.line(OVERLOAD, "twice as many requests as can be answered…");
+        Console.line(OVERLOAD, "twice the load that can be answered…");
         report.overload = Some((run, overload::measure(&effort, &yard).await?));
         report.write(kept)?;
     }
@@ -266,7 +266,7 @@ fn count_costs() -> Result<Vec<Cost>> {
     Console.line(COSTS, "building weir-costs…");
     let binary = build::binary("weir-costs", &[], None)?;
     let said = command::succeed(&mut Command::new(binary), Duration::from_secs(1_800))?;
-    serde_json::from_str(&said).context("weir-costs says otherwise than expected")
+    serde_json::from_str(&said).context("unexpected output of weir-costs")
 }
 
 /// The page and its plots.

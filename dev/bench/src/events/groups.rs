@@ -141,7 +141,7 @@ async fn look_for(
         .query_async::<bool>(redis)
         .await?
     {
-        ensure!(acknowledged.elapsed() < PATIENCE, "a view does not come");
+        ensure!(acknowledged.elapsed() < PATIENCE, "a view does not arrive");
         tokio::time::sleep(LOOK).await;
     }
     Ok(acknowledged.elapsed())

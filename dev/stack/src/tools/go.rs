@@ -40,7 +40,7 @@ impl Program {
         if !command::is_executable(&binary) {
             reporter.line(name, &format!("building {package}@{version}…"));
             let go = command::on_path("go").with_context(|| {
-                format!("no {name} was found, and no go to build it: install {name} so that it is on PATH")
+                format!("{name} is not on PATH, and there is no go to build it: install {name}")
             })?;
             let mut install = Command::new(go);
             install
@@ -48,7 +48,7 @@ impl Program {
                 .env("GOBIN", &dir)
                 .env("GOFLAGS", "-buildvcs=false -trimpath");
             command::succeed(&mut install, INSTALL_LIMIT).with_context(|| {
-                format!("{name} could not be built; install it so that it is on PATH")
+                format!("cannot build {name}: install it on PATH")
             })?;
         }
         Ok(binary)

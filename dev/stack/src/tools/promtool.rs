@@ -32,7 +32,7 @@ impl Promtool {
         if !command::is_executable(&binary) {
             reporter.line("promtool", "unpacking Debian's package prometheus…");
             unpack(&dir).context(
-                "no promtool was found; install it so that it is on PATH (macOS: brew install prometheus)",
+                "promtool is not on PATH: install it (macOS: brew install prometheus)",
             )?;
         }
         Ok(Self(binary))
@@ -60,7 +60,7 @@ fn unpack(dir: &Path) -> Result<()> {
     let mut files = std::fs::read_dir(fresh.path())?;
     let package = files
         .next()
-        .context("apt-get has downloaded nothing")??
+        .context("apt-get downloaded nothing")??
         .path();
     let unpacked = fresh.path().join("unpacked");
     let mut extract = Command::new("dpkg-deb");

@@ -282,7 +282,7 @@ fn linker(active: &Active, reporter: &mut dyn Reporter) -> Result<PathBuf> {
     apt::install(&["lld"]).context("no rust-lld and no wasm-ld to link the filters with")?;
     match command::on_path("wasm-ld") {
         Some(found) => Ok(found),
-        None => bail!("the package lld brought no wasm-ld onto PATH"),
+        None => bail!("the package lld did not install wasm-ld on PATH"),
     }
 }
 

@@ -183,7 +183,7 @@ pub(super) fn build(
     ensure!(errors.is_empty(), "{}", errors.join("\n"));
     ensure!(
         built.len() == filters.len(),
-        "cargo ended well but left a filter out"
+        "cargo succeeded but did not build a filter"
     );
     built.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(built)

@@ -99,9 +99,9 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         tell(&report, arguments.report.as_deref())?;
         if !arguments.once {
             let edge = stack.worker.as_ref().map(|worker| worker.address);
-            let edge = edge.context("the edge is gone")?;
+            let edge = edge.context("the edge has stopped")?;
             println!("{}", up::describe(&stack, "another"));
-            println!("The edge is at http://{edge}: it takes the same requests as the gateway.");
+            println!("The edge is at http://{edge} and accepts the same requests as the gateway.");
             up::stay_up(&mut stack, &mut stop).await?;
         }
         Ok(code(&report))
@@ -110,7 +110,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 
 /// The edge and its runtime, before anything runs: that can take minutes.
 fn get_edge() -> Result<()> {
-    Doing.line("edge", "workerd, by npm, and the Worker…");
+    Doing.line("edge", "workerd, with npm, and the Worker…");
     edge::workerd()?;
     edge::worker(Build::Shipped)?;
     Ok(())

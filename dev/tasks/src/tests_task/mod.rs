@@ -78,15 +78,15 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
     println!();
     if let Some(Err(why)) = mariadb {
-        println!("left out: tests on MariaDB ({why:#})");
+        println!("skipped: tests on MariaDB ({why:#})");
     }
     match on_java {
-        Some(Err(why)) => println!("left out: tests on Apache Kafka and Cassandra ({why:#})"),
+        Some(Err(why)) => println!("skipped: tests on Apache Kafka and Cassandra ({why:#})"),
         Some(Ok(())) => {}
-        None => println!("first tier only: cargo xtask test --all runs the second tier, too"),
+        None => println!("first tier only; cargo xtask test --all also runs the second tier"),
     }
     for name in &flaky {
-        println!("passed at the second try, by itself: {name}");
+        println!("passed on the second try, alone: {name}");
     }
     println!("{}", totals.line());
     Ok(match is_success(is_good, &flaky, arguments.strict) {
