@@ -53,7 +53,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .await?;
     browser.click("button[type=submit]").await?;
     browser
-        .wait_for_text("main", "That key opens nothing.")
+        .wait_for_text("main", "Invalid key.")
         .await?;
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
@@ -77,7 +77,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser.click("#group-history .move").await?;
     browser.click("#group-history .move").await?;
     browser
-        .wait_for_text("#group-history", "The group goes on there.")
+        .wait_for_text("#group-history", "The group continues there.")
         .await?;
 
     browser.click("#group-store .run").await?;
@@ -96,9 +96,9 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .type_into(".letter textarea", &mended.to_string())
         .await?;
     browser.click(".letter .mend").await?;
-    browser.wait_for_text(".letter", "Mended.").await?;
+    browser.wait_for_text(".letter", "Saved.").await?;
     browser.click(".letter .resend").await?;
-    browser.wait_for_text("#letters", "There are none.").await?;
+    browser.wait_for_text("#letters", "None.").await?;
     let deadline = tokio::time::Instant::now() + weir_tests::PATIENCE;
     loop {
         let stored = desk

@@ -104,7 +104,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     browser.click("#make button[type=submit]").await?;
     assert_eq!(browser.text("#url").await?, "https://s.example.com/autumn");
     browser
-        .wait_for_text(".facts", "asks for a password")
+        .wait_for_text(".facts", "password required")
         .await?;
     assert_eq!(
         browser.text("#target").await?,
@@ -310,7 +310,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
         .await?;
     // In one time zone, which is named.
     browser
-        .wait_for_text(".facts", "ends Jan 2, 2030, 03:04 UTC at the latest")
+        .wait_for_text(".facts", "expires Jan 2, 2030, 03:04 UTC at the latest")
         .await?;
     for (control, value) in [
         ("[name=target]", json!("https://a.example/")),
@@ -525,7 +525,7 @@ async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_pictur
     let set_zone = "const zone = document.querySelector('[name=zone]'); zone.value = arguments[0]; \
         zone.dispatchEvent(new Event('change'))";
     browser.run(set_zone, &[json!("Atlantis")]).await?;
-    browser.wait_for_text("#stats", "no time zone").await?;
+    browser.wait_for_text("#stats", "Unknown time zone").await?;
     browser.run(set_zone, &[json!("Asia/Kolkata")]).await?;
     browser.wait_for_text("#total-clicks", "60").await?;
     let days = "return document.querySelectorAll('#stats > figure .slot').length === 7";
@@ -536,7 +536,7 @@ async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_pictur
     browser
         .click("[name=filter-referrer] option[value='news.example']")
         .await?;
-    browser.wait_for_text("#crossed", "58 clicks fit").await?;
+    browser.wait_for_text("#crossed", "58 matching clicks").await?;
     browser
         .wait_for_text("[name=filter-device]", "Phone (58)")
         .await?;
@@ -583,12 +583,12 @@ async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Res
     browser
         .wait_for_text(
             "#report",
-            "1,201 rows: 1,200 would be made, 0 there already, 1 refused. Done.",
+            "1,201 rows: 1,200 would be created, 0 already exist, 1 refused. Done.",
         )
         .await?;
     browser.wait_for_text("#refused", "Line 1202, x").await?;
     browser.click("[name=dry]").await?;
-    for expected in ["1,200 made, 0 there already", "0 made, 1,200 there already"] {
+    for expected in ["1,200 created, 0 already exist", "0 created, 1,200 already exist"] {
         browser.click("#import button[type=submit]").await?;
         browser.wait_for_text("#report", expected).await?;
         browser.wait_for_text("#report", "Done.").await?;
@@ -603,7 +603,7 @@ async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Res
     browser.click("[name=format] option[value=bitly]").await?;
     browser.click("#import button[type=submit]").await?;
     browser
-        .wait_for_text("#import .notice", "is this an export")
+        .wait_for_text("#import .notice", "check the format")
         .await?;
     desk.nothing_to_complain(&["status of 422"]).await
 }

@@ -97,7 +97,7 @@ pub struct Wish {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// It has no such column.
-    #[error("the first line has no column for {0}: check --format")]
+    #[error("the first line has no column for {0}: check the format")]
     NoColumn(&'static str),
     /// It is no text.
     #[error("the file is not UTF-8 or has no rows")]
