@@ -187,7 +187,9 @@ impl Config {
         self.services.push(service);
         if !is_validating {
             let started = service::start(desk, received, redis);
-            let refuse = |error| FieldError::new("native.engines", format!("cannot start a thread: {error}"));
+            let refuse = |error| {
+                FieldError::new("native.engines", format!("cannot start a thread: {error}"))
+            };
             started.map_err(refuse)?;
         }
         Ok(())

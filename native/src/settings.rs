@@ -178,7 +178,10 @@ impl RedisSettings {
         match (self.kind, self.addresses.len()) {
             (_, 0) => return refuse("addresses", "must have at least one"),
             (Kind::Single, 2..) => {
-                return refuse("addresses", "must have exactly one, unless the kind is cluster");
+                return refuse(
+                    "addresses",
+                    "must have exactly one, unless the kind is cluster",
+                );
             }
             _ => {}
         }

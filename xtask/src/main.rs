@@ -129,7 +129,11 @@ const TASKS: &[Task] = &[
         name: "bench",
         about: "Compare Weir with its alternatives",
         program: &BENCH,
-        steps: &[GET_TOOLS, BUILD_WASM, Step("measure (--quick: fewer rounds)")],
+        steps: &[
+            GET_TOOLS,
+            BUILD_WASM,
+            Step("measure (--quick: fewer rounds)"),
+        ],
     },
     Task {
         name: "test",

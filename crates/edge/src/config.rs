@@ -202,8 +202,7 @@ fn in_objects(part: &str, mut config: Map<String, Value>) -> Result<Vec<u8>, Fie
     };
     let of_objects = ["key_prefix", "deadline_ms"];
     if let Some(name) = redis.keys().find(|name| !of_objects.contains(&&***name)) {
-        let problem =
-            "not supported: an edge has no Redis; for its objects, set only key_prefix and deadline_ms";
+        let problem = "not supported: an edge has no Redis; for its objects, set only key_prefix and deadline_ms";
         return Err(FieldError::new(format!("{part}.redis.{name}"), problem));
     }
     redis.insert("topology".to_owned(), json!("cluster"));

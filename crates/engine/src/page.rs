@@ -119,10 +119,9 @@ impl Page {
                 "Too many requests",
                 "You sent too many requests in a short time. Please wait a moment and reload this page.",
             ],
-            (Self::RateLimited, Language::Chinese) => [
-                "请求过于频繁",
-                "您在短时间内请求过多，请稍候再刷新页面。",
-            ],
+            (Self::RateLimited, Language::Chinese) => {
+                ["请求过于频繁", "您在短时间内请求过多，请稍候再刷新页面。"]
+            }
             (Self::RateLimited, Language::German) => [
                 "Zu viele Anfragen",
                 "Sie haben in kurzer Zeit zu viele Anfragen gesendet. Bitte warten Sie einen Moment und laden Sie die Seite neu.",

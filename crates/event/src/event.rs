@@ -38,34 +38,34 @@ pub struct Event {
     pub attributes: Attributes,
 }
 
-/// An event as it is sent.
+/// An event from a client.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct Members<'a> {
-    /// Its name; a new one unless set.
+    /// The event id; default: generated.
     #[serde(borrow)]
     #[cfg_attr(
         feature = "openapi",
         schema(nullable = false, pattern = "^[A-Za-z0-9._:-]{1,64}$")
     )]
     id: Option<Cow<'a, str>>,
-    /// Its type, as it is registered.
+    /// Its registered type.
     #[serde(borrow, rename = "type")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[a-z0-9_.-]{1,64}$"))]
     event_type: Cow<'a, str>,
-    /// Who did it: only with the key of a server.
+    /// The customer; only with a server key.
     #[serde(borrow)]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 128))]
     customer: Option<Cow<'a, str>>,
-    /// The visitor's name, from a cookie.
+    /// The visitor id, from a cookie.
     #[serde(borrow)]
     #[cfg_attr(feature = "openapi", schema(nullable = false, max_length = 128))]
     visitor: Option<Cow<'a, str>>,
-    /// When it happened, by the client's clock, in milliseconds since the Unix epoch.
+    /// Event time by the client's clock, in milliseconds since the Unix epoch.
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     at_ms: Option<u64>,
-    /// Whatever else it says.
+    /// Its attributes.
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<Object>))]
     attributes: Option<Attributes>,
 }
@@ -178,8 +178,7 @@ impl Event {
         let attributes = members.attributes.unwrap_or_default();
         // The event itself is a level.
         if nesting_of(&attributes) >= NESTING_MAX {
-            let problem =
-                format!("arrays and objects are nested deeper than {NESTING_MAX}");
+            let problem = format!("arrays and objects are nested deeper than {NESTING_MAX}");
             return Err(invalid("attributes", problem));
         }
         check_length(&attributes)?;

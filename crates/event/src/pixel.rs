@@ -213,10 +213,7 @@ mod tests {
             assert_eq!(rejection.message, expected);
         };
         check("", "type: is missing");
-        check(
-            "type=View",
-            "type: has an invalid byte at position 0",
-        );
+        check("type=View", "type: has an invalid byte at position 0");
         check("type=view&type=view", "type: appears twice");
         check("type=view&a.b=1&a.b=1", "a.b: appears twice");
         check(

@@ -52,9 +52,7 @@ pub const REMOVED: [&str; 7] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
     /// The header is not there.
-    #[error(
-        "the header {0} is missing: send requests through a gateway with Weir's events filter"
-    )]
+    #[error("the header {0} is missing: send requests through a gateway with Weir's events filter")]
     Missing(&'static str),
     /// The header says something that no gateway says.
     #[error("the header {0} is invalid: only a gateway may set it")]

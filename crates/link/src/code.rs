@@ -64,9 +64,7 @@ pub enum CodeError {
     #[error("is reserved for Weir: choose another code")]
     Reserved,
     /// People could confuse it with another code.
-    #[error(
-        "mixes scripts, or has letters that look like ASCII: use the letters of one language"
-    )]
+    #[error("mixes scripts, or has letters that look like ASCII: use the letters of one language")]
     Lookalike,
     /// It begins like the stored form of letters beyond ASCII, but does not decode.
     #[error("has a segment that starts with xn-- and is not Punycode: write its letters")]

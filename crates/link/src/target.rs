@@ -27,13 +27,12 @@ pub struct Target {
     pub flag: Option<Flag>,
 }
 
-/// What is odd about a target that is taken all the same.
+/// A warning about an accepted target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LinkFlag))]
 pub enum Flag {
-    /// Its host may be meant to look like another one's: a label mixes scripts that no language mixes, or
-    /// has letters that look like ASCII's and are none.
+    /// Its host may imitate another one: a label mixes scripts, or has non-ASCII letters that look like ASCII.
     IdnHomograph,
 }
 

@@ -65,7 +65,9 @@ impl<F: Filter> Root<F> {
         self.make_effective();
         if let Err(status) = hostcalls::set_tick_period(period) {
             let name = F::Engine::NAME;
-            log::error!("{name}: the host has no timer, so the filter cannot read from Redis: {status:?}");
+            log::error!(
+                "{name}: the host has no timer, so the filter cannot read from Redis: {status:?}"
+            );
         }
     }
 

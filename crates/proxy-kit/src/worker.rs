@@ -345,9 +345,7 @@ impl<E: Engine> Worker<E> {
         let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {
             let name = E::NAME;
-            log::warn!(
-                "{name}: cannot wake the root context; it waits for its timer: {status:?}"
-            );
+            log::warn!("{name}: cannot wake the root context; it waits for its timer: {status:?}");
         }
         woken.is_ok()
     }

@@ -172,13 +172,19 @@ impl RefusalKind {
             Self::NoPassword => "Redis requires a password; set one",
             Self::Loading => "Redis is loading its data; wait until it has finished",
             Self::CannotSave => "Redis cannot write to its disk; repair the disk",
-            Self::NoReplicas => "Redis has too few replicas; start them, or lower min-replicas-to-write",
-            Self::ClusterDown => "the Redis Cluster is incomplete; start the missing nodes (CLUSTER INFO)",
+            Self::NoReplicas => {
+                "Redis has too few replicas; start them, or lower min-replicas-to-write"
+            }
+            Self::ClusterDown => {
+                "the Redis Cluster is incomplete; start the missing nodes (CLUSTER INFO)"
+            }
             Self::PrimaryDown => "this Redis is a replica without its primary; start the primary",
             Self::UnknownScript => "a client removes scripts from Redis; find it (SCRIPT FLUSH)",
             Self::Busy => "a script blocks Redis; stop it (SCRIPT KILL)",
             Self::WrongNode => "this is a node of a Redis Cluster; set the topology to cluster",
-            Self::TooManyClients => "Redis has too many connections; close some, or raise maxclients",
+            Self::TooManyClients => {
+                "Redis has too many connections; close some, or raise maxclients"
+            }
             Self::NoServer => "the proxy has no healthy Redis; start Redis, or correct its address",
         }
     }

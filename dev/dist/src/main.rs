@@ -63,7 +63,10 @@ fn run(arguments: &Arguments) -> Result<()> {
     Console.line("dist", &folder.path().display().to_string());
     if arguments.twice {
         twice::check(&folder)?;
-        Console.line("twice", "a second build elsewhere produced identical filters");
+        Console.line(
+            "twice",
+            "a second build elsewhere produced identical filters",
+        );
     }
     if arguments.check {
         check(&folder)?;
@@ -77,7 +80,10 @@ fn check(folder: &Folder) -> Result<()> {
     let envoy = Envoy::find_or_get(&Options::default(), &mut Console)?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(five_minutes::check(folder, &envoy))?;
-    Console.line("check", "tested from the folder alone: limits, a link and a sale");
+    Console.line(
+        "check",
+        "tested from the folder alone: limits, a link and a sale",
+    );
     match chart::Tools::find_or_get(&mut Console) {
         Ok(tools) => Console.line("chart", &tools.check(folder)?),
         // Not everybody who builds a release has Go and Python.

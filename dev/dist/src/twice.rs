@@ -31,8 +31,8 @@ pub fn sums(filters: &[Filter]) -> String {
 /// # Errors
 /// When they differ, or cannot be built.
 pub fn check(folder: &Folder) -> Result<()> {
-    let temp =
-        tempfile::tempdir_in(workspace::out_dir()).context("cannot create a folder for the second build")?;
+    let temp = tempfile::tempdir_in(workspace::out_dir())
+        .context("cannot create a folder for the second build")?;
     let copy = temp.path().join("sources-elsewhere");
     copy_sources(&copy)?;
     // This program again: it takes the workspace from this variable.

@@ -74,7 +74,9 @@ pub(crate) fn whole(bytes: &[u8]) -> Result<Answered> {
 
 fn number(value: &[u8]) -> Result<usize> {
     let text = std::str::from_utf8(value).context("content-length is not text")?;
-    text.trim().parse().context("content-length is not a number")
+    text.trim()
+        .parse()
+        .context("content-length is not a number")
 }
 
 #[cfg(test)]

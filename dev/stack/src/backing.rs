@@ -47,7 +47,9 @@ impl Backing {
         let asked = tokio::time::timeout(ANSWER_LIMIT, ping(url)).await;
         let asked = asked.unwrap_or_else(|_| Err(anyhow!("no answer within {ANSWER_LIMIT:?}")));
         asked.with_context(|| {
-            format!("no answer from Redis at {url}: start Redis there, or omit --redis-url to start one")
+            format!(
+                "no answer from Redis at {url}: start Redis there, or omit --redis-url to start one"
+            )
         })?;
         Ok(there)
     }
@@ -141,7 +143,10 @@ impl Backing {
 
     async fn start_proxy(&self) -> Result<FaultProxy> {
         // A cluster's nodes name their own addresses, past any proxy.
-        ensure!(self.cluster.is_empty(), "the fault proxy does not support a cluster");
+        ensure!(
+            self.cluster.is_empty(),
+            "the fault proxy does not support a cluster"
+        );
         FaultProxy::start(ports::free()?, ([127, 0, 0, 1], self.port).into()).await
     }
 

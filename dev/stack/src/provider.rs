@@ -200,10 +200,7 @@ async fn answer(
 }
 
 async fn checkout(caller: &Caller, request: &Request<Incoming>) -> Result<Response> {
-    ensure!(
-        request.method() == Method::POST,
-        "pay with POST"
-    );
+    ensure!(request.method() == Method::POST, "pay with POST");
     let payment = request.uri().path().strip_prefix(CHECKOUT);
     let payment = payment.context("nothing to pay here")?;
     let told = caller.tell(payment, "paid").await?;

@@ -28,8 +28,7 @@ pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
         counts_exactly: false,
     };
     let store = Cached::open(space).ok_or_else(|| format!("KV store {STORE} does not exist"))?;
-    Edge::new(json.as_bytes(), given, store)
-        .map_err(|error| format!("invalid {CONFIG}: {error}"))
+    Edge::new(json.as_bytes(), given, store).map_err(|error| format!("invalid {CONFIG}: {error}"))
 }
 
 fn variables(request: &Request) -> Box<Variable> {

@@ -503,10 +503,7 @@ mod tests {
     #[test]
     fn bad_replies_end_the_stream_and_never_meet_the_next_call() {
         check_failed(&[b"HTTP"], "the replies are not RESP");
-        check_failed(
-            &[b"+A\r\n", b"+B\r\n+C\r\n"],
-            "more replies than commands",
-        );
+        check_failed(&[b"+A\r\n", b"+B\r\n+C\r\n"], "more replies than commands");
         check_failed(
             &[b"+A\r\n", b"$100\r\n", &[b'x'; 20]],
             "the replies are longer than replies_bytes_max",

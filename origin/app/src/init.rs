@@ -103,7 +103,8 @@ struct File {
 pub fn run(command: &InitCommand) -> Result<()> {
     let files = files(command)?;
     let folder = &command.folder;
-    fs::create_dir_all(folder).with_context(|| format!("cannot create \"{}\"", folder.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create \"{}\"", folder.display()))?;
     let there = files.iter().map(|file| folder.join(file.name));
     if let Some(path) = there.into_iter().find(|path| path.exists()) {
         let path = path.display();

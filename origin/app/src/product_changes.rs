@@ -17,30 +17,30 @@ use crate::metrics::{Group, Metrics};
 use crate::origin::Origin;
 use crate::sql::SqlError;
 
-/// A change of a product. What it leaves out stays as it is.
+/// A product change. Missing fields keep their values.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProductChange {
-    /// Which SKU.
+    /// The SKU.
     #[schema(min_length = 1, max_length = 64)]
     pub(crate) sku: String,
-    /// A number that grows with each change of the SKU, such as milliseconds since the Unix epoch.
+    /// A number that increases with each change of the SKU, such as milliseconds since the Unix epoch.
     #[schema(minimum = 1)]
     pub(crate) version: u64,
-    /// The product that it is a variant of: the main SKU of own goods.
+    /// The product (SPU) of this variant; for own goods, the main SKU.
     #[schema(min_length = 1, max_length = 64)]
     pub(crate) spu: String,
     /// The type of product, which selects its Redis for fitment.
     #[serde(rename = "type")]
     #[schema(nullable = false)]
     pub(crate) product_type: Option<String>,
-    /// Who sells it.
+    /// The merchant.
     #[schema(nullable = false)]
     pub(crate) merchant: Option<String>,
-    /// Its name in browse histories.
+    /// Title in browse histories.
     #[schema(nullable = false, max_length = 512)]
     pub(crate) title: Option<String>,
-    /// Where its picture is.
+    /// URL of its picture.
     #[schema(nullable = false, max_length = 2048)]
     pub(crate) picture: Option<String>,
 }
@@ -50,11 +50,11 @@ pub(crate) struct ProductChange {
 #[serde(rename_all = "snake_case")]
 #[schema(as = ProductChangeOutcome)]
 pub(crate) enum ChangeOutcome {
-    /// It is in SQL.
+    /// Applied in SQL.
     Applied,
-    /// It, or a later one, was applied before.
+    /// This version or a later one was already applied.
     Stale,
-    /// Fitment does not know the SKU, and type or merchant is missing.
+    /// Fitment does not know the SKU, and the type or merchant is missing.
     Unknown,
 }
 

@@ -85,7 +85,8 @@ impl Default for Metrics {
         };
         metrics.group(|group| {
             metrics.requests.add_to(group);
-            let build: Family<BuildLabels, Gauge> = group.add("build_info", "1 for the running build");
+            let build: Family<BuildLabels, Gauge> =
+                group.add("build_info", "1 for the running build");
             let labels = BuildLabels {
                 version: weir_version::VERSION,
                 commit: weir_version::COMMIT,

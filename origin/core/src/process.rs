@@ -82,7 +82,11 @@ impl Collector for Process {
             help,
             float(usage.virtual_bytes),
         )?;
-        gauge("process_open_fds", "Open file descriptors", float(usage.open_fds))?;
+        gauge(
+            "process_open_fds",
+            "Open file descriptors",
+            float(usage.open_fds),
+        )?;
         let most = usage.max_fds.map_or(f64::INFINITY, float);
         gauge("process_max_fds", "Limit of open file descriptors", most)?;
         gauge("process_threads", "Threads", float(usage.threads))?;

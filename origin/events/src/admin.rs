@@ -39,7 +39,7 @@ pub enum AdminError {
     Kind(&'static str),
 }
 
-/// How a group stands.
+/// A consumer group.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// What it says of itself.
@@ -52,28 +52,28 @@ pub struct Standing {
     pub retries: RetryCounts,
 }
 
-/// What a seek does, or would do.
+/// Result of a seek or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SoughtSource)]
 pub struct Sought {
-    /// In which source.
+    /// The source.
     pub source: String,
-    /// Where the group is.
+    /// Position before the seek.
     #[schema(value_type = u64)]
     pub from: Position,
-    /// Where it goes on.
+    /// Position after the seek.
     #[schema(value_type = u64)]
     pub to: Position,
-    /// What was asked for is not in the log, or not any more: the group begins with the oldest event that is, which came at this
-    /// time, in milliseconds since the Unix epoch.
+    /// Set if the log no longer has the requested position: the group starts at the oldest event, appended at this time
+    /// in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub begins_ms: Option<u64>,
-    /// How many events it handles again; only told by a dry run.
+    /// Number of replayed events; only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub again: Option<u64>,
-    /// How many events it skips; only told by a dry run.
+    /// Number of skipped events; only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub skipped: Option<u64>,
@@ -287,9 +287,9 @@ async fn revive(
             "another stored event has its id: send it again with a new id",
         ));
     }
-    let group = events
-        .group(&letter.group)
-        .ok_or(AdminError::Kind("its consumer group does not run in this origin"))?;
+    let group = events.group(&letter.group).ok_or(AdminError::Kind(
+        "its consumer group does not run in this origin",
+    ))?;
     let is_ours = |known: &Source| **known == *source;
     if !events.log().sources().iter().any(is_ours) {
         return Err(AdminError::Kind(

@@ -178,7 +178,8 @@ impl EventConfig {
         if let Some(path) = &self.events_kafka_properties {
             let name = "--events-kafka-properties";
             let text = std::fs::read_to_string(path);
-            let text = text.with_context(|| format!("{name}: cannot read \"{}\"", path.display()))?;
+            let text =
+                text.with_context(|| format!("{name}: cannot read \"{}\"", path.display()))?;
             settings = settings.with_properties(&text).context(name)?;
         }
         Ok(Home::Kafka(settings))
@@ -219,7 +220,9 @@ impl EventConfig {
             return Ok(None);
         };
         let secret = secret.with_context(|| {
-            format!("--events-webhook-url: neither {WEBHOOK_SECRET} nor {WEBHOOK_SECRET}_FILE is set")
+            format!(
+                "--events-webhook-url: neither {WEBHOOK_SECRET} nor {WEBHOOK_SECRET}_FILE is set"
+            )
         })?;
         for topic in &self.events_webhook_topics {
             Topic::new(topic).with_context(|| format!("--events-webhook-topics: {topic:?}"))?;
@@ -234,7 +237,8 @@ impl EventConfig {
 }
 
 fn read_pulls(path: &Path) -> Result<Vec<Pull>> {
-    let json = std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
+    let json =
+        std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
     let mut json = serde_json::Deserializer::from_slice(&json);
     let config: PullsConfig = serde_path_to_error::deserialize(&mut json)
         .map_err(|error| anyhow!("{}: {error}", path.display()))?;

@@ -98,13 +98,22 @@ impl EventMetrics {
                 "Event log bytes that a consumer group has not processed",
             ),
             stored: group.add("events_stored", "Events stored in SQL, by outcome"),
-            expired: group.add("events_expired", "Events deleted from SQL at the end of their retention"),
-            groups: group.add("event_group_events", "Events of consumer groups, by outcome"),
+            expired: group.add(
+                "events_expired",
+                "Events deleted from SQL at the end of their retention",
+            ),
+            groups: group.add(
+                "event_group_events",
+                "Events of consumer groups, by outcome",
+            ),
             outages: group.add(
                 "event_group_outages",
                 "Batches that mostly failed and were retried as a whole",
             ),
-            recomputed: group.add("event_group_recomputed", "Customers recomputed after a dead letter"),
+            recomputed: group.add(
+                "event_group_recomputed",
+                "Customers recomputed after a dead letter",
+            ),
             losses: group.add(
                 "event_group_losses",
                 "Losses of a group's derived data, after which it replayed the log",
@@ -125,7 +134,10 @@ impl EventMetrics {
                 "event_group_retries",
                 "Events in retry, and those waiting behind them",
             ),
-            states: group.add("event_group_state", "1 for the current state of a consumer group"),
+            states: group.add(
+                "event_group_state",
+                "1 for the current state of a consumer group",
+            ),
         }
     }
 

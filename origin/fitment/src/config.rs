@@ -46,8 +46,12 @@ impl FitmentConfig {
         let Some(spool) = &self.fitment else {
             return Ok(None);
         };
-        std::fs::create_dir_all(spool)
-            .with_context(|| format!("--fitment: cannot create the folder \"{}\"", spool.display()))?;
+        std::fs::create_dir_all(spool).with_context(|| {
+            format!(
+                "--fitment: cannot create the folder \"{}\"",
+                spool.display()
+            )
+        })?;
         let mut settings = Settings::new(spool.clone());
         for text in self.fitment_cluster.iter().filter(|text| !text.is_empty()) {
             // The URL may hold a password, so an error does not show it.

@@ -54,10 +54,7 @@ impl FitmentMetrics {
     fn add_to(group: &mut Group<'_>) -> Self {
         Self {
             published: group.add("fitment_skus_published", "SKUs written to Redis"),
-            waiting: group.add(
-                "fitment_skus_waiting",
-                "SKUs with changes not yet in Redis",
-            ),
+            waiting: group.add("fitment_skus_waiting", "SKUs with changes not yet in Redis"),
             waiting_seconds: group.add(
                 "fitment_waiting_seconds",
                 "Age of the oldest of them, in seconds",
@@ -66,10 +63,7 @@ impl FitmentMetrics {
                 "fitment_rebuilds",
                 "Rebuilds of Redis started, after data loss or on request",
             ),
-            verified: group.add(
-                "fitment_skus_verified",
-                "SKUs compared with Redis",
-            ),
+            verified: group.add("fitment_skus_verified", "SKUs compared with Redis"),
             mended: group.add(
                 "fitment_skus_mended",
                 "SKUs that differed in Redis, and were rewritten",
@@ -82,10 +76,7 @@ impl FitmentMetrics {
                 "fitment_questions_refused",
                 "Queries refused because too many waited for SQL",
             ),
-            records: group.add(
-                "fitment_import_records",
-                "Import records read",
-            ),
+            records: group.add("fitment_import_records", "Import records read"),
             imports: group.add("fitment_imports", "Finished imports, by outcome"),
         }
     }

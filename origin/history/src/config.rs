@@ -99,7 +99,9 @@ fn cold_store(url: &str) -> Result<Arc<dyn ColdStore>> {
 /// The URL is not shown: it may hold a password.
 #[cfg(not(feature = "cql"))]
 fn cold_store(_: &str) -> Result<Arc<dyn ColdStore>> {
-    anyhow::bail!("this weir-origin was built without CQL; build it with cargo build --features cql")
+    anyhow::bail!(
+        "this weir-origin was built without CQL; build it with cargo build --features cql"
+    )
 }
 
 /// How large lists are, and how long they stay in Redis.

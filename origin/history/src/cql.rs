@@ -297,10 +297,7 @@ async fn connect_until_ready(place: Place, tell: watch::Sender<Option<Arc<Ready>
         };
         match connected {
             Ok(ready) => {
-                info!(
-                    keyspace = place.keyspace,
-                    "cold store of history is ready"
-                );
+                info!(keyspace = place.keyspace, "cold store of history is ready");
                 let _ = tell.send(Some(Arc::new(ready)));
                 return;
             }

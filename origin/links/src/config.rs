@@ -214,7 +214,8 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 fn read_domains(path: &Path) -> Result<Domains> {
-    let json = std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
+    let json =
+        std::fs::read(path).with_context(|| format!("cannot read \"{}\"", path.display()))?;
     let mut json = serde_json::Deserializer::from_slice(&json);
     let domains: DomainsConfig = serde_path_to_error::deserialize(&mut json)
         .map_err(|error| anyhow!("{}: {error}", path.display()))?;

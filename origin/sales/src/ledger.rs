@@ -528,8 +528,10 @@ impl Ledger {
                 .arg("COUNT")
                 .arg(SCAN_LEN);
             let reply = self.redis.send(&scan).await?;
-            let (next, fields): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
-                .map_err(|error| CallError::unexpected("invalid reply of HSCAN", error.to_string()))?;
+            let (next, fields): (u64, Vec<Vec<u8>>) =
+                redis::from_redis_value(reply).map_err(|error| {
+                    CallError::unexpected("invalid reply of HSCAN", error.to_string())
+                })?;
             for pair in fields.chunks_exact(2) {
                 if let [user, record] = pair
                     && let Some((held, deadline_ms)) = record::read_claim(record)

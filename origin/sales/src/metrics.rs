@@ -154,10 +154,7 @@ impl SaleMetrics {
                 "risk_pending",
                 "Users with a reservation and no risk score yet",
             ),
-            clicks: group.add(
-                "order_clicks",
-                "Click ids with orders, by outcome",
-            ),
+            clicks: group.add("order_clicks", "Click ids with orders, by outcome"),
             told: group.add(
                 "order_changes",
                 "Order changes sent, by receiver and outcome",

@@ -123,7 +123,10 @@ impl Session {
         };
         let words: Option<Vec<&[u8]>> = values.iter().map(word).collect();
         let words = words.context("invalid command")?;
-        let name = words.first().context("invalid command")?.to_ascii_uppercase();
+        let name = words
+            .first()
+            .context("invalid command")?
+            .to_ascii_uppercase();
         if let Some((link, step)) = self.shards.of_link(&words) {
             return Ok(Way::Link(link.to_owned(), step));
         }

@@ -99,7 +99,10 @@ impl Shards {
     fn id(&self) -> Result<String> {
         let mut bytes = [0; 16];
         let filled = self.random.fill(&mut bytes);
-        ensure!(filled.is_ok(), "no random numbers from the operating system");
+        ensure!(
+            filled.is_ok(),
+            "no random numbers from the operating system"
+        );
         Ok(hex::encode(bytes))
     }
 }

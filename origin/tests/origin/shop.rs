@@ -199,7 +199,11 @@ async fn what_is_wrong_is_said_in_the_buyers_language_and_the_code_stays() {
     assert_eq!(english.body["message"], "you have no such order");
     assert!(!english.headers.contains_key("content-language"));
     for (wanted, tag, said) in [
-        ("de-CH, en;q=0.9", "de", "Sie haben keine solche Bestellung."),
+        (
+            "de-CH, en;q=0.9",
+            "de",
+            "Sie haben keine solche Bestellung.",
+        ),
         ("zh-TW,zh;q=0.9", "zh", "您没有该订单"),
     ] {
         let answer = unknown(wanted).await;

@@ -176,7 +176,9 @@ async fn an_operator_blocks_a_user_everywhere_and_lets_it_buy_again() -> Result<
     shop.see("#/users").await?;
     browser.wait_for_text("#nobody", "None.").await?;
     browser.click("#set-user button[type=submit]").await?;
-    browser.wait_for_text("#set-said", "Some fields are invalid").await?;
+    browser
+        .wait_for_text("#set-said", "Some fields are invalid")
+        .await?;
     assert_eq!(shop.count("[aria-invalid=true]").await?, 2);
     browser
         .type_into("#set-user [name=user]", "mallory")
@@ -340,7 +342,9 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     shop.see("#/tenants").await?;
     browser.wait_for_text("#none", "No tenants").await?;
     browser.click("#set-tenant button[type=submit]").await?;
-    browser.wait_for_text("#set-said", "Some fields are invalid").await?;
+    browser
+        .wait_for_text("#set-said", "Some fields are invalid")
+        .await?;
     browser.type_into("#set-tenant [name=name]", "acme").await?;
     browser
         .type_into("#set-tenant [name=title]", HOSTILE)

@@ -52,9 +52,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .type_into("[name=token]", "not the token, whatever it is, at all")
         .await?;
     browser.click("button[type=submit]").await?;
-    browser
-        .wait_for_text("main", "Invalid key.")
-        .await?;
+    browser.wait_for_text("main", "Invalid key.").await?;
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
         .await?;

@@ -103,9 +103,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
         .await?;
     browser.click("#make button[type=submit]").await?;
     assert_eq!(browser.text("#url").await?, "https://s.example.com/autumn");
-    browser
-        .wait_for_text(".facts", "password required")
-        .await?;
+    browser.wait_for_text(".facts", "password required").await?;
     assert_eq!(
         browser.text("#target").await?,
         "https://shop.example/autumn?a=1&b=2"
@@ -536,7 +534,9 @@ async fn visitors_are_told_apart_in_the_persons_own_days_and_a_code_has_a_pictur
     browser
         .click("[name=filter-referrer] option[value='news.example']")
         .await?;
-    browser.wait_for_text("#crossed", "58 matching clicks").await?;
+    browser
+        .wait_for_text("#crossed", "58 matching clicks")
+        .await?;
     browser
         .wait_for_text("[name=filter-device]", "Phone (58)")
         .await?;
@@ -588,7 +588,10 @@ async fn an_export_of_another_shortener_is_taken_over_with_its_progress() -> Res
         .await?;
     browser.wait_for_text("#refused", "Line 1202, x").await?;
     browser.click("[name=dry]").await?;
-    for expected in ["1,200 created, 0 already exist", "0 created, 1,200 already exist"] {
+    for expected in [
+        "1,200 created, 0 already exist",
+        "0 created, 1,200 already exist",
+    ] {
         browser.click("#import button[type=submit]").await?;
         browser.wait_for_text("#report", expected).await?;
         browser.wait_for_text("#report", "Done.").await?;

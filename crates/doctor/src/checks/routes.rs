@@ -158,7 +158,9 @@ fn provider_missing(
         Finding::error(
             "captcha-cluster",
             filter.place(),
-            format!("the configuration names the unknown cluster \"{cluster}\" as the CAPTCHA provider"),
+            format!(
+                "the configuration names the unknown cluster \"{cluster}\" as the CAPTCHA provider"
+            ),
             "add the cluster as in docs/sales.md, or correct the name",
         )
     })

@@ -46,7 +46,9 @@ fn variables(
             findings.push(Finding::warning(
                 "secret-in-file",
                 place,
-                format!("{name} is in the Envoy configuration itself, which is copied, shown and logged"),
+                format!(
+                    "{name} is in the Envoy configuration itself, which is copied, shown and logged"
+                ),
                 "move it to Envoy's environment, and list its name in host_env_keys",
             ));
         } else if vm.is_some() && !passed.contains(&name.as_str()) {

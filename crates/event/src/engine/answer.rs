@@ -66,9 +66,7 @@ impl Refused {
             Self::LengthRequired => "the header content-length is missing",
             Self::TooLong => "the body is longer than 1,048,576 bytes: split it",
             Self::ContentType => "the content-type must be application/json or text/plain",
-            Self::ContentEncoding => {
-                "the content-encoding must be gzip, zstd or absent"
-            }
+            Self::ContentEncoding => "the content-encoding must be gzip, zstd or absent",
         }
     }
 

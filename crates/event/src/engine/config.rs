@@ -233,8 +233,7 @@ impl KeyConfig {
             return Err(FieldError::new(field("secret"), problem));
         }
         if origins.is_empty() {
-            let problem =
-                "must list the origins of pages that may send, such as https://shop.example, or be [\"*\"]";
+            let problem = "must list the origins of pages that may send, such as https://shop.example, or be [\"*\"]";
             return Err(FieldError::new(field("origins"), problem));
         }
         let key = self.key.as_deref().unwrap_or_default();
@@ -247,8 +246,7 @@ impl KeyConfig {
         environment: Environment<'_>,
     ) -> Result<Vec<u8>, FieldError> {
         if self.key.is_some() {
-            let problem =
-                "a server's key must stay secret: use `secret`";
+            let problem = "a server's key must stay secret: use `secret`";
             return Err(FieldError::new(field("key"), problem));
         }
         if !self.origins.is_empty() {

@@ -100,9 +100,7 @@ impl Reason {
 
     const fn message(self) -> &'static str {
         match self {
-            Self::Limited { .. } => {
-                "too many requests; please try again after Retry-After"
-            }
+            Self::Limited { .. } => "too many requests; please try again after Retry-After",
             Self::Denied => "this caller is blocked",
             Self::Unavailable => "rate limits cannot be checked; please try again in a moment",
         }

@@ -203,8 +203,7 @@ fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
     if !is_wanted {
         return Ok(());
     }
-    let problem =
-        "needs the module ratelimit-headers.wasm instead of ratelimit.wasm";
+    let problem = "needs the module ratelimit-headers.wasm instead of ratelimit.wasm";
     Err(FieldError::new(field, problem))
 }
 

@@ -306,10 +306,7 @@ fn check_store(config: &RuleConfig, at: &str) -> Result<(), FieldError> {
         );
     }
     if config.lease.is_some() {
-        return refuse(
-            &format!("{at}.lease"),
-            "only for rules with store redis",
-        );
+        return refuse(&format!("{at}.lease"), "only for rules with store redis");
     }
     Ok(())
 }
@@ -342,7 +339,8 @@ fn cost(
     if (1..=least).contains(&value) {
         return Ok(cost);
     }
-    let problem = format!("must be 1 to {least}, the rule's lowest burst: a higher cost could never pass");
+    let problem =
+        format!("must be 1 to {least}, the rule's lowest burst: a higher cost could never pass");
     refuse(&format!("{at}.{field}"), problem)
 }
 

@@ -225,7 +225,10 @@ impl Links {
             Ok(link) => Some(link),
             Err(error) => {
                 self.counters.records_refused.increment();
-                effects.log(Level::Debug, format!("invalid link record in Redis: {error}"));
+                effects.log(
+                    Level::Debug,
+                    format!("invalid link record in Redis: {error}"),
+                );
                 None
             }
         }

@@ -166,7 +166,10 @@ impl State {
                 let topic = &self.settings.topic;
                 warn!(
                     topic,
-                    partition, known, to, "log position no longer exists; continuing from another one"
+                    partition,
+                    known,
+                    to,
+                    "log position no longer exists; continuing from another one"
                 );
             }
             at.insert(partition, to);

@@ -139,7 +139,11 @@ impl Settings {
         match name {
             "partitions" => self.partitions = number,
             "replicas" => self.replicas = number,
-            _ => return Err(SettingsError::Url("the only parameters are partitions and replicas")),
+            _ => {
+                return Err(SettingsError::Url(
+                    "the only parameters are partitions and replicas",
+                ));
+            }
         }
         Ok(())
     }

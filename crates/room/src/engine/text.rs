@@ -72,9 +72,7 @@ impl Default for Texts {
             unplaced_title: text("One moment"),
             unplaced_message: text("We are finding your place in line."),
             full_title: text("The line is full"),
-            full_message: text(
-                "Too many people are waiting. Please try again later.",
-            ),
+            full_message: text("Too many people are waiting. Please try again later."),
             address_title: text("Too many places in line"),
             address_message: text(
                 "Your network already has the maximum number of places in line. Please use the page that you opened first, or try again later.",
@@ -87,7 +85,9 @@ impl Default for Texts {
             wait_minutes: text("about {n} minutes"),
             wait_hours: text("about {n} hours"),
             wait_unknown: text("not known yet"),
-            footer: text("This page refreshes automatically. It needs cookies to remember your place."),
+            footer: text(
+                "This page refreshes automatically. It needs cookies to remember your place.",
+            ),
         }
     }
 }

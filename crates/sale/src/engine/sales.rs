@@ -218,8 +218,9 @@ impl Sales {
         }
         let ClaimKey { id, fingerprint } = &self.claim_key;
         if !is_unknown {
-            let text =
-                format!("the origin knows the claim key \"{id}\" (fingerprint {fingerprint}): orders resume");
+            let text = format!(
+                "the origin knows the claim key \"{id}\" (fingerprint {fingerprint}): orders resume"
+            );
             return effects.log(Level::Info, text);
         }
         let known = catalogue.claim_keys.iter();

@@ -51,5 +51,7 @@ fn get(reporter: &mut dyn Reporter) -> Result<Chromium> {
         "installing Debian's chromium and chromium-driver…",
     );
     apt::install(&["chromium", "chromium-driver"])?;
-    found().context("the packages chromium and chromium-driver do not contain chromium and chromedriver")
+    found().context(
+        "the packages chromium and chromium-driver do not contain chromium and chromedriver",
+    )
 }

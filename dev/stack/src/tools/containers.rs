@@ -119,5 +119,6 @@ impl Builder {
 /// # Errors
 /// When it is at neither place.
 pub fn docker_compose() -> Result<PathBuf> {
-    find("docker-compose").context("docker-compose is not on PATH: install it from the releases of Compose")
+    find("docker-compose")
+        .context("docker-compose is not on PATH: install it from the releases of Compose")
 }

@@ -47,9 +47,8 @@ impl Program {
                 .args(["install", &format!("{package}@{version}")])
                 .env("GOBIN", &dir)
                 .env("GOFLAGS", "-buildvcs=false -trimpath");
-            command::succeed(&mut install, INSTALL_LIMIT).with_context(|| {
-                format!("cannot build {name}: install it on PATH")
-            })?;
+            command::succeed(&mut install, INSTALL_LIMIT)
+                .with_context(|| format!("cannot build {name}: install it on PATH"))?;
         }
         Ok(binary)
     }

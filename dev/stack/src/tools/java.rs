@@ -120,8 +120,9 @@ impl Server {
 
     fn fetch(&self, pom: &str, dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
         let (name, version) = (self.name, self.version);
-        let maven = command::on_path("mvn")
-            .with_context(|| format!("{name} is downloaded with Maven, but mvn is not on PATH {ADVICE}"))?;
+        let maven = command::on_path("mvn").with_context(|| {
+            format!("{name} is downloaded with Maven, but mvn is not on PATH {ADVICE}")
+        })?;
         reporter.line(name, &format!("downloading {version} from Maven Central…"));
         let tools = workspace::out_dir().join("tools");
         std::fs::create_dir_all(&tools)?;

@@ -84,26 +84,26 @@ impl ProductDomain {
 
 type Webhook = Option<(KeyRing, ProductChanges)>;
 
-/// Changes of products.
+/// Product changes.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ProductChangeList {
-    /// The changes, in the order in which they are applied.
+    /// The changes, applied in order.
     #[schema(min_items = 1, max_items = 1000)]
     changes: Vec<ProductChange>,
 }
 
-/// The outcomes of changes of products.
+/// The outcomes of product changes.
 #[derive(Debug, Serialize, ToSchema)]
 struct ProductChangeOutcomes {
-    /// One for each change, in their order.
+    /// One outcome per change, in order.
     outcomes: Vec<ChangeOutcome>,
 }
 
-/// Take changes of products, such as moves to another main SKU
+/// Apply product changes, such as moves to another main SKU
 ///
-/// Applies changes to fitment and to the table of browse history. Each counts once by its version, and one that is older than what
-/// was applied changes nothing. The body is signed with WEIR_PRODUCTS_SECRET, as payment callbacks are.
+/// Applies changes to fitment and to the product table of browse history. Each version is applied once, and older
+/// versions change nothing. The body is signed with WEIR_PRODUCTS_SECRET, like payment callbacks.
 #[utoipa::path(
     post,
     path = "/product-changes",
@@ -156,7 +156,9 @@ fn verify(keys: &KeyRing, headers: &HeaderMap, body: &[u8]) -> Result<(), Proble
             CallbackError::Signature(_) | CallbackError::Malformed => {
                 NOT_SIGNED.because("the signature does not match the body")
             }
-            CallbackError::Age => TOO_OLD.because("the signature time is too old or in the future: sign the body when you send it"),
+            CallbackError::Age => TOO_OLD.because(
+                "the signature time is too old or in the future: sign the body when you send it",
+            ),
         }
     })
 }

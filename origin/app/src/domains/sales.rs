@@ -149,7 +149,9 @@ pub(crate) fn open(
 fn unknown_key() -> Result<KeyRing> {
     let mut secret = [0; KEY_LEN_MIN];
     let filled = SystemRandom::new().fill(&mut secret);
-    filled.ok().context("no random numbers from the operating system")?;
+    filled
+        .ok()
+        .context("no random numbers from the operating system")?;
     Ok(SigningKey::new("none", &secret)?.into())
 }
 

@@ -35,8 +35,7 @@ const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 200;
 
-const INVALID_KEY: Refusal =
-    Refusal::invalid("invalid_key", "Invalid key", "The key is invalid");
+const INVALID_KEY: Refusal = Refusal::invalid("invalid_key", "Invalid key", "The key is invalid");
 
 pub(super) const NO_RANDOM: Refusal =
     Refusal::unavailable("no_random", "No random numbers from the operating system");
@@ -84,24 +83,24 @@ pub fn document() -> Document {
     document
 }
 
-/// A key to be made.
+/// A new key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
     /// Role of the holder; set either role or scopes.
     #[schema(required = false, schema_with = roles)]
     role: Option<String>,
-    /// What it may do; this or a role.
+    /// Permissions; set either this or a role.
     #[schema(required = false, schema_with = scopes)]
     scopes: Option<Vec<String>>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     #[serde(default)]
     #[schema(max_items = 20)]
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     #[serde(default)]
     #[schema(max_items = 20)]
     tags: Vec<String>,
@@ -117,28 +116,28 @@ struct NewKey {
     tenant: Option<String>,
 }
 
-/// A key as operators see it.
+/// A key without its secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Key)]
 struct KeyView {
     /// Its id.
     id: String,
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What its holder is.
+    /// Role of its holder.
     #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
-    /// What it may do, by its role or by itself.
+    /// Permissions, from its role or set directly.
     #[schema(schema_with = scopes)]
     scopes: Vec<String>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     tags: Vec<String>,
     /// Milliseconds since the Unix epoch.
     created_at_ms: u64,
-    /// The id of the key that made it, or admin-token.
+    /// Id of the key that created it, or admin-token.
     created_by: String,
     /// Milliseconds since the Unix epoch.
     #[schema(required)]
@@ -146,36 +145,36 @@ struct KeyView {
     /// Milliseconds since the Unix epoch.
     #[schema(required)]
     revoked_at_ms: Option<u64>,
-    /// Whose it is; null: the platform's.
+    /// Its tenant; null: the platform.
     #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
-    /// Whether it opens anything now.
+    /// Whether the key is valid now.
     good: bool,
 }
 
-/// A key that was just made: the only answer that has it.
+/// A new key: the only answer with its secret.
 #[derive(Serialize, ToSchema)]
 struct MadeKey {
     #[serde(flatten)]
     view: KeyView,
-    /// The key itself. It is kept nowhere.
+    /// The key itself. Weir does not store it.
     key: String,
 }
 
-/// Keys of the platform, or of a tenant.
+/// Keys of the platform or of a tenant.
 #[derive(Serialize, ToSchema)]
 struct Keys {
-    /// The keys, the newest first.
+    /// The keys, newest first.
     keys: Vec<KeyView>,
 }
 
 /// A page of the audit trail.
 #[derive(Serialize, ToSchema)]
 struct AuditTrail {
-    /// `after` of the next page; null: there is none.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
-    /// The entries, the last first.
+    /// The entries, newest first.
     entries: Vec<EntryView>,
 }
 
@@ -254,9 +253,8 @@ impl NewKey {
 
     fn check(&self, now_ms: u64) -> Result<(), Problem> {
         if !is_word(&self.name, NAME_LEN_MAX) {
-            let detail = format!(
-                "name: must be 1 to {NAME_LEN_MAX} characters without control characters"
-            );
+            let detail =
+                format!("name: must be 1 to {NAME_LEN_MAX} characters without control characters");
             return Err(invalid(detail));
         }
         for (field, words) in [("domains", &self.domains), ("tags", &self.tags)] {
@@ -282,9 +280,9 @@ fn is_word(text: &str, len_max: usize) -> bool {
     (1..=len_max).contains(&text.chars().count()) && !is_control
 }
 
-/// Make a key, which is shown in this answer and never again
+/// Create a key; only this answer shows it
 ///
-/// Makes a key. It is shown in this answer and never again: Weir keeps its hash.
+/// Creates a key. Only this answer shows it: Weir stores a hash.
 #[utoipa::path(
     post,
     path = "/access/keys",
@@ -304,7 +302,8 @@ async fn create(
     if tenant.is_some()
         && let Some(other) = of_tenants(&scopes).lacks(&scopes)
     {
-        let detail = format!("scopes: {other}: a tenant can only have sales, rooms, links and access");
+        let detail =
+            format!("scopes: {other}: a tenant can only have sales, rooms, links and access");
         return Err(invalid(detail));
     }
     let id = key::new_id().map_err(no_random)?;
@@ -347,13 +346,13 @@ async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct KeysQuery {
-    /// Those of this tenant; unless set, those of the platform. A tenant's key is told its own tenant's.
+    /// Keys of this tenant; default: of the platform. A tenant's key always gets its own tenant's keys.
     tenant: Option<String>,
 }
 
-/// The keys of the platform or of a tenant, the newest first
+/// List the keys of the platform or of a tenant, newest first
 ///
-/// Metadata of keys, newest first, including expired ones. The secrets are never shown.
+/// Returns metadata of keys, newest first, including expired ones. It never returns secrets.
 #[utoipa::path(
     get,
     path = "/access/keys",
@@ -395,9 +394,9 @@ async fn found(door: &Door, caller: &Caller, id: &str) -> Result<StoredKey, Prob
     found.filter(is_seen).ok_or_else(unknown_key)
 }
 
-/// A key, without itself
+/// Get a key's metadata
 ///
-/// A key without itself.
+/// Returns a key's metadata, without its secret.
 #[utoipa::path(
     get,
     path = "/access/keys/{id}",
@@ -413,9 +412,9 @@ async fn one(
     Ok(Json(found(&door, &caller, &id).await?.into()))
 }
 
-/// Revoke a key: it and its sessions open nothing any more; other origins follow within five seconds
+/// Revoke a key and end its sessions; other origins follow within five seconds
 ///
-/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. Again, it changes nothing.
+/// Revokes a key and ends its sessions. Other origins follow within five seconds. Repeating it changes nothing.
 #[utoipa::path(
     delete,
     path = "/access/keys/{id}",
@@ -442,21 +441,21 @@ async fn revoke(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AuditQuery {
-    /// `next` of the page before.
+    /// The `next` of the previous page.
     #[param(value_type = Option<String>)]
     after: Option<u64>,
-    /// Those of this key alone.
+    /// Only entries of this key.
     actor: Option<String>,
-    /// Those of this tenant's keys alone. A tenant's key is told its own tenant's.
+    /// Only entries of this tenant's keys. A tenant's key always gets its own tenant's entries.
     tenant: Option<String>,
     /// Entries of a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
 }
 
-/// Who has changed what, the last first
+/// List audit entries, newest first
 ///
-/// Who has changed what, the last first, page by page. An entry without a status is of a change whose outcome is not known.
+/// Returns pages of changes, newest first. An entry without a status has an unknown outcome.
 #[utoipa::path(
     get,
     path = "/access/audit",

@@ -26,7 +26,10 @@ impl AccessMetrics {
     /// Registers all of them.
     pub fn register(metrics: &Metrics) -> Self {
         let metrics = metrics.group(|group| Self {
-            audit_lost: group.add("audit_lost", "Audit entries that SQL did not store; should be 0"),
+            audit_lost: group.add(
+                "audit_lost",
+                "Audit entries that SQL did not store; should be 0",
+            ),
             sign_ins: group.add("sign_ins", "Console sign-ins, by outcome"),
         });
         for outcome in SIGN_INS {

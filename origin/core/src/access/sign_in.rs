@@ -54,7 +54,7 @@ pub(super) fn api() -> Api<Door> {
         .route(routes!(sign_out), rules.refuses(&[guard::NOT_FROM_CONSOLE]))
 }
 
-/// What a session begins with.
+/// The sign-in request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SignIn {
@@ -62,26 +62,26 @@ struct SignIn {
     key: String,
 }
 
-/// Who is signed in, or shows a key.
+/// The caller of a request.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Caller)]
 struct CallerView {
     /// Its id.
     id: String,
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What they are; null: what they may do was chosen one by one.
+    /// Role of the caller; null: scopes were set directly.
     #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
-    /// What it may do, by its role or by itself.
+    /// Permissions, from its role or set directly.
     #[schema(schema_with = scopes)]
     scopes: Vec<String>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     tags: Vec<String>,
-    /// Whose key it is; null: the platform's.
+    /// Tenant of the key; null: the platform.
     #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
     /// Whether it is a session of the console.
@@ -108,9 +108,9 @@ impl From<Caller> for CallerView {
     }
 }
 
-/// Who asks, by a key or a session, and what they may
+/// Get the caller and its permissions
 ///
-/// Who asks, by a key or by a session, and what they may do. A page asks this before it shows a form.
+/// Returns the caller, identified by a key or a session, and its permissions. Pages use it before they show a form.
 #[utoipa::path(
     get,
     path = "/access/session",
@@ -130,9 +130,9 @@ async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response
     }
 }
 
-/// Sign in to the console: a key for the cookie weir_session
+/// Sign in to the console: exchange a key for the cookie weir_session
 ///
-/// Begins a session of the console: shows a key, and gets the cookie `weir_session`, which no script can read.
+/// Starts a console session: exchanges a key for the cookie `weir_session`, which scripts cannot read.
 #[utoipa::path(
     post,
     path = "/access/session",
@@ -195,7 +195,7 @@ fn begun(cookie: &str, caller: Caller, headers: &HeaderMap) -> Response {
 
 /// Sign out
 ///
-/// Ends the session: its cookie opens nothing any more.
+/// Ends the session.
 #[utoipa::path(
     delete,
     path = "/access/session",

@@ -43,15 +43,15 @@ const FEED_UNAVAILABLE: Refusal =
 /// Refusals that every feed may give.
 pub const EDGE_REFUSALS: &[Refusal] = &[UNAUTHORIZED, EDGES_OFF, FEED_UNAVAILABLE];
 
-/// What an edge sends with each request.
+/// Headers of each request from an edge.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct EdgeHeaders {
-    /// The edge's stamp: `v1;<at_ms>;<edge>;<client>;<method>;<path and query>`.
+    /// The edge assertion: `v1;<at_ms>;<edge>;<client>;<method>;<path and query>`.
     #[param(rename = "x-weir-edge")]
     #[expect(dead_code, reason = "describes a parameter")]
     stamp: String,
-    /// The stamp's signature: `<key id>;<hex>`.
+    /// Signature of the edge assertion: `<key id>;<hex>`.
     #[param(rename = "x-weir-edge-signature")]
     #[expect(dead_code, reason = "describes a parameter")]
     signature: String,

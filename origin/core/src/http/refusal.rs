@@ -20,8 +20,7 @@ pub struct Refusal {
 }
 
 /// 404: no route has this path.
-pub const NO_ROUTE: Refusal =
-    Refusal::not_found("no_route", "Not found", "There is no such path");
+pub const NO_ROUTE: Refusal = Refusal::not_found("no_route", "Not found", "There is no such path");
 
 /// 405: the path has no such method.
 pub const NO_METHOD: Refusal = Refusal::new(
@@ -58,8 +57,7 @@ pub const OVERLOADED: Refusal = Refusal::unavailable(
 );
 
 /// 503: the route did not answer within its time limit.
-pub const TIMEOUT: Refusal =
-    Refusal::unavailable("timeout", "Timeout; the outcome is unknown");
+pub const TIMEOUT: Refusal = Refusal::unavailable("timeout", "Timeout; the outcome is unknown");
 
 /// 503: Redis did not answer.
 pub const REDIS_UNAVAILABLE: Refusal =

@@ -229,7 +229,10 @@ impl Outbox {
     fn note(&self, work: &mut Work, sent: &Sent) {
         let Some(error) = &sent.error else {
             if work.is_outage() {
-                info!(receiver = self.name.word(), "the receiver accepts changes again");
+                info!(
+                    receiver = self.name.word(),
+                    "the receiver accepts changes again"
+                );
             }
             work.failures = 0;
             return;

@@ -81,7 +81,9 @@ impl Inner {
         };
         match self.sender.send(id, body).await {
             Ok(status) => judged(status),
-            Err(SendError::Id) => Outcome::Refused("the event's id is not a valid header value".to_owned()),
+            Err(SendError::Id) => {
+                Outcome::Refused("the event's id is not a valid header value".to_owned())
+            }
             Err(SendError::Unknown(error)) => Outcome::Failed(error),
         }
     }

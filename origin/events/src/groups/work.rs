@@ -188,7 +188,8 @@ impl EventWork {
                         again.push(retry.clone());
                         continue;
                     }
-                    let message = format!("{WAITING_MAX} events of this customer are already waiting");
+                    let message =
+                        format!("{WAITING_MAX} events of this customer are already waiting");
                     (CROWDED, message)
                 }
             };

@@ -152,8 +152,7 @@ impl From<CollectError> for Problem {
                 EVENTS_FULL.because(detail).retry_after(FULL_RETRY_S)
             }
             CollectError::Append(AppendError::Unknown) => {
-                let detail =
-                    "outcome unknown: please send the same events again";
+                let detail = "outcome unknown: please send the same events again";
                 EVENTS_UNKNOWN.because(detail)
             }
             CollectError::Append(AppendError::Refused) => EVENTS_REFUSED.because(detail),

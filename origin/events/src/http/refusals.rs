@@ -14,10 +14,8 @@ pub(super) const CONTENT_TYPE: Refusal = Refusal::new(
 pub(super) const EVENTS_FULL: Refusal =
     Refusal::unavailable("events_full", "The event log is full");
 
-pub(super) const EVENTS_LOG: Refusal = Refusal::unavailable(
-    "events_log",
-    "The event log is temporarily not readable",
-);
+pub(super) const EVENTS_LOG: Refusal =
+    Refusal::unavailable("events_log", "The event log is temporarily not readable");
 
 pub(super) const EVENTS_OFF: Refusal =
     Refusal::not_found("events_off", "No events", "Events are not enabled");
@@ -54,11 +52,8 @@ pub(super) const INVALID_SEEK: Refusal = Refusal::invalid(
     "A consumer group cannot seek there",
 );
 
-pub(super) const INVALID_TYPE: Refusal = Refusal::invalid(
-    "invalid_type",
-    "Invalid type",
-    "The event type is invalid",
-);
+pub(super) const INVALID_TYPE: Refusal =
+    Refusal::invalid("invalid_type", "Invalid type", "The event type is invalid");
 
 pub(super) const INVALID_USER: Refusal = Refusal::new(
     StatusCode::BAD_REQUEST,

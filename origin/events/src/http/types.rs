@@ -16,9 +16,7 @@ use crate::model::types::{RegisteredType, TypeSpec};
 use crate::registry::ChangeError;
 use weir_origin_core::http::{Problem, TypedBody};
 
-/// All types of events
-///
-/// All types of events that are registered.
+/// List all registered event types
 #[utoipa::path(
     get,
     path = "/events/types",
@@ -31,9 +29,7 @@ pub(super) async fn list(events: Events) -> Json<EventTypes> {
     Json(EventTypes { types })
 }
 
-/// A type of events
-///
-/// A type of events, with its version as ETag.
+/// Get an event type, with its version as ETag
 #[utoipa::path(
     get,
     path = "/events/types/{name}",
@@ -51,9 +47,9 @@ pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Resp
     Ok(with_etag(known))
 }
 
-/// Make or change a type of events
+/// Create or change an event type
 ///
-/// Makes or changes a type of events. What came before stays as it is.
+/// Events received before stay unchanged.
 #[utoipa::path(
     put,
     path = "/events/types/{name}",
@@ -84,9 +80,7 @@ pub(super) async fn put(
     Ok((status, with_etag(&put)).into_response())
 }
 
-/// Remove a type of events: from now on they are refused; those that came stay
-///
-/// Removes a type of events: from now on they are refused.
+/// Delete an event type; its events are refused from now on, and stored ones stay
 #[utoipa::path(
     delete,
     path = "/events/types/{name}",
@@ -108,22 +102,22 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A type of events.
+/// An event type.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventType)]
 struct TypeView {
     /// Its name.
     name: String,
-    /// Grows with each change.
+    /// Increases with each change.
     #[schema(minimum = 1)]
     version: u64,
-    /// When it was changed, in milliseconds since the Unix epoch.
+    /// Time of the last change, in milliseconds since the Unix epoch.
     changed_at_ms: u64,
     #[serde(flatten)]
     spec: TypeSpec,
 }
 
-/// All types of events.
+/// All event types.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventTypes {
     /// All types.

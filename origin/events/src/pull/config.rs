@@ -92,7 +92,10 @@ impl PullsConfig {
     /// With the path of the field that will not do.
     pub fn pulls(self) -> Result<Vec<Pull>, FieldError> {
         if self.pulls.len() > PULLS_MAX {
-            let problem = format!("has {} entries, the maximum is {PULLS_MAX}", self.pulls.len());
+            let problem = format!(
+                "has {} entries, the maximum is {PULLS_MAX}",
+                self.pulls.len()
+            );
             return Err(FieldError::new("pulls", problem));
         }
         let mut pulls: Vec<Pull> = Vec::with_capacity(self.pulls.len());

@@ -19,58 +19,58 @@ use weir_origin_core::http::{Problem, ReadQuery, TypedBody};
 /// Vehicles of an answer.
 const VEHICLES: usize = 50;
 
-/// Which vehicles.
+/// Selects vehicles.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Search {
-    /// A part of the make.
+    /// Substring of the make.
     #[serde(default)]
     #[param(required = false)]
     make: String,
-    /// A part of the model.
+    /// Substring of the model.
     #[serde(default)]
     #[param(required = false)]
     model: String,
 }
 
-/// Which page.
+/// Selects a page.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Behind {
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[serde(default)]
     #[param(required = false)]
     after: u32,
 }
 
-/// What to rebuild.
+/// Selects what to rebuild.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OfProduct {
-    /// Only this product; the answer is then how many `skus` were written.
+    /// Only this product; the answer then has the number of `skus` written.
     spu: Option<String>,
 }
 
-/// What to compare.
+/// Selects what to compare.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Step {
-    /// Only of this product.
+    /// Only this product.
     spu: Option<String>,
-    /// The `next` of the step before.
+    /// The `next` of the previous step.
     #[serde(default)]
     #[param(required = false)]
     after: u64,
-    /// How many SKUs.
+    /// Number of SKUs.
     #[param(minimum = 1, maximum = 200, default = 200)]
     limit: Option<usize>,
 }
 
-/// Vehicles that were found.
+/// Matching vehicles.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Vehicles)]
 pub(super) struct VehiclesView {
@@ -78,7 +78,7 @@ pub(super) struct VehiclesView {
     vehicles: Vec<Vehicle>,
 }
 
-/// A vehicle that a SKU fits, and for which years, engine and position.
+/// A vehicle that a SKU fits, with its qualifiers.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FittedVehicle)]
 struct Fit {
@@ -89,7 +89,7 @@ struct Fit {
     qualifiers: Qualifiers,
 }
 
-/// A product, and the vehicles that it fits.
+/// A product and the vehicles that it fits.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FittedProduct {
     /// The SKU.
@@ -102,23 +102,23 @@ pub(super) struct FittedProduct {
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     product_type: ProductType,
-    /// Who sells it.
+    /// The merchant.
     #[schema(value_type = String)]
     merchant: Merchant,
-    /// Grows with each change.
+    /// Increases with each change.
     version: u64,
-    /// Whether anything is known of what it fits.
+    /// Whether its fitment is known.
     is_known: bool,
-    /// How many vehicles it fits.
+    /// Number of vehicles that it fits.
     count: u64,
     /// The vehicles of this page.
     vehicles: Vec<Fit>,
-    /// The next page's `after`; null: this is the last one.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<u32>,
 }
 
-/// The state of a rebuild of everything, or what was done for one product.
+/// State of a full rebuild, or the result for one product.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = FitmentRebuild)]
@@ -127,33 +127,33 @@ pub(super) enum RebuildView {
     Product(ProductRebuild),
 }
 
-/// The state of a rebuild of everything.
+/// State of a full rebuild.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FitmentWholeRebuild)]
 pub(super) struct WholeRebuild {
-    /// Whether it is under way.
+    /// Whether it is running.
     rebuilding: bool,
-    /// The last SKU that is done; null: no rebuild is under way.
+    /// The last completed SKU; null: no rebuild is running.
     #[schema(required)]
     rebuilt_up_to: Option<u64>,
-    /// How many changes wait for Redis.
+    /// Number of changes waiting for Redis.
     waiting: u64,
-    /// Since when the first of them waits, in milliseconds since the Unix epoch; null: none waits.
+    /// Time since the oldest waits, in milliseconds since the Unix epoch; null: none.
     #[schema(required)]
     waiting_since_ms: Option<u64>,
 }
 
-/// A product was written to Redis.
+/// Result of the rebuild of one product.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FitmentProductRebuild)]
 pub(super) struct ProductRebuild {
-    /// How many of its SKUs were written.
+    /// Number of SKUs written.
     skus: usize,
 }
 
-/// Vehicles by make and model, the first 50
+/// Search vehicles by make and model
 ///
-/// The first 50 vehicles whose make and model contain these texts.
+/// Returns the first 50 vehicles whose make and model contain these texts.
 #[utoipa::path(
     get,
     path = "/fitment/vehicles",
@@ -172,7 +172,7 @@ pub(super) async fn search(
     Ok(Json(VehiclesView { vehicles: found }))
 }
 
-/// A vehicle by its number
+/// Get a vehicle by its number
 #[utoipa::path(
     get,
     path = "/fitment/vehicles/{vehicle}",
@@ -188,9 +188,9 @@ pub(super) async fn vehicle(
     found.map(Json).ok_or_else(unknown_vehicle)
 }
 
-/// Write a vehicle
+/// Create or change a vehicle
 ///
-/// Its offset is given out once and never to another vehicle.
+/// Its offset is never reused for another vehicle.
 #[utoipa::path(
     put,
     path = "/fitment/vehicles/{vehicle}",
@@ -213,7 +213,7 @@ pub(super) async fn put_vehicle(
 
 /// Retire a vehicle
 ///
-/// Nothing is known of it from then on, and its offset is never used again.
+/// Its fitment becomes unknown, and its offset is never reused.
 #[utoipa::path(
     delete,
     path = "/fitment/vehicles/{vehicle}",
@@ -235,7 +235,7 @@ pub(super) async fn retire(
     }
 }
 
-/// A product, and a page of the vehicles that it fits
+/// Get a product and a page of the vehicles that it fits
 #[utoipa::path(
     get,
     path = "/fitment/products/{sku}",
@@ -280,9 +280,9 @@ pub(super) async fn product(
     }))
 }
 
-/// Write a product
+/// Create or change a product
 ///
-/// Another SPU moves it in Redis without a moment of wrong answers.
+/// A new SPU moves it in Redis without wrong answers in between.
 #[utoipa::path(
     put,
     path = "/fitment/products/{sku}",
@@ -307,7 +307,7 @@ pub(super) async fn put_product(
 
 /// Delete a product
 ///
-/// What it fits is unknown then.
+/// Its fitment becomes unknown.
 #[utoipa::path(
     delete,
     path = "/fitment/products/{sku}",
@@ -330,9 +330,9 @@ pub(super) async fn delete_product(
     }
 }
 
-/// A part fits a vehicle
+/// Add a relation: a part fits a vehicle
 ///
-/// SQL has the relation at once, Redis within moments.
+/// SQL has it at once, Redis shortly afterwards.
 #[utoipa::path(
     put,
     path = "/fitment/relations/{sku}/{vehicle}",
@@ -358,9 +358,9 @@ pub(super) async fn add_relation(
     )
 }
 
-/// A part does not fit a vehicle any more
+/// Remove a relation: a part no longer fits a vehicle
 ///
-/// SQL has the change at once, Redis within moments.
+/// SQL has the change at once, Redis shortly afterwards.
 #[utoipa::path(
     delete,
     path = "/fitment/relations/{sku}/{vehicle}",
@@ -386,7 +386,7 @@ fn changed(changed: Changed) -> Result<StatusCode, Problem> {
     }
 }
 
-/// Rebuild all of fitment in Redis in the background, or one product at once
+/// Rebuild all fitment in Redis in the background, or one product immediately
 #[utoipa::path(
     post,
     path = "/fitment/rebuild",
@@ -411,7 +411,7 @@ pub(super) async fn rebuild(
     }
 }
 
-/// Whether Redis is being rebuilt, and what waits to be written there
+/// Get the state of the rebuild, and the changes waiting for Redis
 #[utoipa::path(
     get,
     path = "/fitment/rebuild",

@@ -11,7 +11,7 @@ use super::{GARAGE_FULL, GarageRequest, read_vehicle, unknown_vehicle};
 use crate::store::{Bound, GARAGE_MAX, Garaged};
 use weir_origin_core::http::{Problem, ReadQuery};
 
-/// How a vehicle is put into the garage.
+/// Options for adding a vehicle.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -25,18 +25,16 @@ pub(super) struct Wanted {
 /// A user's vehicles.
 #[derive(Serialize, ToSchema)]
 struct Garage {
-    /// The vehicles, the default first.
+    /// The vehicles, default first.
     vehicles: Vec<Garaged>,
 }
 
-/// The signed user's vehicles, the default first
-///
-/// The signed user's vehicles, the default first: at most 20.
+/// List the signed-in user's vehicles, default first; at most 20
 #[utoipa::path(
     get,
     path = "/fitment/garage",
     operation_id = "getGarage",
-    responses((status = 200, description = "They are", body = Garage)),
+    responses((status = 200, description = "The vehicles", body = Garage)),
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
@@ -50,9 +48,9 @@ pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Put a vehicle into the garage
+/// Add a vehicle to the garage
 ///
-/// Puts a vehicle into the signed user's garage, and makes it the default if asked to.
+/// Adds a vehicle to the signed-in user's garage, optionally as the default.
 #[utoipa::path(
     put,
     path = "/fitment/garage/{vehicle}",
@@ -77,9 +75,7 @@ pub(super) async fn bind(
     )
 }
 
-/// Take it out again
-///
-/// Takes a vehicle out of the signed user's garage.
+/// Remove a vehicle from the garage
 #[utoipa::path(
     delete,
     path = "/fitment/garage/{vehicle}",

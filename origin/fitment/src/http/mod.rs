@@ -164,7 +164,7 @@ pub fn admin() -> Api<Arc<Routes>> {
         )
 }
 
-/// Which vehicle.
+/// Selects a vehicle.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("vehicle"), parameter_in = Path)]
 struct VehicleParam(
@@ -173,7 +173,7 @@ struct VehicleParam(
     String,
 );
 
-/// Which SKU.
+/// The SKU.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("sku"), parameter_in = Path)]
 struct SkuParam(
@@ -200,21 +200,15 @@ const UNKNOWN_VEHICLE: Refusal = Refusal::not_found(
 const UNKNOWN_SKU: Refusal =
     Refusal::not_found("unknown_sku", "Unknown SKU", "There is no such SKU");
 
-const INVALID_VEHICLE: Refusal = Refusal::invalid(
-    "invalid_vehicle",
-    "Invalid",
-    "The vehicle is invalid",
-);
+const INVALID_VEHICLE: Refusal =
+    Refusal::invalid("invalid_vehicle", "Invalid", "The vehicle is invalid");
 
 const INVALID_SKU: Refusal = Refusal::invalid("invalid_sku", "Invalid", "The SKU is invalid");
 
 const INVALID_SPU: Refusal = Refusal::invalid("invalid_spu", "Invalid", "The SPU is invalid");
 
-const INVALID_PRODUCT: Refusal = Refusal::invalid(
-    "invalid_product",
-    "Invalid",
-    "The product is invalid",
-);
+const INVALID_PRODUCT: Refusal =
+    Refusal::invalid("invalid_product", "Invalid", "The product is invalid");
 
 const INVALID_QUALIFIERS: Refusal = Refusal::invalid(
     "invalid_qualifiers",

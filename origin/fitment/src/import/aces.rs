@@ -132,8 +132,7 @@ fn note(app: &mut Option<App>, event: &Event<'_>, line: u64) -> Result<(), ReadE
         (Event::Text(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
         (Event::CData(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
         (Event::GeneralRef(entity), Some(app)) if app.is_in_part => {
-            let broken =
-                || ReadError::File(format!("line {line}: unknown XML entity"));
+            let broken = || ReadError::File(format!("line {line}: unknown XML entity"));
             let char = entity.resolve_char_ref().map_err(|_| broken())?;
             match (char, quick_xml::escape::resolve_predefined_entity(entity)) {
                 (Some(char), _) => app.sku.push(char),

@@ -82,8 +82,13 @@ async fn begin(command: &ImportCommand, file: &PathBuf, fitment: &Fitment) -> Re
     let spec = spec.map_err(anyhow::Error::msg)?;
     let (name, path) = fitment.new_spool_file();
     let size = tokio::fs::copy(file, &path).await;
-    let size =
-        size.with_context(|| format!("cannot copy \"{}\" to \"{}\"", file.display(), path.display()))?;
+    let size = size.with_context(|| {
+        format!(
+            "cannot copy \"{}\" to \"{}\"",
+            file.display(),
+            path.display()
+        )
+    })?;
     tokio::fs::File::open(&path).await?.sync_all().await?;
     Ok(fitment.new_import(spec, name, size).await?)
 }

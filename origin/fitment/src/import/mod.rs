@@ -262,10 +262,7 @@ impl Fitment {
                     return Ok(true);
                 }
                 self.0.metrics.import(false);
-                info!(
-                    id,
-                    message, "import failed; nothing is applied"
-                );
+                info!(id, message, "import failed; nothing is applied");
             }
             Err(Ended::Lost | Ended::Stopped) => return Ok(true),
             Err(_) => return ended.map(|()| true),

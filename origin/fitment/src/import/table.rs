@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use super::read::{COLUMNS_MAX, Kind, RECORD_LEN_MAX, ReadError, Taker};
 use super::source::Bounded;
 
-const NOT_UTF8: &str = "is not UTF-8 and looks like Windows-1252: save the file as UTF-8 (in Excel, \"CSV UTF-8\")";
+const NOT_UTF8: &str =
+    "is not UTF-8 and looks like Windows-1252: save the file as UTF-8 (in Excel, \"CSV UTF-8\")";
 
 /// The delimiters of fields.
 const DELIMITERS: [u8; 3] = *b",;\t";

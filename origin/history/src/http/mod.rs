@@ -103,7 +103,7 @@ pub fn document() -> Document {
     document
 }
 
-/// On the admin port: whose list. One of both must be set.
+/// On the admin port: selects the list; set exactly one field.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Named {

@@ -283,7 +283,8 @@ fn utm(text: &str) -> Result<(String, String), &'static str> {
 }
 
 fn instant(text: &str) -> Result<u64, &'static str> {
-    weir_origin_core::clock::parse_utc(text).ok_or("is not a time such as 2026-11-21T14:00:00+01:00")
+    weir_origin_core::clock::parse_utc(text)
+        .ok_or("is not a time such as 2026-11-21T14:00:00+01:00")
 }
 
 impl Wanted {

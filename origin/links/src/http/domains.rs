@@ -20,9 +20,7 @@ use weir_origin_core::http::{Problem, TypedBody};
 /// The longest body: all domains, with their pages, files and lists.
 pub(super) const BODY_LEN_MAX: usize = 16 << 20;
 
-/// All domains of links, the default first
-///
-/// All domains of links in their order, the default first, with their version as ETag.
+/// List all link domains, default first, with their version as ETag
 #[utoipa::path(
     get,
     path = "/link-domains",
@@ -37,9 +35,9 @@ pub(super) async fn list(links: Links, within: Within) -> Response {
     })
 }
 
-/// These domains in place of all, as from a file of --links
+/// Replace all link domains, like a --links file
 ///
-/// Puts these domains in place of all. Domains that have links cannot be left out.
+/// Domains that have links must be in the list.
 #[utoipa::path(
     put,
     path = "/link-domains",
@@ -77,14 +75,12 @@ pub(super) async fn replace_all(
     Ok(with_all(&stored, |_| true))
 }
 
-/// A domain of links
-///
-/// A domain of links, with the version of all domains as ETag.
+/// Get a link domain, with the version of all domains as ETag
 #[utoipa::path(
     get,
     path = "/link-domains/{id}",
     operation_id = "getLinkDomain",
-    params(("id" = String, Path, description = "Its name.", max_length = 16)),
+    params(("id" = String, Path, description = "The domain's id.", max_length = 16)),
     responses(
         (status = 200, description = "The current state", body = Domain, headers(("ETag" = String, description = "The version of all domains"))),
     ),
@@ -101,15 +97,13 @@ pub(super) async fn get(
     Ok(with_etag(&stored, Json(domain)))
 }
 
-/// Make or replace a domain of links; a new one comes after all others
-///
-/// Makes or replaces a domain of links. A new one comes after all others.
+/// Create or replace a link domain; a new one is added at the end
 #[utoipa::path(
     put,
     path = "/link-domains/{id}",
     operation_id = "setLinkDomain",
     params(
-        ("id" = String, Path, description = "Its name.", max_length = 16),
+        ("id" = String, Path, description = "The domain's id.", max_length = 16),
         ("If-Match" = Option<String>, Header, description = "Version that the domains must have."),
     ),
     request_body = Domain,
@@ -151,15 +145,13 @@ pub(super) async fn put(
     Ok((status, with_etag(&stored, Json(&domain))).into_response())
 }
 
-/// Take a domain away that has no links
-///
-/// Takes a domain away that has no links.
+/// Delete a domain without links
 #[utoipa::path(
     delete,
     path = "/link-domains/{id}",
     operation_id = "deleteLinkDomain",
     params(
-        ("id" = String, Path, description = "Its name.", max_length = 16),
+        ("id" = String, Path, description = "The domain's id.", max_length = 16),
         ("If-Match" = Option<String>, Header, description = "Version that the domains must have."),
     ),
     responses((status = 204, description = "Deleted")),

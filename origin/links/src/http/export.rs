@@ -70,9 +70,7 @@ impl hyper::body::Body for Chunks {
     }
 }
 
-/// All links that a search finds, as a table
-///
-/// All links that a search finds as one table, as a stream.
+/// Export matching links as CSV, streamed
 #[utoipa::path(
     get,
     path = "/links.csv",
@@ -88,9 +86,7 @@ pub(super) async fn csv(
     export(links, within, &query, Format::Csv)
 }
 
-/// All links that a search finds, as lines of JSON
-///
-/// All links that a search finds as one stream, with a link as JSON in each line.
+/// Export matching links as NDJSON, streamed
 #[utoipa::path(
     get,
     path = "/links.ndjson",

@@ -19,11 +19,11 @@ pub(super) struct Feeds {
     pub(super) maxima_in_objects: Option<String>,
 }
 
-/// What an edge asks for.
+/// Query of an edge.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FeedQuery {
-    /// Where the edge stands: <source>.<next> of the last page. 410 if the feed has no such place: begin again.
+    /// The edge's position: <source>.<next> of the last page. 410: the feed has no such position; start again.
     #[param(value_type = Option<String>)]
     after: Option<Cursor>,
 }
@@ -34,9 +34,7 @@ impl Feeds {
     }
 }
 
-/// What has become of links, in the order of their last changes, deletions among them
-///
-/// What has become of links since a place in the feed, signed, for edges.
+/// Get link changes since a position, including deletions, signed, for edges
 #[utoipa::path(
     get,
     path = weir_base::feed::routes::LINKS,
@@ -67,9 +65,7 @@ pub(super) async fn links(
     feeds.edges.publish(&page, at_ms, &version, &headers)
 }
 
-/// The domains of links
-///
-/// All domains of links, signed, for edges.
+/// Get all link domains, signed, for edges
 #[utoipa::path(
     get,
     path = weir_base::feed::routes::DOMAINS,

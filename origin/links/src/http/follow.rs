@@ -86,9 +86,9 @@ async fn answer_get(
     sent(answer.reply(domain))
 }
 
-/// The home of the domain that the host names, for a client whose request passed a gateway
+/// Redirect to the home page of the host's domain
 ///
-/// Leads to the home page of the domain that the host names. Gateways send here what they cannot answer themselves.
+/// Gateways send requests here that they cannot answer themselves.
 #[utoipa::path(
     get,
     path = "/l/",
@@ -107,9 +107,9 @@ pub(super) async fn home(
     answer_get(links, method, uri, headers).await
 }
 
-/// Follow a link, for a client whose request passed a gateway; the host names the domain
+/// Follow a link of the host's domain
 ///
-/// Follows a link of the domain that the host names. Gateways send here what they cannot answer themselves.
+/// Gateways send requests here that they cannot answer themselves.
 #[utoipa::path(
     get,
     path = "/l/{*code}",
@@ -136,9 +136,9 @@ pub(super) async fn follow(
     answer_get(links, method, uri, headers).await
 }
 
-/// A file of the domain for apps, for a client whose request passed a gateway
+/// Get a domain's app file
 ///
-/// The file by which a domain names the apps that may open its links.
+/// The file lists the apps that may open the domain's links.
 #[utoipa::path(
     get,
     path = "/l/.well-known/{file}",
@@ -158,7 +158,7 @@ pub(super) async fn file(
     answer_get(links, method, uri, headers).await
 }
 
-/// What the form of a link with a password sends.
+/// Form of a password-protected link.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = LinkPassword)]
 pub(super) struct Entered {
@@ -167,9 +167,9 @@ pub(super) struct Entered {
     password: String,
 }
 
-/// Follow a link with its password, for a client whose request passed a gateway
+/// Follow a password-protected link
 ///
-/// What the page of a link with a password sends. Wrong passwords count for 15 minutes: 10 of an address, 1,000 of a link.
+/// Receives the form of the password page. Limits for wrong passwords in 15 minutes: 10 per address, 1,000 per link.
 #[utoipa::path(
     post,
     path = "/l/{*code}",
@@ -359,7 +359,7 @@ fn field(headers: &HeaderMap, name: header::HeaderName) -> &[u8] {
     headers.get(name).map_or(&b""[..], |value| value.as_bytes())
 }
 
-/// Which file.
+/// Selects a file.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 struct FileParam {
@@ -369,7 +369,7 @@ struct FileParam {
     file: AppFile,
 }
 
-/// The files of a domain for apps.
+/// App files of a domain.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "describes a parameter")]
 enum AppFile {
@@ -379,25 +379,24 @@ enum AppFile {
     Android,
 }
 
-/// What a domain says of the apps that may open its links: apple-app-site-association or assetlinks.json, as an operator has set
-/// it.
+/// Content of apple-app-site-association or assetlinks.json, as set by an operator.
 #[derive(utoipa::ToSchema)]
 struct AppAssociation(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
 
-/// What a gateway asks for: see [`link_purpose`].
+/// Query of a gateway: see [`link_purpose`].
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct RecordQuery {
-    /// What it is for: a look, a renewed life, or a click that counts.
+    /// Purpose: a lookup, a renewal, or a counted click.
     #[param(rename = "for", inline)]
     #[expect(dead_code, reason = "describes a parameter")]
     purpose: RecordPurpose,
-    /// Of a click its name, so that it uses one of the link's clicks however often it is asked.
+    /// Click id: repeated requests for a click use only one of the link's clicks.
     #[expect(dead_code, reason = "describes a parameter")]
     click: Option<String>,
 }
 
-/// What the record of a link is for.
+/// Purpose of a lookup.
 #[derive(utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "describes a parameter")]
@@ -428,9 +427,7 @@ async fn visit_in_time(
     }
 }
 
-/// What a gateway is told of a link that Redis does not know. No gateway routes clients here
-///
-/// What a gateway is told of a link that Redis does not know. Gateways do not send clients here.
+/// Look up a link that is not in Redis; only for gateways
 #[utoipa::path(
     get,
     path = "/link-records/{domain}/{code}",

@@ -46,11 +46,8 @@ pub(super) const DOMAIN_HAS_LINKS: Refusal = Refusal::conflict(
     "A domain with links cannot be deleted",
 );
 
-pub(super) const INVALID_LINK: Refusal = Refusal::invalid(
-    "invalid_link",
-    "Invalid link",
-    "The link is invalid",
-);
+pub(super) const INVALID_LINK: Refusal =
+    Refusal::invalid("invalid_link", "Invalid link", "The link is invalid");
 
 pub(super) const INVALID_DOMAIN: Refusal = Refusal::invalid(
     "invalid_domain",
@@ -126,19 +123,10 @@ pub(super) const TARGETS: &[Refusal] = &[
         "The target has a control character",
     ),
     target("target_denied_host", "The domain denies this host"),
-    target(
-        "target_homograph",
-        "The target's host imitates another one",
-    ),
+    target("target_homograph", "The target's host imitates another one"),
     target("target_not_url", "The target is not a URL"),
-    target(
-        "target_own_domain",
-        "The target is a short link domain",
-    ),
-    target(
-        "target_private",
-        "The target is in a private network",
-    ),
+    target("target_own_domain", "The target is a short link domain"),
+    target("target_private", "The target is in a private network"),
     target("target_scheme", "The target's scheme is not allowed"),
     target("target_too_long", "The target is too long"),
     target("target_userinfo", "The target contains a user or password"),

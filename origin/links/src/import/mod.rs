@@ -29,7 +29,7 @@ use weir_origin_core::access::Caller;
 use weir_origin_core::sql::SqlError;
 use weir_origin_core::tenants::Tenant;
 
-/// How a file is taken over.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// Whose export it is.
@@ -38,7 +38,7 @@ pub struct Order {
     pub domain: Option<String>,
     /// The life of links of which the file does not say it, in days. `None`: for ever, and in an export of Weir's the domain's.
     pub life_days: Option<u32>,
-    /// A tag that all get.
+    /// Tag added to every link.
     pub tag: Option<String>,
     /// The line of the file's first row, if it is only a part of one.
     pub first_line: u64,
@@ -50,35 +50,34 @@ pub struct Order {
     pub narrow_key: Option<Caller>,
 }
 
-/// Something that was not taken over.
+/// A refused row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkImportFlaw)]
 pub struct Flaw {
     /// The line of the file.
     pub line: u64,
-    /// The code, as far as it is known.
+    /// The code, if known.
     #[schema(required)]
     pub code: Option<String>,
-    /// A word for programs: `invalid_row`, `link_ended`, `code_taken`, `forbidden`, or one that making a link may be refused
-    /// with.
+    /// Error code: `invalid_row`, `link_ended`, `code_taken`, `forbidden`, or a code of link creation.
     pub error: &'static str,
-    /// Why, for people.
+    /// Reason, for people.
     pub detail: String,
 }
 
-/// What has become of a file.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkImport)]
 pub struct Report {
     /// Rows of the file.
     pub rows: u64,
-    /// Links that were made; a row of Bitly's with a custom link is two.
+    /// Links created; a Bitly row with a custom link counts as two.
     pub made: u64,
-    /// Links that were there already, and lead to the same.
+    /// Links that existed already with the same target.
     pub present: u64,
-    /// What was not taken over, in the order of the file.
+    /// Refused rows, in the order of the file.
     pub refused: Vec<Flaw>,
-    /// Columns that nothing here is made of, such as titles and clicks.
+    /// Ignored columns, such as titles and clicks.
     pub ignored_columns: Vec<String>,
 }
 

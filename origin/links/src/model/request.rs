@@ -36,27 +36,26 @@ pub const LIFE_MS_MIN: u64 = 1_000;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A link to be made.
+/// A new link.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[schema(as = NewLink)]
 pub struct LinkRequest {
-    /// Parameters for the target's query that name the source of its visitors.
+    /// UTM parameters for the target's query.
     #[schema(nullable = false)]
     pub utm: Option<Utm>,
-    /// Its domain: the first one unless set.
+    /// Its domain. Default: the first one.
     #[schema(nullable = false)]
     pub domain: Option<String>,
-    /// How many digits its code has: the domain's default unless set.
+    /// Length of its generated code. Default: the domain's.
     #[schema(nullable = false, value_type = Option<u8>, minimum = 5, maximum = 8)]
     pub length: Option<Length>,
-    /// Its code, chosen: 3 to 32 of `0-9 A-Z a-z - _`, and what the options of the domain allow.
+    /// Custom code: 3 to 32 of `0-9 A-Z a-z - _`, and other characters that the domain allows.
     #[schema(nullable = false, min_length = 1, max_length = 32)]
     pub code: Option<String>,
-    /// Its life in days; 0: without an end.
+    /// Lifetime in days without a click; 0: never expires.
     #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
-    /// The password that visitors must know, up to 128 bytes. It cannot be combined with max_clicks and no Idempotency-Key, and is never
-    /// shown again.
+    /// Password for visitors, up to 128 bytes. It excludes max_clicks and an Idempotency-Key, and is never shown again.
     #[schema(nullable = false, value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Password>,
     /// All other fields.
@@ -64,24 +63,24 @@ pub struct LinkRequest {
     pub fields: LinkFields,
 }
 
-/// What changes of a link.
+/// Changes of a link.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[schema(as = LinkChanges)]
 pub struct EditRequest {
-    /// Parameters for the target's query that name the source of its visitors.
+    /// UTM parameters for the target's query.
     #[schema(nullable = false)]
     pub utm: Option<Utm>,
-    /// Its life in days; 0: without an end.
+    /// Lifetime in days without a click; 0: never expires.
     #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
-    /// The password that visitors must know; null: none.
+    /// Password for visitors; null: none.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Option<Password>>,
-    /// Whether it is out of use for now.
+    /// Whether the link is disabled.
     #[schema(nullable = false)]
     pub disabled: Option<bool>,
-    /// The fields of [`LinkFields`] that it names.
+    /// The changed fields of [`LinkFields`].
     #[serde(flatten, deserialize_with = "named")]
     #[schema(value_type = LinkFields)]
     pub fields: Map<String, Value>,
@@ -473,7 +472,12 @@ fn name(code: Option<String>, length: Option<Length>, domain: &Domain) -> Result
 fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, Refused> {
     let (field, ms) = match (days, ms) {
         (None, None) => return Ok(None),
-        (Some(_), Some(_)) => return Err(refused("life_ms", "and life_days are exclusive: set only one")),
+        (Some(_), Some(_)) => {
+            return Err(refused(
+                "life_ms",
+                "and life_days are exclusive: set only one",
+            ));
+        }
         (Some(days), None) => ("life_days", u64::from(days).saturating_mul(DAY_MS)),
         (None, Some(ms)) => ("life_ms", ms),
     };
@@ -504,7 +508,8 @@ fn tags(tags: Vec<String>) -> Result<Vec<String>, Refused> {
     for (n, tag) in tags.iter().enumerate() {
         let len = tag.chars().count();
         if !(1..=TAG_LEN_MAX).contains(&len) || tag.chars().any(char::is_control) {
-            let problem = format!("must be 1 to {TAG_LEN_MAX} characters without control characters");
+            let problem =
+                format!("must be 1 to {TAG_LEN_MAX} characters without control characters");
             return Err(refused(format!("tags[{n}]"), problem));
         }
         if tags.iter().take(n).any(|earlier| earlier == tag) {

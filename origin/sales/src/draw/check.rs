@@ -47,8 +47,12 @@ struct PublishedDraw {
 pub fn run(command: &CheckDrawCommand) -> Result<String> {
     let told = read(&command.draw)?;
     let entries = read(&command.entries)?;
-    let told: PublishedDraw = serde_json::from_str(&told)
-        .with_context(|| format!("\"{}\" is not the answer of GET /sales/{{id}}/draw", command.draw.display()))?;
+    let told: PublishedDraw = serde_json::from_str(&told).with_context(|| {
+        format!(
+            "\"{}\" is not the answer of GET /sales/{{id}}/draw",
+            command.draw.display()
+        )
+    })?;
     if let Some(noted) = &command.commitment {
         ensure!(
             *noted == told.commitment,
@@ -69,7 +73,10 @@ fn check(told: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
         "unsupported algorithm \"{}\", expected \"{ALGORITHM}\"",
         told.algorithm
     );
-    let seed = told.seed.as_ref().context("the seed is not published yet")?;
+    let seed = told
+        .seed
+        .as_ref()
+        .context("the seed is not published yet")?;
     let seed = hex::decode(seed).context("the seed is not hex")?;
     ensure!(
         commitment(&seed) == told.commitment,
@@ -150,10 +157,7 @@ mod tests {
             let error = check(&told, &entries, &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
-        fails(
-            |told| told.seed = Some(hex::encode([8; 32])),
-            "commitment",
-        );
+        fails(|told| told.seed = Some(hex::encode([8; 32])), "commitment");
         fails(|told| told.seed = None, "not published yet");
         fails(|told| told.entries = Some(6), "were told");
         fails(|told| told.algorithm = "weir-draw-2".to_owned(), "knows");

@@ -21,9 +21,9 @@ pub(super) struct Feeds {
     pub(super) stock_in_objects: Option<String>,
 }
 
-/// The catalogue of sales, in which those without stock are sold out; it counts for a few seconds
+/// Get the catalogue with sold-out sales marked, signed, for edges
 ///
-/// The catalogue of sales in which those without stock are sold out, signed, for edges. It counts for a few seconds.
+/// The answer is valid for a few seconds.
 #[utoipa::path(
     get,
     path = weir_base::feed::routes::SOLD_OUT,
@@ -40,8 +40,8 @@ pub(super) async fn sold_out(
 ) -> Result<Response<Body>, Problem> {
     let at_ms = document_ms();
     let json = feeds.sales.ledger().published().await?;
-    let json =
-        json.ok_or_else(|| NO_CATALOGUE.because("no sale has been published yet; please try again"))?;
+    let json = json
+        .ok_or_else(|| NO_CATALOGUE.because("no sale has been published yet; please try again"))?;
     let catalogue = catalogue::read(&json).map_err(|error| {
         error!(%error, "invalid catalogue in Redis");
         Problem::redis()

@@ -34,32 +34,33 @@ use crate::orders::ClaimOutcome;
 use crate::store::{Attempt, OrderRequest, OrderStatus, Shortage, StoredOrder};
 use weir_origin_core::http::{Fault, Problem};
 
-/// An order, as its buyer sees it.
+/// An order for its buyer.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Order)]
 pub(super) struct OrderView {
-    /// The order's name.
+    /// The order's id.
     order: String,
-    /// The sale's name.
+    /// The sale's id.
     sale: String,
-    /// The user's name.
+    /// The user's id.
     user: String,
-    /// How many units.
+    /// Number of units.
     quantity: u32,
-    /// What the shop calls what is sold; null: the sale does not say.
+    /// The SKU; null: the sale has none.
     #[schema(required)]
     sku: Option<String>,
-    /// What it costs; null: the sale does not say.
+    /// Price; null: the sale has none.
     #[schema(required)]
     price: Option<OrderPrice>,
-    /// Where it stands.
+    /// Its state.
     status: OrderStatus,
-    /// Until when it must be paid; null: no limit, or decided.
+    /// Payment deadline; null: none, or already decided.
     #[schema(required)]
     pay_by_ms: Option<u64>,
 }
 
-/// What the sale's payload_schema says: a contact, an address, a variant. A sale without one takes anything and keeps nothing.
+/// Data that matches the sale's payload_schema, such as a contact, an address or a variant. A sale without a schema
+/// accepts any body and does not store it.
 #[derive(ToSchema)]
 struct OrderPayload(#[expect(dead_code, reason = "describes a body")] serde_json::Value);
 
@@ -69,10 +70,9 @@ const BODY_LEN_MAX: usize = 64 * 1024;
 /// How long such a body may take. Its claim is held meanwhile.
 const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A signed claim becomes an order
+/// Turn a signed claim into an order
 ///
-/// Turns a claim that a gateway has signed into an order. The same claim, or the same `Idempotency-Key` of one user, gives the same
-/// order however often it is sent.
+/// Repeating the same claim, or the same `Idempotency-Key` of a user, returns the same order.
 #[utoipa::path(
     post,
     path = "/orders",
@@ -219,7 +219,10 @@ fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
 fn invalid_payload(faults: Vec<Fault>) -> Problem {
     let told = |fault: &Fault| format!("{}: {}", fault.pointer, fault.detail);
     let told: Vec<String> = faults.iter().map(told).collect();
-    let detail = format!("the body does not match the sale's payload_schema: {}", told.join("; "));
+    let detail = format!(
+        "the body does not match the sale's payload_schema: {}",
+        told.join("; ")
+    );
     INVALID_PAYLOAD.because(detail).with_faults(faults)
 }
 
@@ -238,8 +241,7 @@ fn unread_body(len_max: usize) -> Problem {
 
 /// draft-ietf-httpapi-idempotency-key-header, section 2.7.
 fn key_reused() -> Problem {
-    let detail =
-        "this Idempotency-Key was used for a different request; use a new one";
+    let detail = "this Idempotency-Key was used for a different request; use a new one";
     IDEMPOTENCY_KEY_REUSED.because(detail)
 }
 
@@ -263,7 +265,8 @@ fn cooling_down(wait_ms: u64) -> Problem {
 }
 
 fn unpaid_holds() -> Problem {
-    let detail = "several orders of yours were not paid in time; you can no longer buy in this sale";
+    let detail =
+        "several orders of yours were not paid in time; you can no longer buy in this sale";
     UNPAID_HOLDS.because(detail)
 }
 

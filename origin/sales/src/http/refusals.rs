@@ -64,11 +64,8 @@ pub(super) const DRAW_OPEN: Refusal = Refusal::conflict(
     "Reservations are still open, so the list of the draw is not final",
 );
 
-pub(super) const DUPLICATE_SALE: Refusal = Refusal::conflict(
-    "duplicate_sale",
-    "Duplicate",
-    "A sale with this id exists",
-);
+pub(super) const DUPLICATE_SALE: Refusal =
+    Refusal::conflict("duplicate_sale", "Duplicate", "A sale with this id exists");
 
 pub(super) const EVENT_REUSED: Refusal = Refusal::invalid(
     "event_reused",

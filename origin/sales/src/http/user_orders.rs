@@ -54,15 +54,15 @@ pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, 
 pub(super) struct PaidOrderView {
     #[serde(flatten)]
     order: OrderView,
-    /// null: nobody has started to pay.
+    /// The last payment; null: none.
     #[schema(required)]
     payment: Option<PaymentView>,
-    /// What the user has said with it; null: the sale wants nothing.
+    /// The buyer's data; null: the sale has no payload_schema.
     #[schema(required, value_type = Option<serde_json::Value>)]
     payload: Option<Payload>,
 }
 
-/// An order: to its user with its last payment, on the admin port as operators see it.
+/// An order: for its user with its last payment; on the admin port, for operators.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum AnyOrder {
@@ -70,15 +70,14 @@ pub(super) enum AnyOrder {
     Desk(Box<DeskView>),
 }
 
-/// An order of this user
+/// Get an order with its last payment
 ///
-/// An order of the signed user with its last payment. Orders of others are unknown. On the admin port: whosever it is, as
-/// DeskOrder.
+/// The signed-in user gets only their own orders. On the admin port: any order, as DeskOrder.
 #[utoipa::path(
     get,
     path = "/orders/{id}",
     operation_id = "getOrder",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The order's id.")),
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "The order, with its last payment", body = AnyOrder)),
 )]
@@ -103,15 +102,15 @@ pub(super) async fn get(
     }))))
 }
 
-/// Take an unpaid order back
+/// Cancel an unpaid order
 ///
-/// Takes an unpaid order back; its units are sold again. A cancelled order stays cancelled when this is asked again. On the admin
-/// port: whosever it is, and nothing is held against its user.
+/// Its units return to stock. Repeating it changes nothing. On the admin port: any order, and it does not count against
+/// the user.
 #[utoipa::path(
     post,
     path = "/orders/{id}/cancel",
     operation_id = "cancelOrder",
-    params(("id" = String, Path, description = "Its name.")),
+    params(("id" = String, Path, description = "The order's id.")),
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "The order is cancelled", body = OrderView)),
 )]

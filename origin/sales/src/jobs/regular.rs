@@ -46,7 +46,11 @@ pub struct Jobs {
 impl Jobs {
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut rounds = Rounds::every(PERIOD, "expiring orders, updating Redis and warming sales", stop);
+        let mut rounds = Rounds::every(
+            PERIOD,
+            "expiring orders, updating Redis and warming sales",
+            stop,
+        );
         while rounds.next().await {
             let outcome = self.round().await;
             rounds.ended(&outcome);

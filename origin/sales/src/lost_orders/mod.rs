@@ -38,27 +38,27 @@ use weir_origin_core::unavailable::Unavailable;
 #[serde(rename_all = "snake_case")]
 #[schema(as = LostOrdersDecision)]
 pub enum Decision {
-    /// SQL is right: they are given up, and their units are sold again.
+    /// SQL is right: drop them and put their units back on sale.
     Accept,
-    /// They are placed again, under the same ids, as far as stock and caps allow.
+    /// Create them again with the same ids, as far as stock and limits allow.
     Restore,
 }
 
-/// An order that buyers were told of and SQL does not have, as Redis knows it.
+/// A confirmed order that SQL has lost, as Redis has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LostOrder {
-    /// Its id, which the buyer was told.
+    /// Its id, as confirmed to the buyer.
     pub id: String,
     /// The buyer.
     #[schema(value_type = String)]
     pub user: UserId,
-    /// The shard of the claim that it came of.
+    /// Shard of its claim.
     pub shard: u32,
     /// The claim's generation.
     pub generation: u64,
     /// Its units.
     pub units: u64,
-    /// Whether its units have left the stock. Where orders take them at payment, it was paid.
+    /// Whether its units are deducted. If orders are deducted at payment, it was paid.
     pub deducted: bool,
 }
 

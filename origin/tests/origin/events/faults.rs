@@ -179,5 +179,8 @@ async fn two_origins_on_one_folder_are_refused() {
         .await
         .unwrap_err()
         .to_string();
-    assert!(refused.contains("is in use by another process"), "{refused}");
+    assert!(
+        refused.contains("is in use by another process"),
+        "{refused}"
+    );
 }

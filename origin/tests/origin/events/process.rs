@@ -318,11 +318,7 @@ fn what_does_not_fit_together_is_refused_by_its_flag() {
         let said = run(flags, secret);
         assert!(said.contains(expected), "{said}");
     };
-    check(
-        &[url, "http://h/"],
-        None,
-        "needs --events-log",
-    );
+    check(&[url, "http://h/"], None, "needs --events-log");
     check(
         &[&log[..], &[url, "http://h/"]].concat(),
         None,

@@ -160,10 +160,7 @@ async fn errors_in_aces_use_the_words_of_aces() {
         ),
         ("action", "App 5: action is \"X\", must be A or D"),
         ("Part", "App 6 has no Part"),
-        (
-            "Part",
-            "App 7: Part has an invalid byte at position 1",
-        ),
+        ("Part", "App 7: Part has an invalid byte at position 1"),
         ("Part", "Part 700002 is unknown: import its product first"),
         ("Position", "App 9: Position has more than 64 characters"),
         ("BaseVehicle", "the App has no BaseVehicle"),

@@ -97,8 +97,8 @@ impl ObserveConfig {
             ROUTES_MAX,
         )?;
         let key = keys.iter().find(|key| key.name == self.key);
-        let key =
-            key.ok_or_else(|| FieldError::new("observe.key", "must be the name of a key in `keys`"))?;
+        let key = key
+            .ok_or_else(|| FieldError::new("observe.key", "must be the name of a key in `keys`"))?;
         let mut routes = Vec::new();
         for (index, route) in self.routes.into_iter().enumerate() {
             let at = format!("observe.routes[{index}]");

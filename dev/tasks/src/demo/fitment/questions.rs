@@ -137,10 +137,16 @@ impl Question {
             told.vehicles.len() == self.vehicles.len(),
             "the answer has different vehicles"
         );
-        ensure!(told.skus.len() == self.skus.len(), "the answer has different SKUs");
+        ensure!(
+            told.skus.len() == self.skus.len(),
+            "the answer has different SKUs"
+        );
         let mut pairs = Pairs::default();
         for (sku, told) in self.skus.iter().zip(&told.skus) {
-            ensure!(told.sku == Catalogue::sku(*sku), "the answer has different SKUs");
+            ensure!(
+                told.sku == Catalogue::sku(*sku),
+                "the answer has different SKUs"
+            );
             ensure!(
                 told.answers.len() == self.vehicles.len(),
                 "the answer misses pairs"
