@@ -127,7 +127,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
 
     let nobody = ports::free()?;
     says(
-        "cluster weir_redis: the bridge is there, and Redis behind it cannot be reached",
+        "cluster weir_redis: the bridge cannot reach Redis",
         nobody,
         |_| {},
     )
@@ -144,7 +144,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     )
     .await?;
     says(
-        "cluster weir_redis: its internal listener is not there",
+        "cluster weir_redis: its internal listener does not exist",
         port,
         |tree| {
             tree.pointer_mut(listeners)

@@ -65,7 +65,7 @@ async fn a_bad_field_is_refused_with_its_path_in_validation_too() -> Result<()> 
     )
     .await?;
     is_refused(
-        "configuration refused: claim.keys[0].secret.env: the secret is missing",
+        "configuration refused: claim.keys[0].secret.env: the environment variable",
         |json| set(json, "/claim/keys/0/secret/env", "WEIR_NO_SUCH"),
     )
     .await

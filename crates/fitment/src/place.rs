@@ -190,11 +190,11 @@ mod tests {
                 r#"{"rules": [{"cluster": "none"}]}"#,
                 "rules[0]: unknown cluster \"none\"",
             ),
-            (r#"{"rules": [{"type": "a"}]}"#, "rules[0]: needs one of"),
-            (r#"{"rules": [{"split": []}]}"#, "rules[0]: needs one of"),
+            (r#"{"rules": [{"type": "a"}]}"#, "rules[0]: needs either"),
+            (r#"{"rules": [{"split": []}]}"#, "rules[0]: needs either"),
             (
                 r#"{"rules": [{"split": ["own"], "cluster": "own"}]}"#,
-                "rules[0]: needs one of",
+                "rules[0]: needs either",
             ),
             (
                 r#"{"rules": [{"type": "a b", "cluster": "own"}]}"#,

@@ -43,11 +43,11 @@ mod tests {
         for (said, expected) in [
             (
                 "remote connection failure{upstream_reset_before_response_started{remote_connection_failure|immediate_connect_error:_Invalid_argument|remote_address:envoy://weir_redis/}}",
-                "its internal listener is not there",
+                "its internal listener does not exist",
             ),
             (
                 "remote connection failure{upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Invalid_argument}}",
-                "Redis behind it cannot be reached",
+                "the bridge cannot reach Redis",
             ),
             (
                 "connection termination{upstream_reset_before_response_started{connection_termination}}",

@@ -69,7 +69,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser
         .wait_for_text(
             "#group-history",
-            "4 records of the log would be handled again, 0 skipped.",
+            "4 records would be replayed, 0 skipped.",
         )
         .await?;
     browser.click("#group-history .move").await?;

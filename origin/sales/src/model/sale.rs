@@ -466,7 +466,7 @@ mod tests {
         check(|s| s.fields.title = "ä".repeat(201), "title: must be");
         check(|s| s.fields.title = "a\nb".to_owned(), "title: must be");
         check(|s| s.fields.total += 1, "total: must be at most 1000000000");
-        check(|s| s.fields.ends_at_ms += 1, "ends_at_ms: lies after");
+        check(|s| s.fields.ends_at_ms += 1, "ends_at_ms: must be before");
         check(
             |s| {
                 s.fields.reservation = Some(Window {

@@ -281,7 +281,7 @@ async fn a_second_origin_on_the_folder_does_not_start() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("--events-log: ") && said.contains("another process's log"),
+        said.contains("--events-log: ") && said.contains("in use by another process"),
         "{said}"
     );
 }

@@ -211,11 +211,11 @@ async fn aces_is_decoded_by_its_mark_or_declaration() {
     for (encoding, says) in [
         (
             "EBCDIC-CP-US",
-            "cannot decode the declared encoding \"EBCDIC-CP-US\": save the file as UTF-8",
+            "unsupported encoding \"EBCDIC-CP-US\": save and declare the file as UTF-8",
         ),
         (
             "UTF-8",
-            "line 3: the text is not UTF-8: it looks like Windows-1252; declare",
+            "line 3: the text is not UTF-8 and looks like Windows-1252: declare",
         ),
     ] {
         let import = uploaded(&world, ACES, windows(declared(encoding, "größer"))).await;
@@ -264,13 +264,13 @@ async fn tables_of_spreadsheets_are_read_or_their_encoding_is_named() {
     let told = world.admin("GET", &errors, &Value::Null).await.body;
     let reason = told["errors"][0]["reason"].as_str().unwrap();
     assert!(
-        reason.contains("is not UTF-8: it looks like Windows-1252"),
+        reason.contains("is not UTF-8 and looks like Windows-1252"),
         "{reason}"
     );
     for (bytes, says) in [
         (
             b"vehicle;k\xe4fer\n".to_vec(),
-            "line 1 is not UTF-8: it looks like Windows-1252",
+            "line 1 is not UTF-8 and looks like Windows-1252",
         ),
         (
             utf16("vehicle;colour\n", false),

@@ -239,7 +239,7 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
     let _background = start(&world);
     let endless = "S3,1000001\n".repeat(200_000);
     for (what, text, says) in [
-        ("kind=relations", "", "there is no column sku"),
+        ("kind=relations", "", "the column sku is missing"),
         (
             "kind=relations",
             "sku;colour\nS1;red\n",
@@ -248,7 +248,7 @@ async fn a_file_that_is_none_is_refused_as_a_whole() {
         (
             "kind=products",
             "sku,spu,type\n",
-            "there is no column merchant",
+            "the column merchant is missing",
         ),
         (
             "kind=relations",

@@ -194,7 +194,7 @@ fn the_log_tells_of_a_redis_that_does_not_answer_once_and_of_its_return() {
     fail(&mut host, "alice", Fate::TimedOut);
     fail(&mut host, "alice", Fate::TimedOut);
     assert_eq!(warnings(&host), 1, "{:?}", host.log);
-    assert!(host.has_logged("go on without Redis: outcome unknown: timeout waiting for the reply"));
+    assert!(host.has_logged("decided without Redis: outcome unknown: timeout waiting for the reply"));
     fail(&mut host, "bob", Fate::Answered);
     host.settle();
     assert!(host.has_logged("Redis answers again"));
