@@ -46,7 +46,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     browser.open(&desk.console("#/sales")).await?;
     desk.enter("no key").await?;
     browser
-        .wait_for_text("[role=alert]", "That key opens nothing")
+        .wait_for_text("[role=alert]", "Invalid key")
         .await?;
     desk.looks_right("console-sign-in").await?;
     desk.enter(&operator).await?;

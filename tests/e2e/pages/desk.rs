@@ -304,7 +304,7 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     browser.type_into("#make [name=total]", "5").await?;
     shop.choose("[name=challenge]", "proof_of_work").await?;
     browser.click("#make button[type=submit]").await?;
-    browser.wait_for_text("#make", "choose that, too").await?;
+    browser.wait_for_text("#make", "Require an order token").await?;
     browser
         .type_into("#make [name=group]", "acme--shoes")
         .await?;
@@ -320,7 +320,7 @@ async fn who_only_looks_finds_nothing_to_press_and_a_challenge_is_set_with_its_t
     browser.type_into("#make [name=price]", "49.905").await?;
     browser.click("#make button[type=submit]").await?;
     browser
-        .wait_for_text("#make", "Must be a sum of that currency")
+        .wait_for_text("#make", "Must be an amount in that currency")
         .await?;
     browser.type_into("#make [name=price]", "49.9").await?;
     browser.click("#make button[type=submit]").await?;

@@ -237,7 +237,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
     browser.type_into("[name=token]", "not-the-token").await?;
     browser.click("button[type=submit]").await?;
     browser
-        .wait_for_text("[role=alert]", "That key opens nothing")
+        .wait_for_text("[role=alert]", "Invalid key")
         .await?;
     assert!(!browser.page_text().await?.contains("a.example"));
     desk.looks_right("sign-in").await?;

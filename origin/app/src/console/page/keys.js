@@ -36,7 +36,7 @@ function row(desk, key, said) {
 function shownOnce(made) {
   const shown = el("input", { readonly: true, value: made.key, name: "made", spellcheck: "false" });
   shown.addEventListener("focus", () => shown.select());
-  return el("div", { class: "notice good", id: "made" }, field(`The key “${made.name}”`, shown, "Copy it now: it is kept nowhere, and shown this once."));
+  return el("div", { class: "notice good", id: "made" }, field(`The key “${made.name}”`, shown, "Copy it now: it is not stored and never shown again."));
 }
 
 function maker(list) {

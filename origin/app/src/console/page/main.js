@@ -71,7 +71,7 @@ function signIn(why) {
       who = await session.open(shown.value.trim());
       await show();
     } catch (error) {
-      replace(said, complaint(error.code === "wrong_key" ? new Error("That key opens nothing.") : error));
+      replace(said, complaint(error.code === "wrong_key" ? new Error("Invalid key.") : error));
       button.disabled = false;
       shown.select();
     }

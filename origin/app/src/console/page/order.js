@@ -80,7 +80,7 @@ function givenBack(payment, change) {
     return null;
   });
   return el("form", { class: "give-back", onsubmit: note }, said,
-    el("div", { class: "together" }, field(`Reference of the refund of ${payment.payment}`, reference, "Your bank's, or your provider's. May be empty."), submit));
+    el("div", { class: "together" }, field(`Reference of the refund of ${payment.payment}`, reference, "Reference of your bank or provider. Optional."), submit));
 }
 
 /** Cancels or refunds it, whichever it can be. */

@@ -44,7 +44,7 @@ function letterCard(letter, reload) {
     el(
       "details",
       {},
-      el("summary", {}, sent ? "See and mend" : "Show"),
+      el("summary", {}, sent ? "Show and edit" : "Show"),
       field(sent?.is_cut ? "The event (only its beginning was stored)" : "The event", text),
       sent ? button("Save", { class: "mend" }, said, mend) : null,
     ),

@@ -97,7 +97,7 @@ async function vehicle(id) {
       }
     });
   more.addEventListener("click", load);
-  content.replaceChildren(el("h2", {}, `Vehicle ${of.vehicle}`), el("p", {}, name || "Nothing else is known of it."), el("h3", {}, "Parts that fit"), list, more);
+  content.replaceChildren(el("h2", {}, `Vehicle ${of.vehicle}`), el("p", {}, name || "No further data."), el("h3", {}, "Parts that fit"), list, more);
   await load();
 }
 

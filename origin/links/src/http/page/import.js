@@ -64,7 +64,7 @@ export async function importer() {
   const { domains } = await api.domains();
   const file = el("input", { type: "file", name: "file", required: true, accept: ".csv,.ndjson,.jsonl,.json,.txt,text/*" });
   const format = select(FORMATS, "csv", { name: "format" });
-  const domain = select([["", "The file’s, or the first"], ...domains.map(({ id }) => [id, id])], "", { name: "domain" });
+  const domain = select([["", "From the file, or the first"], ...domains.map(({ id }) => [id, id])], "", { name: "domain" });
   const tag = el("input", { name: "tag", autocomplete: "off" });
   const dry = el("input", { type: "checkbox", name: "dry", checked: true });
   const [said, report] = [el("div", {}), el("div", { id: "report", "aria-live": "polite" })];
