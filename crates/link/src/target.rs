@@ -74,7 +74,7 @@ pub enum TargetError {
     #[error("leads into a private network")]
     Private,
     /// Its host looks like another one's, and the domain refuses that.
-    #[error("has a host whose letters look like those of another one")]
+    #[error("has a host that imitates another one with similar letters")]
     Homograph,
 }
 

@@ -13,9 +13,7 @@ const CAUSES: [(&str, &str); 4] = [
     ),
     (
         "connection_termination",
-        "what is there is not the bridge, or Redis behind it closes the connection: check that redis-bridge stands before the \
-         proxy, that the cluster leads to its internal listener, and with TLS the names and the authority of Redis' certificate \
-         (weir-origin doctor makes that handshake)",
+        "it is not the bridge, or Redis closes the connection: check that redis-bridge is before the proxy, that the cluster uses its internal listener, and for TLS the names and the CA of Redis' certificate (weir-origin doctor tests that handshake)",
     ),
     (
         "connection_failure",

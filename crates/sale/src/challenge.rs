@@ -79,7 +79,7 @@ mod schema {
     #[derive(ToSchema)]
     struct CaptchaChallenge {}
 
-    /// What users must solve before they get an order token.
+    /// Challenge that users must solve before they get an order token.
     #[derive(ToSchema)]
     #[schema(rename_all = "snake_case")]
     #[expect(dead_code, reason = "describes the enum of the same name")]

@@ -128,8 +128,7 @@ fn cancel(guest: &Guest<'_>, id: u32) -> Outcome {
     }
     if state(guest, id)? == GrpcState::Receiving {
         let why = format!(
-            "stream {id} is cancelled in its own proxy_on_grpc_receive; Envoy goes on reading from it, and uses \
-             freed memory if the same bytes close it"
+            "stream {id} is cancelled in its own proxy_on_grpc_receive; Envoy continues reading from it, and uses freed memory if the same bytes close it"
         );
         violation(guest, "proxy_grpc_cancel", why);
         return Ok(());

@@ -25,7 +25,7 @@ pub struct Verdicts {
     minutes: u64,
     /// Counts by verdict.
     decided: BTreeMap<&'static str, u64>,
-    /// Dry-run counts while the sale was in `shadow`.
+    /// Dry-run counts (`shadow`).
     shadow: BTreeMap<&'static str, u64>,
 }
 

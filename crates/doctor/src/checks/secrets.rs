@@ -95,7 +95,7 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Finding> {
             "claim-key-id",
             place,
             format!(
-                "the gate signs with the key {}, but the origin knows {}: it refuses every order",
+                "the gate signs with the key {}, but the origin accepts {}: it refuses every order",
                 signing.id,
                 ids.join(", ")
             ),

@@ -61,21 +61,21 @@ impl Default for Texts {
         Self {
             waiting_title: text("You are in line"),
             waiting_message: text(
-                "Visitors enter in order of arrival. Your place is saved, even if you reload or close this page.",
+                "Visitors enter in order of arrival. Your position is saved, even if you reload or close this page.",
             ),
             lobby_title: text("The doors open soon"),
             lobby_message: text(
-                "When they open, everyone here gets a random place in line. Arriving early is no advantage; late arrivals join at the end.",
+                "When they open, everyone here gets a random position in line. You gain nothing by arriving early; late arrivals join at the end.",
             ),
             called_title: text("It is your turn"),
             called_message: text("You can enter in a few seconds."),
             unplaced_title: text("One moment"),
-            unplaced_message: text("We are finding your place in line."),
+            unplaced_message: text("We are finding your position in line."),
             full_title: text("The line is full"),
             full_message: text("Too many people are waiting. Please try again later."),
-            address_title: text("Too many places in line"),
+            address_title: text("Too many positions in line"),
             address_message: text(
-                "Your network already has the maximum number of places in line. Please use the page that you opened first, or try again later.",
+                "Your network already has the maximum number of positions in line. Please use the page that you opened first, or try again later.",
             ),
             closed_title: text("The line is closed"),
             closed_message: text("You cannot join the line right now. Please try again later."),
@@ -86,7 +86,7 @@ impl Default for Texts {
             wait_hours: text("about {n} hours"),
             wait_unknown: text("not known yet"),
             footer: text(
-                "This page refreshes automatically. It needs cookies to remember your place.",
+                "This page refreshes automatically. It needs cookies to remember your position.",
             ),
         }
     }

@@ -219,7 +219,7 @@ impl Sales {
         let ClaimKey { id, fingerprint } = &self.claim_key;
         if !is_unknown {
             let text = format!(
-                "the origin knows the claim key \"{id}\" (fingerprint {fingerprint}): orders resume"
+                "the origin accepts the claim key \"{id}\" (fingerprint {fingerprint}): orders resume"
             );
             return effects.log(Level::Info, text);
         }
@@ -228,7 +228,7 @@ impl Sales {
             .map(|key| format!("{} ({})", key.id, key.fingerprint))
             .collect();
         let text = format!(
-            "orders are refused: this gateway signs claims with the key \"{id}\" (fingerprint {fingerprint}), but the origin knows {}; set the same WEIR_CLAIM_SECRET and key id at both, and restart the changed one",
+            "orders are refused: this gateway signs claims with the key \"{id}\" (fingerprint {fingerprint}), but the origin accepts {}; set the same WEIR_CLAIM_SECRET and key id at both, and restart the changed one",
             known.join(", ")
         );
         effects.log(Level::Error, text);

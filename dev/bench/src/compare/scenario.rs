@@ -111,7 +111,7 @@ pub(super) const ALL: [Scenario; 12] = [
     Scenario {
         name: "not-started",
         title: "Rejected locally: not started",
-        what: "A sale that has not started; the answer says how long to wait.",
+        what: "A sale that has not started; the answer has the waiting time.",
         systems: &[Weir, EnvoyDirect, EnvoyLua, NginxLua],
         kind: Kind::NotStarted,
         statuses: &[403],

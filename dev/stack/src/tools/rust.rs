@@ -60,7 +60,7 @@ impl WasmToolchain {
         }
         // From here on things are slow; their outcome holds until the active compiler or
         // what was found changes.
-        let key = format!("wasm toolchain beside {}", cache::identity(&active.rustc));
+        let key = format!("wasm toolchain next to {}", cache::identity(&active.rustc));
         if let Some(known) = known(&key) {
             known.say(reporter, "found");
             return Ok(known);

@@ -348,7 +348,7 @@ fn declared(folder: &Path, metadata: &serde_json::Value) -> Result<Declared> {
     let declared = metadata.get("weir").with_context(|| {
         format!(
             "{folder}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
-             the callbacks that the filter uses, beside those that every filter keeps"
+             the callbacks that the filter uses, in addition to the common ones"
         )
     })?;
     serde_json::from_value(declared.clone())

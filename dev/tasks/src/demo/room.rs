@@ -102,7 +102,7 @@ impl Queue {
     /// What came since `left`.
     pub(super) async fn since(stack: &Stack, left: Self) -> Result<Self> {
         let now = Self::find(stack).await?;
-        let now = now.context("no gateway knows the waiting room")?;
+        let now = now.context("no gateway has the waiting room")?;
         Ok(Self {
             joined: now.joined.saturating_sub(left.joined),
             entered: now.entered.saturating_sub(left.entered),

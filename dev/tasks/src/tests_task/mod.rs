@@ -409,7 +409,11 @@ impl Beside {
     }
 
     fn end(self, totals: &mut Totals) -> Result<Vec<Part>> {
-        let ended = self.thread.join().ok().context("tests beside others")??;
+        let ended = self
+            .thread
+            .join()
+            .ok()
+            .context("tests parallel to others")??;
         let mut parts = Vec::new();
         for ((is_good, again), output) in ended.into_iter().zip(self.outputs) {
             let file =

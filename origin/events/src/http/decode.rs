@@ -56,7 +56,7 @@ pub(super) async fn decode(encoding: Encoding, body: Bytes) -> Result<Bytes, Pro
     }
     let decoded = tokio::task::spawn_blocking(move || encoding.read(&body)).await;
     let broken = || {
-        let detail = format!("the body is not valid {encoding:?}, as content-encoding says");
+        let detail = format!("the body is not valid {encoding:?}, which content-encoding requires");
         Problem::invalid_body(detail.to_lowercase())
     };
     match decoded {

@@ -73,7 +73,7 @@ pub struct SentEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub address: Option<String>,
-    /// What the person has agreed to.
+    /// Consent of the person.
     #[schema(value_type = String)]
     pub consent: Consent,
 }

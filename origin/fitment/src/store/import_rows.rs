@@ -69,7 +69,7 @@ pub struct Progress {
     pub records: u64,
     /// Errors.
     pub errors: u64,
-    /// Records with dropped qualifiers: their parts appear to fit more vehicles than the file says.
+    /// Records with dropped qualifiers: their parts appear to fit more vehicles than in the file.
     pub qualifiers_dropped: u64,
 }
 

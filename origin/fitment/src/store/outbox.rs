@@ -248,7 +248,7 @@ fn read_left(row: &Row) -> Result<Left, Error> {
     Ok(Left {
         number: row.number("number")?,
         place: Place {
-            cluster: cluster.ok_or_else(|| damaged("cluster", "is no name"))?,
+            cluster: cluster.ok_or_else(|| damaged("cluster", "is not a name"))?,
             spu,
         },
     })

@@ -95,7 +95,7 @@ async fn answer_get(
     operation_id = "followHome",
     responses(
         (status = 302, description = "Redirect to the target", headers(("Location" = String))),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
     ),
 )]
 pub(super) async fn home(
@@ -114,7 +114,7 @@ pub(super) async fn home(
     get,
     path = "/l/{*code}",
     operation_id = "followLink",
-    params(("code" = String, Path, description = "The link's code, in any spelling that its domain allows.", max_length = 385)),
+    params(("code" = String, Path, description = "The link's code, in any spelling that the domain permits.", max_length = 385)),
     responses(
         (status = 200, description = "A page that opens an app or asks for a password; for `robots.txt` and `apple-app-site-association`, the file", body = String, content_type = "text/html"),
         (status = 204, description = "For `favicon.ico`: no content"),
@@ -122,7 +122,7 @@ pub(super) async fn home(
         (status = 302, description = "Redirect to the target", headers(("Location" = String))),
         (status = 307, description = "Redirect to the target", headers(("Location" = String))),
         (status = 308, description = "Redirect to the target", headers(("Location" = String))),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
         (status = 410, description = "The link has expired, is disabled, or has reached its click limit", body = String, content_type = "text/html"),
         (status = 503, description = "The domain's page for unknown links", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
     ),
@@ -146,7 +146,7 @@ pub(super) async fn follow(
     params(FileParam),
     responses(
         (status = 200, description = "The file", body = AppAssociation),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
     ),
 )]
 pub(super) async fn file(
@@ -174,7 +174,7 @@ pub(super) struct Entered {
     post,
     path = "/l/{*code}",
     operation_id = "unlockLink",
-    params(("code" = String, Path, description = "The link's code, in any spelling that its domain allows.", max_length = 385)),
+    params(("code" = String, Path, description = "The link's code, in any spelling that the domain permits.", max_length = 385)),
     request_body(content = Entered, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, description = "A page that opens an app", body = String, content_type = "text/html"),
@@ -183,7 +183,7 @@ pub(super) struct Entered {
         (status = 307, description = "Redirect to the target: the link has no password", headers(("Location" = String))),
         (status = 308, description = "Redirect to the target: the link has no password", headers(("Location" = String))),
         (status = 403, description = "The page again: wrong password", body = String, content_type = "text/html"),
-        (status = 404, description = "There is no such link: x-weir-link says `unknown`", body = String, content_type = "text/html"),
+        (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
         (status = 405, description = "The link has no password, and does not redirect POST"),
         (status = 410, description = "The link has expired or is disabled", body = String, content_type = "text/html"),
         (status = 429, description = "The page again: too many attempts", body = String, content_type = "text/html", headers(("Retry-After" = u64))),

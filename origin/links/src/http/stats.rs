@@ -81,7 +81,7 @@ enum By {
     path = "/links/{code}/stats",
     operation_id = "getLinkStats",
     params(CodeParam, StatsQuery),
-    responses((status = 200, description = "Its clicks", body = ReportView<'static>)),
+    responses((status = 200, description = "The clicks", body = ReportView<'static>)),
 )]
 pub(super) async fn stats(
     links: Links,

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// The longest value, in characters.
 pub const UTM_LEN_MAX: usize = 128;
 
-/// UTM parameters. They replace those of the target.
+/// UTM parameters. They replace UTM parameters of the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LinkUtm)]

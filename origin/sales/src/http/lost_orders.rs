@@ -28,7 +28,7 @@ pub(super) struct LostOrdersView {
     /// Time of the pause, in milliseconds since the Unix epoch; null: not paused.
     #[schema(required)]
     paused_at_ms: Option<u64>,
-    /// Number of lost order changes that Redis knows: a created order is one, an ended order another.
+    /// Number of lost order changes in Redis: a created order is one, an ended order another.
     changes_lost: u64,
     /// Number of lost orders that Redis still has, without orders that ended.
     count: usize,

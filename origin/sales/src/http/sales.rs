@@ -58,7 +58,7 @@ type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
 
 /// Create a sale
 ///
-/// Gateways know it within a second, and sell when it is warm: automatically `warm_before_ms` before its start, or after
+/// Gateways list it within a second, and sell when it is warm: automatically `warm_before_ms` before its start, or after
 /// POST /sales/{id}/warm. A refusal lists all mistakes in `errors`.
 #[utoipa::path(
     post,
