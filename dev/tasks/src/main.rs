@@ -71,7 +71,7 @@ enum Task {
     ///
     /// The first tier: unit, property and model tests, simulated schedules, conformance of the engines, of the filters in
     /// host-test and in Envoy, and the end-to-end suite on SQLite and Redis. The second tier: the native module, MariaDB,
-    /// Redis Cluster, Kafka, Cassandra, archives, browsers, releases on five Envoys, control planes, and edges in their
+    /// Redis Cluster, Kafka, Cassandra, archives, browsers, releases on five versions of Envoy, control planes, and edges in their
     /// runtimes.
     ///
     /// Tests with Apache Kafka and Cassandra need Java 17 and Maven; without them, the last lines list what was skipped.

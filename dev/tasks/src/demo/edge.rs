@@ -19,7 +19,7 @@ const EDGE_PORT: u16 = 10_004;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Number of people, each of whom wants one unit; some are blocked, and bots are added
+    /// Number of people who each want one unit; some are blocked, and bots are added
     #[arg(long, default_value_t = 6_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
 

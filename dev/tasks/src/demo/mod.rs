@@ -80,7 +80,7 @@ pub struct Arguments {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// Number of people, each of whom wants one unit; some are blocked, and bots are added
+    /// Number of people who each want one unit; some are blocked, and bots are added
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
 

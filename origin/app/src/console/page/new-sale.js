@@ -163,7 +163,7 @@ export function newSale(desk) {
         field("Warm before the start, in minutes", of.warm, "Empty: only manually."),
         field("Units are deducted", of.payment),
         within,
-        field("Challenge", of.challenge, "What buyers must solve at the checkout."),
+        field("Challenge", of.challenge, "Challenge that buyers must solve at the checkout."),
         bits,
         field("Group", of.group, "Sales of a group share a limit per user. Empty: none."),
         field("Limit per user in the group", of.group_cap),
