@@ -133,7 +133,7 @@ enum Phase {
 }
 
 impl Breaker {
-    /// A breaker with these settings.
+    /// A breaker with these settings, each raised or lowered into its range if necessary.
     pub fn new(settings: Settings) -> Self {
         let settings = Settings {
             window_ms: settings.window_ms.max(1),
