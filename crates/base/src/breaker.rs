@@ -25,13 +25,13 @@ const SAMPLE: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Length of the sliding window, in milliseconds, 1 to 3,600,000. Default: 10,000.
+    /// Length of the sliding window, 1 to 3,600,000. Default: 10,000.
     pub window_ms: u64,
     /// Minimum outcomes in the window before the breaker can open, 1 to 1,000,000. Default: 20.
     pub min_requests: u32,
     /// Failure rate that opens it, in percent, 1 to 100. Default: 50.
     pub failure_percent: u32,
-    /// How long it stays open, and how long it waits for probes, in milliseconds, 1 to 3,600,000. Default: 1,000.
+    /// How long it stays open, and how long it waits for probes, 1 to 3,600,000. Default: 1,000.
     pub open_ms: u64,
     /// Successful probe requests that close it, 1 to 1,000,000. Default: 3.
     pub probes: u32,

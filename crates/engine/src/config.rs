@@ -150,8 +150,8 @@ pub struct RedisConfig {
     /// Default: `single`.
     #[serde(default)]
     pub topology: Topology,
-    /// Timeout of a request to Redis, in milliseconds, 1 to 60,000. Default: set by the filter. A timer enforces
-    /// it, up to 25 % (at least 10 ms) late.
+    /// Timeout of a request to Redis, 1 to 60,000. Default: set by the filter. A timer enforces it, up to 25 % (at
+    /// least 10 ms) late.
     #[serde(default)]
     pub deadline_ms: Option<u64>,
     /// Maximum concurrent batches per worker, 1 to 64. Default: 8.

@@ -36,7 +36,7 @@ fn the_page_of_the_origins_flags_is_what_they_say_themselves() {
     let command = Config::command();
     let mut page = String::from(
         "# Settings of the origin\n\nEvery flag of `weir-origin` also has an environment variable; the flag wins.\nThis page is generated from the \
-         code; `weir-origin --help` prints the same texts.\n\n| flag | variable | default | description |\n|---|---|---|---|\n",
+         code; `weir-origin --help` prints the same texts.\n\n",
     );
     for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
         row(&mut page, arg);
@@ -56,29 +56,24 @@ fn the_page_of_the_origins_flags_is_what_they_say_themselves() {
 
 fn row(page: &mut String, arg: &Arg) {
     let Some(flag) = arg.get_long() else { return };
-    let variable = arg
-        .get_env()
-        .map(|name| format!("`{}`", name.to_string_lossy()));
-    let defaults = arg.get_default_values().iter();
-    let defaults: Vec<String> = defaults
-        .map(|value| format!("`{}`", value.to_string_lossy()))
-        .collect();
+    write!(page, "- `--{flag}`").unwrap();
+    if let Some(variable) = arg.get_env() {
+        write!(page, ", `{}`", variable.to_string_lossy()).unwrap();
+    }
+    for value in arg.get_default_values() {
+        write!(page, ", default `{}`", value.to_string_lossy()).unwrap();
+    }
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let (variable, help) = (variable.unwrap_or_default(), cell(&help));
-    writeln!(
-        page,
-        "| `--{flag}` | {variable} | {} | {help} |",
-        defaults.join(", ")
-    )
-    .unwrap();
+    writeln!(page, ": {}", cell(&help)).unwrap();
 }
 
 #[test]
 fn the_page_of_the_filters_settings_is_what_their_types_say() {
     let mut page = String::from(
         "# Settings of the filters\n\nA filter's `configuration` is JSON. Envoy refuses unknown fields and invalid values at startup, with the field's \
-         path.\n\nA field is optional unless its type says `required`. A duration is a string such as `100ms`, `10s`, `5m`, `1h` or `1d`.\nA value \
-         with a type is an object: `{\"header\": \"x-sku\"}`.\nThis page is generated from the filters' types.\n",
+         path.\n\nA field is optional unless its type says `required`.\nNumbers in fields with the suffix `_ms` are milliseconds. A duration is a \
+         string such as `100ms`, `10s`, `5m`, `1h` or `1d`.\nA value with a type is an object: `{\"header\": \"x-sku\"}`.\nThis page is generated \
+         from the filters' types.\n",
     );
     let crates = weir_stack::workspace::root().join("crates");
     page += &filters::sections(&crates, FILTERS);

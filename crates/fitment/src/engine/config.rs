@@ -44,7 +44,7 @@ pub struct Config {
     /// further vehicles go to the origin.
     #[serde(default = "default_vehicles_max")]
     pub vehicles_max: u32,
-    /// Interval of vehicle reads from Redis, in milliseconds, 50 to 60,000. Default: 1,000.
+    /// Interval of vehicle reads from Redis, 50 to 60,000. Default: 1,000.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
 }

@@ -39,7 +39,7 @@ pub struct Config {
     /// Read rules from Redis, where they can change at any time. Default: false.
     #[serde(default)]
     pub reload: bool,
-    /// Interval of rule reads, in milliseconds, 50 to 60,000. Default: 250.
+    /// Interval of rule reads, 50 to 60,000. Default: 250.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
     /// Header that names the user; required for keys with `user`. An authentication filter before this one must set

@@ -40,7 +40,7 @@ pub struct Config {
     /// Signed click ids for links with `conversion`. Default: off, and no orders are attributed.
     #[serde(default)]
     pub conversion: Option<ConversionConfig>,
-    /// Interval of reads of edits and domains from Redis, in milliseconds, 50 to 60,000. Default: 250.
+    /// Interval of reads of edits and domains from Redis, 50 to 60,000. Default: 250.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
     /// Share of its lifetime after which a click renews a link, per thousand, 1 to 1,000. Default: 100; a 30-day
@@ -63,7 +63,7 @@ pub struct ConversionConfig {
 pub struct OriginConfig {
     /// Envoy cluster of the origin's public port. Default: `weir_origin`.
     pub cluster: String,
-    /// Timeout of a lookup, in milliseconds, 1 to 60,000. Default: 2,000.
+    /// Timeout of a lookup, 1 to 60,000. Default: 2,000.
     pub timeout_ms: u64,
     /// Lookup rate per worker. Default: 100 per second, burst 200.
     pub limit: LimitConfig,
@@ -79,15 +79,15 @@ pub struct CacheConfig {
     pub entries_max: usize,
     /// Approximate maximum size in bytes, 0 to 1 GiB. Default: 32 MiB.
     pub bytes_max: usize,
-    /// Age at which a link is refreshed in the background, in milliseconds, 1,000 to a day. Default: a minute.
-    /// Polls show edits sooner.
+    /// Age at which a link is refreshed in the background, 1,000 to a day. Default: a minute. Polls show edits
+    /// sooner.
     pub fresh_ms: u64,
     /// The same for links from an origin lookup, 100 to a day. Default: 10,000. During a Redis outage, edits take
     /// up to this long.
     pub origin_fresh_ms: u64,
     /// Maximum unknown codes, 0 to 1,000,000. Default: 10,000.
     pub unknown_max: usize,
-    /// Lifetime of an unknown code, in milliseconds, 100 to an hour. Default: 5,000.
+    /// Lifetime of an unknown code, 100 to an hour. Default: 5,000.
     pub unknown_ms: u64,
 }
 
@@ -97,8 +97,7 @@ pub struct CacheConfig {
 pub struct ClicksConfig {
     /// Count clicks. Default: true.
     pub enabled: bool,
-    /// Interval between batches, in milliseconds, 100 to 60,000. Default: 1,000. A crash loses the clicks of one
-    /// interval.
+    /// Interval between batches, 100 to 60,000. Default: 1,000. A crash loses the clicks of one interval.
     pub flush_ms: u64,
     /// Number of your own proxies before this gateway, 0 to 16. The client address is then the `X-Forwarded-For`
     /// entry before theirs; 0 is the last entry, which Envoy appends with `use_remote_address: true`. Saves 1 µs

@@ -51,7 +51,7 @@ pub struct Config {
     /// Path prefix for position requests from pages. Default: `/.weir/room`.
     #[serde(default = "default_status_path")]
     pub status_path: String,
-    /// Interval of room state reads from Redis, in milliseconds, 100 to 10,000. Default: 1,000.
+    /// Interval of room state reads from Redis, 100 to 10,000. Default: 1,000.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
     /// Number of trusted proxies that append to `X-Forwarded-For`, 1 to 16. Default: use the connection's address.
@@ -130,9 +130,9 @@ pub struct AddressConfig {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PollConfig {
-    /// Minimum, in milliseconds, 500 to 60,000. Default: 5,000.
+    /// Minimum, 500 to 60,000. Default: 5,000.
     pub min_ms: u64,
-    /// Maximum, in milliseconds, 500 to 300,000, at most a third of `claim`. Default: 30,000 or a third of `claim`.
+    /// Maximum, 500 to 300,000, at most a third of `claim`. Default: 30,000 or a third of `claim`.
     pub max_ms: u64,
 }
 

@@ -11,17 +11,17 @@ use crate::engine::metrics::Outcome;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Texts {
-    /// Title for a waiting visitor.
+    /// Title for waiting visitors.
     pub waiting_title: String,
-    /// Message for a waiting visitor.
+    /// Message for waiting visitors.
     pub waiting_message: String,
     /// Title in the pre-queue.
     pub lobby_title: String,
     /// Message in the pre-queue.
     pub lobby_message: String,
-    /// Title for a called visitor.
+    /// Title for called visitors.
     pub called_title: String,
-    /// Message for a called visitor.
+    /// Message for called visitors.
     pub called_message: String,
     /// Title before a position is assigned.
     pub unplaced_title: String,

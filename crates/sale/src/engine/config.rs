@@ -84,8 +84,8 @@ pub struct Config {
     /// When to refuse requests to protect those in progress.
     #[serde(default)]
     pub overload: OverloadConfig,
-    /// Interval of catalogue reads, in milliseconds, 50 to 60,000. Default: 250. Changes take effect within this
-    /// time plus one Redis call.
+    /// Interval of catalogue reads, 50 to 60,000. Default: 250. Changes take effect within this time plus one Redis
+    /// call.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
     /// `Retry-After` for an unknown outcome, in seconds, 1 to 3,600. Default: 1.
@@ -167,8 +167,8 @@ impl Default for StaticPage {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimConfig {
-    /// Lifetime of a claim before it may be released, in milliseconds, at most a day. Default: 30,000. Must exceed
-    /// the route's timeout to the origin.
+    /// Lifetime of a claim before it may be released, at most a day. Default: 30,000. Must exceed the route's
+    /// timeout to the origin.
     #[serde(default = "default_claim_ttl_ms")]
     pub ttl_ms: u64,
     /// Keys shared by gateways and origin; the first one signs.

@@ -58,10 +58,9 @@ pub struct OutboxConfig {
     pub cluster: String,
     /// Path at the origin. Default: `/events`.
     pub path: String,
-    /// Timeout of a batch, in milliseconds, 1 to 60,000. Default: 5,000.
+    /// Timeout of a batch, 1 to 60,000. Default: 5,000.
     pub timeout_ms: u64,
-    /// Interval between batches, in milliseconds, 100 to 60,000. Default: 1,000. A crash loses the views of one
-    /// interval.
+    /// Interval between batches, 100 to 60,000. Default: 1,000. A crash loses the views of one interval.
     pub flush_ms: u64,
     /// Maximum views per batch, 1 to 1,000. Default: 200.
     pub events_max: usize,

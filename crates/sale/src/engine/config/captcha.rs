@@ -30,7 +30,7 @@ pub struct CaptchaConfig {
     pub site_key: String,
     /// Secret key.
     pub secret: SecretSource,
-    /// Timeout of the provider, in milliseconds, 100 to 10,000. Default: 2,000.
+    /// Timeout of the provider, 100 to 10,000. Default: 2,000.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
     /// Send the client's address to the provider. Default: false.

@@ -23,10 +23,10 @@ const MAX_AGE_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 pub struct TokenConfig {
     /// Keys shared by all gateways; the first one signs.
     pub keys: Vec<KeyConfig>,
-    /// Minimum age of a valid token, in milliseconds, at most 60,000. Default: 1,000.
+    /// Minimum age of a valid token, at most 60,000. Default: 1,000.
     #[serde(default = "default_min_age_ms")]
     pub min_age_ms: u64,
-    /// Maximum age of a valid token, in milliseconds, more than `min_age_ms`. Default: 600,000.
+    /// Maximum age of a valid token, more than `min_age_ms`. Default: 600,000.
     #[serde(default = "default_max_age_ms")]
     pub max_age_ms: u64,
 }
