@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 words! {
-    /// What a person has agreed to.
+    /// Consent of a person.
     pub enum Consent {
         /// Everything.
         Full = "full",

@@ -71,7 +71,7 @@ fn row(page: &mut String, arg: &Arg) {
 fn the_page_of_the_filters_settings_is_what_their_types_say() {
     let mut page = String::from(
         "# Settings of the filters\n\nA filter's `configuration` is JSON. Envoy refuses unknown fields and invalid values at startup, with the field's \
-         path.\n\nA field is optional unless its type says `required`.\nNumbers in fields with the suffix `_ms` are milliseconds. A duration is a \
+         path.\n\nA field is optional unless marked `required`.\nNumbers in fields with the suffix `_ms` are milliseconds. A duration is a \
          string such as `100ms`, `10s`, `5m`, `1h` or `1d`.\nA value with a type is an object: `{\"header\": \"x-sku\"}`.\nThis page is generated \
          from the filters' types.\n",
     );

@@ -102,7 +102,7 @@ pub struct HeaderConfig {
     pub present: bool,
 }
 
-/// Part of a key. All requests without the part share one limit, so omitting it is no advantage.
+/// Part of a key. All requests without the part share one limit, so omitting it gains nothing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum KeyPart {
