@@ -135,7 +135,7 @@ impl Process {
                 return;
             }
         }
-        panic!("the filters are still busy after {TURNS_MAX} turns of the event loop");
+        panic!("the filters are still busy after {TURNS_MAX} iterations of the event loop");
     }
 
     fn handle(&self, event: Event) {

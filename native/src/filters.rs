@@ -121,7 +121,7 @@ fn named(name: &[u8]) -> Result<&'static registry::Filter, FieldError> {
         .ok_or_else(|| {
             let names: Vec<&str> = FILTERS.iter().map(|filter| filter.envoy_name).collect();
             let problem = format!(
-                "there is no filter {}; there are {}",
+                "unknown filter \"{}\"; the filters are {}",
                 String::from_utf8_lossy(name),
                 names.join(", ")
             );
@@ -187,7 +187,9 @@ impl Config {
         self.services.push(service);
         if !is_validating {
             let started = service::start(engine_host, received, redis);
-            let refuse = |error| FieldError::new("native.engines", format!("no thread: {error}"));
+            let refuse = |error| {
+                FieldError::new("native.engines", format!("cannot start a thread: {error}"))
+            };
             started.map_err(refuse)?;
         }
         Ok(())

@@ -95,7 +95,7 @@ async fn gateway_with_wrong_claim_secret_holds_no_unit_and_says_why() -> Result<
     .await?;
     let log = std::fs::read_to_string(dir.path().join("envoy.log"))?;
     assert!(
-        log.contains("nobody can buy here: claims are signed"),
+        log.contains("orders are refused: this gateway signs claims"),
         "{log}"
     );
     let before = books(&stack, "s1").await?;
@@ -117,17 +117,17 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     let listeners = "/static_resources/listeners";
     let clusters = "/static_resources/clusters";
 
-    let right = says("Redis answers by the cluster weir_redis", port, |_| {}).await?;
-    let started = "configured, asks Redis by the cluster weir_redis";
+    let right = says("Redis answers through cluster weir_redis", port, |_| {}).await?;
+    let started = "configured, uses Redis through cluster weir_redis";
     assert_eq!(right.matches(started).count(), 1, "{right}");
     assert!(
-        !right.contains("the connection to the bridge is lost"),
+        !right.contains("lost the connection to the bridge"),
         "{right}"
     );
 
     let nobody = ports::free()?;
     says(
-        "cluster weir_redis: the bridge is there, and Redis behind it cannot be reached",
+        "cluster weir_redis: the bridge cannot reach Redis",
         nobody,
         |_| {},
     )
@@ -144,7 +144,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     )
     .await?;
     says(
-        "cluster weir_redis: its internal listener is not there",
+        "cluster weir_redis: its internal listener does not exist",
         port,
         |tree| {
             tree.pointer_mut(listeners)
@@ -167,7 +167,7 @@ async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()
     )
     .await?;
     says(
-        "the cluster weir_redis cannot be called: there is no such cluster",
+        "cannot call cluster weir_redis: the cluster does not exist",
         port,
         |tree| {
             let cluster = &mut tree.pointer_mut(clusters).unwrap()[0];

@@ -50,22 +50,22 @@ async fn a_bad_field_is_refused_with_its_path_in_validation_too() -> Result<()> 
     )
     .await?;
     is_refused(
-        "configuration refused: native.redis[0].addresses: must name one at least",
+        "configuration refused: native.redis[0].addresses: must have at least one",
         |json| set(json, "/native/redis/0/addresses", json!([])),
     )
     .await?;
     is_refused(
-        "native.redis[0].name: nothing here asks a Redis with the name other",
+        "native.redis[0].name: no filter uses a Redis named \"other\"",
         |json| set(json, "/native/redis/0/name", "other"),
     )
     .await?;
     is_refused(
-        "native.redis: must say where the Redis is that is called weir_redis",
+        "native.redis: lacks the address of the Redis named \"weir_redis\"",
         |json| set(json, "/native", json!({})),
     )
     .await?;
     is_refused(
-        "configuration refused: claim.keys[0].secret.env: the secret is missing",
+        "configuration refused: claim.keys[0].secret.env: the environment variable",
         |json| set(json, "/claim/keys/0/secret/env", "WEIR_NO_SUCH"),
     )
     .await

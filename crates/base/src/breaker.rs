@@ -21,22 +21,19 @@ const PARTS: usize = 8;
 /// Of so many outcomes one is asked for while all is well.
 const SAMPLE: u32 = 8;
 
-/// When to open, and how to close again.
+/// When a circuit breaker opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Over how many milliseconds outcomes count: 10,000 unless set; 0 counts as 1.
+    /// Length of the sliding window, 1 to 3,600,000. Default: 10,000.
     pub window_ms: u64,
-    /// How many outcomes the window must hold before their failures count: 20 unless set. Of few
-    /// requests, one failure is a large part. 0 counts as 1.
+    /// Minimum outcomes in the window before the breaker can open, 1 to 1,000,000. Default: 20.
     pub min_requests: u32,
-    /// Of 100 outcomes, how many failures open it: 50 unless set; 1 to 100, others count as the
-    /// nearest of these.
+    /// Failure rate that opens it, in percent, 1 to 100. Default: 50.
     pub failure_percent: u32,
-    /// How long it stays open, in milliseconds: 1,000 unless set, at most 49 days
-    /// ([`u32::MAX`]). So long it also waits for probes.
+    /// How long it stays open, and how long it waits for probes, 1 to 3,600,000. Default: 1,000.
     pub open_ms: u64,
-    /// How many requests try it out before it closes: 3 unless set; 0 counts as 1.
+    /// Successful probe requests that close it, 1 to 1,000,000. Default: 3.
     pub probes: u32,
 }
 
@@ -136,7 +133,7 @@ enum Phase {
 }
 
 impl Breaker {
-    /// A breaker with these settings.
+    /// A breaker with these settings, each raised or lowered into its range if necessary.
     pub fn new(settings: Settings) -> Self {
         let settings = Settings {
             window_ms: settings.window_ms.max(1),

@@ -40,7 +40,7 @@ pub enum KeyRingError {
     #[error("needs at least one key")]
     Empty,
     /// More keys than [`KEYS_MAX`].
-    #[error("has {0} keys, may have {KEYS_MAX}")]
+    #[error("has {0} keys, the maximum is {KEYS_MAX}")]
     TooMany(usize),
     /// Two keys of one id.
     #[error("has the id of an earlier key at position {at}")]
@@ -54,7 +54,7 @@ pub enum KeyRingError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// It is not `<key id>;<hex>`.
-    #[error("the signature is not well formed")]
+    #[error("the signature is malformed")]
     Malformed,
     /// It was made with a key of another id.
     #[error("it is signed with an unknown key")]

@@ -50,13 +50,13 @@ pub enum StampError {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// It is not of the form above.
-    #[error("the stamp is not well formed")]
+    #[error("the edge assertion is malformed")]
     Malformed,
     /// It is for another request.
-    #[error("the stamp is for another request")]
+    #[error("the edge assertion is for another request")]
     OtherRequest,
     /// It is older than a minute, or from the future.
-    #[error("the stamp does not count at this time")]
+    #[error("the edge assertion is not valid at this time: check the clocks")]
     Time,
 }
 

@@ -12,7 +12,7 @@ pub enum ReadError {
     NotYaml(#[from] yaml_serde::Error),
     /// It is, but not of Envoy.
     #[error(
-        "it is no configuration of Envoy: there are neither static_resources nor what /config_dump tells"
+        "it is not an Envoy configuration: it has neither static_resources nor the content of /config_dump"
     )]
     NotEnvoy,
 }

@@ -121,7 +121,7 @@ impl Config {
             (false, _) => None,
             (true, Some(gate)) => Some(in_objects("gate", gate.clone())?),
             (true, None) => {
-                let problem = "an edge that sells from objects needs it";
+                let problem = "required when the edge sells from objects";
                 return Err(FieldError::new("gate", problem));
             }
         };
@@ -129,7 +129,7 @@ impl Config {
             (false, _) => None,
             (true, Some(links)) => Some(click_limits(links.clone())?),
             (true, None) => {
-                let problem = "an edge that counts clicks in objects needs it";
+                let problem = "required when the edge counts clicks in objects";
                 return Err(FieldError::new("links", problem));
             }
         };
@@ -202,8 +202,7 @@ fn in_objects(part: &str, mut config: Map<String, Value>) -> Result<Vec<u8>, Fie
     };
     let of_objects = ["key_prefix", "deadline_ms"];
     if let Some(name) = redis.keys().find(|name| !of_objects.contains(&&***name)) {
-        let problem =
-            "an edge has no Redis: of its objects only key_prefix and deadline_ms can be told";
+        let problem = "not supported: an edge has no Redis; for its objects, set only key_prefix and deadline_ms";
         return Err(FieldError::new(format!("{part}.redis.{name}"), problem));
     }
     redis.insert("topology".to_owned(), json!("cluster"));
@@ -240,7 +239,7 @@ fn has_none(part: &str, config: &Map<String, Value>, names: &[&str]) -> Result<(
     match names.iter().find(|name| config.contains_key(**name)) {
         None => Ok(()),
         Some(name) => {
-            let problem = "an edge has none: leave it to the gateways";
+            let problem = "not supported at an edge: leave it to the gateways";
             Err(FieldError::new(format!("{part}.{name}"), problem))
         }
     }

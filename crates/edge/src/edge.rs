@@ -158,7 +158,7 @@ impl<S: Store> Edge<S> {
     pub fn new(json: &[u8], given: EdgeSetup, store: S) -> Result<Self, FieldError> {
         let config = Config::read(json, &given.variable)?;
         if config.exact_limits.is_some() && !given.counts_exactly {
-            let problem = "this platform has no one place that counts: leave them to the gateways";
+            let problem = "this platform has no shared counters: leave limits to the gateways";
             return Err(FieldError::new("exact_limits", problem));
         }
         if config.stock.is_some() && !given.counts_exactly {
@@ -167,7 +167,7 @@ impl<S: Store> Edge<S> {
         }
         if config.click_limits.is_some() && !given.counts_exactly {
             let problem =
-                "this platform has no objects: leave links with a maximum to the gateways";
+                "this platform has no objects: leave links with a click limit to the gateways";
             return Err(FieldError::new("maxima_in_objects", problem));
         }
         let host = Rc::new(Host::new(given, &config));

@@ -58,7 +58,7 @@ impl Upstreams {
 /// With its name.
 pub fn text(variable: &Variable, name: &str) -> Result<String, String> {
     let value = variable(name).ok_or_else(|| format!("{name} is not set"))?;
-    String::from_utf8(value).map_err(|_| format!("{name} is no text"))
+    String::from_utf8(value).map_err(|_| format!("{name} is not UTF-8"))
 }
 
 fn place(variable: &Variable, name: &str) -> Result<String, String> {
@@ -66,7 +66,7 @@ fn place(variable: &Variable, name: &str) -> Result<String, String> {
     let is_web = url.starts_with("http://") || url.starts_with("https://");
     match is_web {
         true => Ok(url.trim_end_matches('/').to_owned()),
-        false => Err(format!("{name} must begin with http:// or https://")),
+        false => Err(format!("{name} must start with http:// or https://")),
     }
 }
 
@@ -134,15 +134,13 @@ pub fn misconfigured() -> Answer {
 
 /// What a client is told by an edge that sells from objects, of an origin whose stock is not there.
 pub(crate) fn stock_is_elsewhere() -> Answer {
-    let message = "this edge sells from objects, but the origin does not say that its stock stands there: \
-                   see `stock_in_objects` in docs/edge.md";
+    let message = "this edge sells from objects, but the origin keeps its stock in Redis: see `stock_in_objects` in docs/edge.md";
     unavailable("misconfigured", message)
 }
 
 /// What a client is told by an edge that counts clicks in objects, of an origin that does not.
 pub(crate) fn maxima_are_elsewhere() -> Answer {
-    let message = "this edge counts clicks in objects, but the origin does not say that maxima stand there: \
-                   see `maxima_in_objects` in docs/edge.md";
+    let message = "this edge counts clicks in objects, but the origin counts them in Redis: see `maxima_in_objects` in docs/edge.md";
     unavailable("misconfigured", message)
 }
 

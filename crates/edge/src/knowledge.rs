@@ -43,7 +43,7 @@ pub enum Feed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
     /// It is not 200.
-    #[error("the origin has answered {0}")]
+    #[error("the origin answered {0}")]
     Status(u16),
     /// It is no document.
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub enum TakeError {
     #[error(transparent)]
     Refused(#[from] DocumentRejection),
     /// Its domains are none.
-    #[error("the domains are refused: {0}")]
+    #[error("invalid domains: {0}")]
     Domains(String),
     /// The store is full, or away.
     #[error(transparent)]

@@ -19,11 +19,11 @@ use crate::config::Environment;
 use crate::keys::{KeyConfig, ring};
 use crate::{Headers, Request};
 
-/// The edges as they are written.
+/// Edges that may report the client's address.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgesConfig {
-    /// The keys that edges sign with: all of them count.
+    /// Keys that edges sign with; all are accepted.
     pub keys: Vec<KeyConfig>,
 }
 

@@ -13,7 +13,7 @@ use weir_scripts::RefusalKind;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Nothing has run: as if it had never been asked.
-    #[error("not done: {0}")]
+    #[error("not executed: {0}")]
     Definite(#[from] DefiniteFailure),
     /// It may have run, now or later.
     #[error("outcome unknown: {0}")]
@@ -24,13 +24,13 @@ pub enum Failure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DefiniteFailure {
     /// The host refused the call at once: no healthy host, or no such cluster.
-    #[error("the cluster cannot be called")]
+    #[error("cannot call the cluster")]
     NotSent,
     /// The deadline passed while the request still waited for its turn.
-    #[error("the deadline passed before it was sent")]
+    #[error("timeout before it was sent")]
     Expired,
     /// The bridge refused the call before it passed anything on.
-    #[error("the bridge: {0}")]
+    #[error("bridge: {0}")]
     Refused(String),
     /// Redis refused the login, before any command was sent.
     #[error("Redis refuses the login: {0}")]
@@ -44,22 +44,22 @@ pub enum DefiniteFailure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownFailure {
     /// No response in time.
-    #[error("no reply in time")]
+    #[error("timeout waiting for the reply")]
     Timeout,
     /// The stream to the bridge was closed.
-    #[error("the connection to the bridge is lost")]
+    #[error("lost the connection to the bridge")]
     Lost,
     /// The same, and the host knows why: where it led, and what is likely wrong there.
-    #[error("the connection to the bridge is lost: {0}")]
+    #[error("lost the connection to the bridge: {0}")]
     LostAt(String),
     /// Redis refused the login. The commands went with it, and a Redis that needs no login has run them.
     #[error("Redis refuses the login: {0}")]
     Login(String),
     /// The bridge could make nothing of what came from Redis.
-    #[error("the bridge: {0}")]
+    #[error("bridge: {0}")]
     Bridge(String),
     /// The body does not hold the replies that were asked for.
-    #[error("the replies are damaged")]
+    #[error("the replies are malformed")]
     Garbled,
     /// An error reply that does not tell whether something has run before it.
     #[error("{0}")]

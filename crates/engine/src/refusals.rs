@@ -207,13 +207,13 @@ mod tests {
             (
                 Level::Error,
                 "Redis refuses \"claim\" on cluster \"weir_redis\": \"OOM full\": \
-                 Redis is full, free memory or raise maxmemory"
+                 Redis is full; free memory or raise maxmemory"
                     .to_string(),
             ),
             (
                 Level::Warn,
                 "Redis refuses \"claim\" on cluster \"weir_redis\": \"LOADING soon\": \
-                 Redis loads its data, wait until it has"
+                 Redis is loading its data; wait until it has finished"
                     .to_string(),
             ),
         ];

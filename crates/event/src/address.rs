@@ -15,7 +15,7 @@ pub enum Network {
 
 /// What is no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no network such as 203.0.113.0/24 or 2001:db8:7::/48")]
+#[error("is not a network such as 203.0.113.0/24 or 2001:db8:7::/48")]
 pub struct NetworkError;
 
 impl Network {

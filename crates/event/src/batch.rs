@@ -40,16 +40,16 @@ pub struct RawEvent<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// Not JSON, or not of events. Status 400.
-    #[error("the body is no JSON of events: {0}")]
+    #[error("the body is not a valid event batch: {0}")]
     Unreadable(String),
     /// Without any. Status 400.
-    #[error("the body has no event")]
+    #[error("the body has no events")]
     Empty,
     /// More than [`EVENTS_MAX`]. Status 413.
-    #[error("the body has {0} events, may have {EVENTS_MAX}: send them in several")]
+    #[error("the body has {0} events, the maximum is {EVENTS_MAX}: split it")]
     TooMany(usize),
     /// Longer than [`BODY_LEN_MAX`]. Status 413.
-    #[error("the body has {0} bytes, may have {BODY_LEN_MAX}: send the events in several")]
+    #[error("the body has {0} bytes, the maximum is {BODY_LEN_MAX}: split it")]
     TooLong(usize),
 }
 

@@ -56,7 +56,7 @@ pub struct Envelope {
     pub customer: Option<CustomerId>,
     /// Which browser or app.
     pub visitor: Option<VisitorId>,
-    /// When it was, by the gateway's clock, in milliseconds since the Unix epoch.
+    /// Event time by the gateway's clock, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// When it came to the gateway.
     pub received_ms: u64,
@@ -87,16 +87,16 @@ pub struct EventAttribution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// Of a version that this Weir does not know.
-    #[error("the envelope is of version {0}, this Weir knows {VERSION}")]
+    #[error("unsupported envelope version {0}, expected {VERSION}")]
     Version(u8),
     /// They end too soon.
-    #[error("the envelope is cut off")]
+    #[error("the envelope is truncated")]
     CutOff,
     /// Something stands behind the end.
-    #[error("{0} bytes stand behind the envelope")]
+    #[error("{0} bytes after the envelope")]
     Trailing(usize),
     /// A part that no Weir writes.
-    #[error("the envelope's {0} is not one")]
+    #[error("the envelope's {0} is invalid")]
     Bad(&'static str),
 }
 
@@ -240,40 +240,40 @@ impl Envelope {
     }
 }
 
-/// An event as it is shown.
+/// A stored event.
 #[derive(Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 struct EventView<'a> {
-    /// Its name.
+    /// Its id.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     id: &'a EventId,
-    /// Its type, as it is registered.
+    /// Its registered type.
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     event_type: &'a EventType,
-    /// Who did it, if somebody was signed in.
+    /// The signed-in customer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<String>))]
     customer: Option<&'a CustomerId>,
-    /// The visitor's name, from a cookie.
+    /// The visitor id, from a cookie.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false, value_type = Option<String>))]
     visitor: Option<&'a VisitorId>,
-    /// When it was, by the gateway's clock, in milliseconds since the Unix epoch.
+    /// Event time by the gateway's clock, in milliseconds since the Unix epoch.
     at_ms: u64,
-    /// When it came to the gateway, in milliseconds since the Unix epoch.
+    /// Receipt time at the gateway, in milliseconds since the Unix epoch.
     received_ms: u64,
-    /// The name of the write key that it came with.
+    /// Name of its write key.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     key: &'a KeyName,
-    /// The address that it came from, cut to /24 or /48.
+    /// The client's address, truncated to /24 or /48.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     address: Option<String>,
-    /// The topics that it is routed to.
+    /// Its topics.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     topics: &'a [Topic],
-    /// Whatever else it says.
+    /// Its attributes.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     attributes: &'a RawValue,
 }

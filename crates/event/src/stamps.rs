@@ -12,11 +12,11 @@ use crate::consent::Consent;
 use crate::name::KeyName;
 
 words! {
-    /// Who has a write key.
+    /// Kind of sender of a write key.
     pub enum Kind {
-        /// Everybody who looks at the site: it says which site, and proves nothing.
+        /// Pages: the key is public. It names the site and proves nothing.
         Browser = "browser",
-        /// A server of the site's own.
+        /// A server of the site: the key is secret.
         Server = "server",
     }
 }
@@ -52,12 +52,10 @@ pub const REMOVED: [&str; 7] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
     /// The header is not there.
-    #[error(
-        "the header {0} is missing: requests must come by a gateway with Weir's filter for events"
-    )]
+    #[error("the header {0} is missing: send requests through a gateway with Weir's events filter")]
     Missing(&'static str),
     /// The header says something that no gateway says.
-    #[error("the header {0} is not one that a gateway writes")]
+    #[error("the header {0} is invalid: only a gateway may set it")]
     Bad(&'static str),
 }
 

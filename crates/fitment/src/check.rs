@@ -91,13 +91,13 @@ pub enum CheckError {
     #[error("the body is longer than {BODY_LEN_MAX} bytes")]
     TooLong,
     /// It is no JSON, or has not these members.
-    #[error("the body is not of the form {{\"vehicles\": [\"1000001\"], \"skus\": [\"S1\"]}}: {0}")]
+    #[error("the body must have the form {{\"vehicles\": [\"1000001\"], \"skus\": [\"S1\"]}}: {0}")]
     Body(String),
     /// No vehicle or too many.
-    #[error("vehicles: there are {0}, must be 1 to {VEHICLES_MAX}")]
+    #[error("vehicles: has {0} entries, must have 1 to {VEHICLES_MAX}")]
     Vehicles(usize),
     /// No SKU or too many.
-    #[error("skus: there are {0}, must be 1 to {SKUS_MAX}")]
+    #[error("skus: has {0} entries, must have 1 to {SKUS_MAX}")]
     Skus(usize),
     /// A vehicle's id will not do.
     #[error("vehicles[{0}]: {1}")]
@@ -112,7 +112,7 @@ pub enum CheckError {
     #[error("vehicle: {0}")]
     Query(VehicleIdError),
     /// The query's `after` is not what an answer gave as `next`.
-    #[error("after: must be what the last answer gave as next")]
+    #[error("after: must be the `next` of the previous answer")]
     After,
 }
 
@@ -232,7 +232,7 @@ impl<'de> Visitor<'de> for SkuQueryVisitor {
     type Value = SkuQueryText<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a SKU as a text, or {\"sku\", \"spu\"}")
+        f.write_str("a SKU as a string, or {\"sku\", \"spu\"}")
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
@@ -383,13 +383,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (body, code, says) in [
-            ("", "invalid_body", "of the form"),
-            ("[]", "invalid_body", "of the form"),
+            ("", "invalid_body", "the form"),
+            ("[]", "invalid_body", "the form"),
             (r#"{"vehicles":["1000001"]}"#, "invalid_body", "skus"),
             (
                 r#"{"vehicles":["1000001"],"skus":[7]}"#,
                 "invalid_body",
-                "a SKU as a text",
+                "a SKU as a string",
             ),
             (
                 r#"{"vehicles":["1000001"],"skus":[{"spu":"P"}]}"#,

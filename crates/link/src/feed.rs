@@ -87,7 +87,7 @@ pub struct Cursor {
 
 /// A text that is no cursor, or no name of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no cursor of the feed of links")]
+#[error("is not a cursor of the link feed")]
 pub struct NoCursor;
 
 /// The domains of links, as one document.

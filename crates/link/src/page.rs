@@ -34,19 +34,19 @@ pub(crate) struct PageMessage {
 pub(crate) const NOT_FOUND: PageMessage = PageMessage {
     status: 404,
     title: "No such link",
-    text: "It may have been mistyped, or have ended.",
+    text: "It may be mistyped or expired.",
 };
 
 pub(crate) const GONE: PageMessage = PageMessage {
     status: 410,
-    title: "This link has ended",
-    text: "It leads nowhere any more.",
+    title: "This link has expired",
+    text: "It no longer leads anywhere.",
 };
 
 pub(crate) const UNAVAILABLE: PageMessage = PageMessage {
     status: 503,
     title: "Please try again in a moment",
-    text: "This link cannot be looked up right now.",
+    text: "We cannot look up this link right now.",
 };
 
 /// How the page is shown that opens an app.
@@ -118,13 +118,13 @@ fn app_words(shown: PageOptions) -> [&'static str; 4] {
     match (shown.in_chinese, shown.in_app) {
         (false, false) => [
             "Opening the app",
-            "If nothing happens, open it yourself.",
+            "If nothing happens, tap the button below.",
             "Open in the app",
             "Continue in the browser",
         ],
         (false, true) => [
             "Open this page in your browser",
-            "This app does not let others open. Tap its menu and choose “Open in browser”.",
+            "This app cannot open other apps. Tap its menu and choose “Open in browser”.",
             "Try to open the app",
             "Continue here",
         ],

@@ -61,10 +61,10 @@ struct Texts {
 const ENGLISH: Texts = Texts {
     tag: "en",
     title: "This link is protected",
-    hint: "Enter its password to go on.",
+    hint: "Enter the password to continue.",
     label: "Password",
     button: "Continue",
-    wrong: "That is not the password.",
+    wrong: "Wrong password.",
     too_many: "Too many attempts. Please wait a few minutes.",
     busy: "Please try again in a moment.",
 };
@@ -86,9 +86,9 @@ const GERMAN: Texts = Texts {
     hint: "Bitte geben Sie das Passwort ein.",
     label: "Passwort",
     button: "Weiter",
-    wrong: "Das Passwort ist nicht richtig.",
+    wrong: "Das Passwort ist falsch.",
     too_many: "Zu viele Versuche. Bitte warten Sie einige Minuten.",
-    busy: "Bitte versuchen Sie es gleich noch einmal.",
+    busy: "Bitte versuchen Sie es gleich erneut.",
 };
 
 impl PageLanguage {

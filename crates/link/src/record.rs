@@ -152,16 +152,16 @@ pub enum RecordError {
     #[error("is longer than {RECORD_LEN_MAX} bytes")]
     TooLong,
     /// Not two numbers and a text behind them.
-    #[error("does not begin with two numbers")]
+    #[error("does not start with two numbers")]
     Head,
     /// Not the JSON that a record has.
-    #[error("the JSON is not a link's: {0}")]
+    #[error("invalid link JSON: {0}")]
     Json(String),
     /// What cannot stand in a `Location` header or is longer than [`TARGET_LEN_MAX`].
-    #[error("leads to what is no address")]
+    #[error("has an invalid target")]
     Target,
     /// More apps, rules, platforms or languages than a link may have.
-    #[error("has more parts than a link may have")]
+    #[error("has too many fields")]
     Parts,
 }
 

@@ -101,7 +101,7 @@ pub struct Country([u8; 2]);
 
 /// A text that names no country.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no country of two letters such as DE")]
+#[error("is not a two-letter country code such as DE")]
 pub struct NoCountry;
 
 fn is_zero(percent: &u8) -> bool {

@@ -174,7 +174,7 @@ impl Reader {
             return Ok(());
         }
         let bytes = self.bytes.len();
-        error!(path = %path.display(), at = self.at.byte, bytes, "the rest of a log file is no record");
+        error!(path = %path.display(), at = self.at.byte, bytes, "log file has trailing bytes that are not a record");
         std::fs::write(&path, &self.bytes).map_err(at(&path))
     }
 }

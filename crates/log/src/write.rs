@@ -42,13 +42,13 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Those who read it are too far behind. Nothing was written.
-    #[error("the log is full: nobody takes what is in it")]
+    #[error("log full: no consumer is advancing")]
     Full,
     /// A record is empty, or longer than [`PAYLOAD_LEN_MAX`](crate::PAYLOAD_LEN_MAX). Nothing was written.
-    #[error("a record is empty or too long")]
+    #[error("record is empty or too long")]
     Length,
     /// The disk refuses. The records may be written in part.
-    #[error("the log cannot be written")]
+    #[error("cannot write the log")]
     Io,
 }
 
@@ -216,7 +216,7 @@ impl Writer {
             return Err(AppendError::Io);
         }
         if let Err(error) = self.try_write(bytes) {
-            error!(%error, folder = %self.shared.folder.path.display(), "the log cannot be written");
+            error!(%error, folder = %self.shared.folder.path.display(), "cannot write the log");
             self.is_broken = true;
             return Err(AppendError::Io);
         }
@@ -251,7 +251,7 @@ impl Writer {
                 };
                 self.shared.grew(self.at, time_ms);
             }
-            Err(error) => error!(%error, "no new file for the log"),
+            Err(error) => error!(%error, "cannot create a log file"),
         }
     }
 }

@@ -121,7 +121,7 @@ impl Link {
         let was_told = std::mem::replace(&mut self.has_answered, true);
         let cluster = &self.cluster;
         if !was_told && said::is_new(&format!("{filter}.answers.{cluster}")) {
-            log::info!("{filter}: Redis answers by the cluster {cluster}");
+            log::info!("{filter}: Redis answers through cluster {cluster}");
         }
     }
 
@@ -132,10 +132,10 @@ impl Link {
             && was_open
         {
             let why = match status {
-                Status::ParseFailure => "there is no such cluster",
-                _ => "it has no host that can be reached",
+                Status::ParseFailure => "the cluster does not exist",
+                _ => "it has no reachable host",
             };
-            log::warn!("the cluster {} cannot be called: {why}", self.cluster);
+            log::warn!("cannot call cluster {}: {why}", self.cluster);
         }
         opened.ok()
     }

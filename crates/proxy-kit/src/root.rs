@@ -65,7 +65,9 @@ impl<F: Filter> Root<F> {
         self.make_effective();
         if let Err(status) = hostcalls::set_tick_period(period) {
             let name = F::Engine::NAME;
-            log::error!("{name}: the host gives no ticks, so nothing can be read: {status:?}");
+            log::error!(
+                "{name}: the host has no timer, so the filter cannot read from Redis: {status:?}"
+            );
         }
     }
 
@@ -84,10 +86,10 @@ fn log_start<F: Filter>(json: &[u8], configured: &ConfiguredEngine<F::Engine>) {
         return;
     }
     if json == NO_CONFIGURATION {
-        log::warn!("{name}: there is no `configuration`: the filter does nothing until it has one");
+        log::warn!("{name}: `configuration` is missing: the filter does nothing");
     }
     let clusters = &configured.redis_clusters;
-    let line = started(name, clusters, "by the cluster", &configured.rules);
+    let line = started(name, clusters, "through cluster", &configured.rules);
     log::info!("{line}");
 }
 

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a room does with those who come.
+/// Mode of a waiting room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Newcomers get places, and places are called.
+    /// New visitors get positions, and the queue moves.
     #[default]
     Open,
-    /// Newcomers get places; nobody is called.
+    /// New visitors get positions; the queue is frozen.
     Paused,
-    /// Newcomers are turned away; those who wait are called.
+    /// No new visitors; the queue moves.
     Draining,
-    /// Newcomers are turned away, and nobody is called. Who is inside stays.
+    /// No new visitors; the queue is frozen. Active sessions continue.
     Closed,
-    /// Everybody passes, as if there were no room.
+    /// Every request passes without a queue.
     Bypass,
 }
 

@@ -79,7 +79,7 @@ mod schema {
     #[derive(ToSchema)]
     struct CaptchaChallenge {}
 
-    /// What users must do before they get an order token.
+    /// Challenge that users must solve before they get an order token.
     #[derive(ToSchema)]
     #[schema(rename_all = "snake_case")]
     #[expect(dead_code, reason = "describes the enum of the same name")]
@@ -121,19 +121,19 @@ impl Challenge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum SolutionError {
     /// It is too long, or not a challenge and a counter.
-    #[error("the solution is not well formed")]
+    #[error("the solution is malformed")]
     Malformed,
     /// None of the ring's keys has signed the challenge.
-    #[error("the challenge is none of this gateway's")]
+    #[error("the challenge is not from this gateway")]
     Forged,
     /// The challenge was another user's.
-    #[error("the challenge is another user's")]
+    #[error("the challenge is for another user")]
     ForeignUser,
     /// The challenge was for another sale.
     #[error("the challenge is for another sale")]
     OtherSale,
     /// The challenge ends later than one can that was made by now.
-    #[error("the challenge is from the future")]
+    #[error("the challenge is dated in the future")]
     FutureDated,
     /// The challenge counts no longer.
     #[error("the challenge has expired")]

@@ -36,10 +36,10 @@ pub struct SignedUser {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The user header is not of the form above.
-    #[error("the user is not well formed")]
+    #[error("the user is malformed")]
     Malformed,
     /// The signature header is not of the form above.
-    #[error("the user's signature is not well formed")]
+    #[error("the user's signature is malformed")]
     SignatureMalformed,
     /// The signature was made with a key of another id.
     #[error("the user is signed with an unknown key")]

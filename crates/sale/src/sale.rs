@@ -71,9 +71,9 @@ impl ClaimKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sale {
-    /// The sale's name.
+    /// The sale's id.
     pub id: SaleId,
-    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
     /// First instant at which claims are taken no more, in milliseconds since the Unix epoch.
     pub ends_at_ms: u64,
@@ -81,7 +81,7 @@ pub struct Sale {
     pub shards: u32,
     /// The most units one user may have, orders and open claim together: 1 to [`USER_CAP_MAX`].
     pub user_cap: u32,
-    /// The operator's switch of this sale.
+    /// This sale's switch.
     pub state: SaleState,
     /// Whether only who has reserved may buy.
     #[serde(default)]
@@ -112,44 +112,44 @@ pub struct Sale {
     pub paused: bool,
 }
 
-/// The operator's switch, of one sale or of all. Ordered by strictness: the greater counts.
+/// The operator's switch, for one sale or for all. The stricter (greater) one applies.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = State))]
 pub enum SaleState {
-    /// Runs within its window.
+    /// The sale runs within its time window.
     #[default]
     Open,
-    /// Everything is decided and counted, and every request passes.
+    /// Dry run: every request is decided and counted, and passes.
     Shadow,
-    /// Takes no new claims; who holds one may still use it.
+    /// No new claims; existing claims can still become orders.
     Drain,
-    /// Takes no claims, whatever the time.
+    /// No claims.
     Closed,
 }
 
-/// What an operator leaves out of a sale so that the rest holds.
+/// Checks that an operator has turned off for a sale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Degrade))]
 pub struct Degrade {
-    /// Users whom the risk check has blocked may buy, too.
+    /// Users blocked by the risk check can also buy.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub skip_risk: bool,
-    /// Users who have not reserved may buy, too.
+    /// Users without a reservation can also buy.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub skip_reservation: bool,
-    /// Nobody may buy: every request gets a configured page.
+    /// Every request gets a configured page; buying is impossible.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub static_page: bool,
 }
 
-/// How much of a sale is left, roughly.
+/// Approximate stock level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Band))]
@@ -161,7 +161,7 @@ pub enum Band {
     Medium,
     /// A tenth or less.
     Low,
-    /// No unit is free, but one may be again: somebody may not pay for theirs in time.
+    /// All units are reserved; some may become free if orders are not paid in time.
     Reserved,
     /// Nothing.
     None,
@@ -228,10 +228,10 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// More sales than [`SALES_MAX`].
-    #[error("holds {0} sales, more than {SALES_MAX}")]
+    #[error("has {0} sales, the maximum is {SALES_MAX}")]
     TooManySales(usize),
     /// More keys than [`KEYS_MAX`].
-    #[error("holds {0} claim_keys, more than {KEYS_MAX}")]
+    #[error("has {0} claim_keys, the maximum is {KEYS_MAX}")]
     TooManyKeys(usize),
     /// A sale's shard count is 0 or above [`SHARDS_MAX`].
     #[error("sale {0}: shards must be 1 to {SHARDS_MAX}")]

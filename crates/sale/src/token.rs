@@ -32,13 +32,13 @@ const VERSION: &str = "v1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TokenError {
     /// There is none.
-    #[error("there is no token")]
+    #[error("the token is missing")]
     Missing,
     /// It has more than [`LEN_MAX`] bytes. Looked at before all else: no length costs time.
     #[error("the token is longer than {LEN_MAX} bytes")]
     TooLong,
     /// It has not three parts with dots between them, or a payload that is never minted.
-    #[error("the token is not well formed")]
+    #[error("the token is malformed")]
     Malformed,
     /// Its payload or tag is not base64url without padding, in its one canonical spelling.
     #[error("the token is not base64url")]
@@ -47,10 +47,10 @@ pub enum TokenError {
     #[error("the token is signed with an unknown key")]
     UnknownKey,
     /// The tag is not the payload's, or was cut.
-    #[error("the token's tag is wrong")]
+    #[error("the token's signature is wrong")]
     BadSignature,
     /// It was minted for another user.
-    #[error("the token is another user's")]
+    #[error("the token is for another user")]
     ForeignUser,
     /// It was minted for another sale.
     #[error("the token is for another sale")]
@@ -62,7 +62,7 @@ pub enum TokenError {
     #[error("the token has expired")]
     Expired,
     /// It was minted more than [`Ages::skew_ms`] from now.
-    #[error("the token is from the future")]
+    #[error("the token is dated in the future")]
     FutureDated,
 }
 

@@ -41,7 +41,7 @@ pub enum Verdict {
     RateLimited,
     /// The risk check or an operator has blocked the user, or the user let holds expire unpaid.
     Blocked,
-    /// The user has not reserved, and only who has may buy.
+    /// The user has no reservation, and only who has may buy.
     NotReserved,
     /// The user has as many units as one user may have.
     CapReached,

@@ -74,7 +74,7 @@ fn refusal_uses_preferred_language_and_keeps_its_code() {
     bench.request(3, "POST", "/sales/none/checkout", &german);
     assert_eq!(told(&bench, 3).1, "Diesen Verkauf gibt es nicht.");
     bench.request(4, "GET", "/sales/none", &chinese);
-    assert_eq!(told(&bench, 4).1, "没有这个活动");
+    assert_eq!(told(&bench, 4).1, "该活动不存在");
     // Who asks for none of them hears what everybody has heard.
     for (stream, language) in [(5, "fr"), (6, "en-GB"), (7, "")] {
         bench.request(stream, "POST", "/sales/none/orders", &as_alice(language));

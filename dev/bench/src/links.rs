@@ -20,11 +20,11 @@ const BATCH: u64 = 1_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many links Redis is filled with
+    /// Number of links to write to Redis
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     links: u64,
 
-    /// Write all numbers to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -123,14 +123,14 @@ async fn wait_until_drained(running: &LinkBench) -> Result<()> {
             .find_map(|line| line.strip_prefix("weir_origin_link_log_waiting_bytes "));
         if waiting == Some("0") {
             println!(
-                "the cold store had all of it {:.1} s later",
+                "the cold store had all links {:.1} s later",
                 start.elapsed().as_secs_f64()
             );
             return Ok(());
         }
         ensure!(
             start.elapsed() < Duration::from_secs(120),
-            "the cold store does not take links"
+            "the cold store does not accept links"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -152,7 +152,7 @@ async fn fill(running: &mut LinkBench, links: u64) -> Result<LinkMemory> {
         let answer = http.send(Method::POST, "/links", &headers, body).await?;
         ensure!(
             answer.status == 201,
-            "a batch was answered {}",
+            "unexpected answer to a batch: {}",
             answer.status
         );
     }

@@ -30,23 +30,23 @@ const BUYERS: u32 = 10;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// Users who have reserved for the large sale
+    /// Number of users with a reservation for the large sale
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     users: u32,
 
-    /// How many in a thousand of them are blocked
+    /// Blocked users, per thousand
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=500))]
     blocked_per_mille: u32,
 
-    /// Sales open at once, the large one among them
+    /// Number of open sales, including the large one
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=SALES_MAX as i64))]
     sales: u32,
 
-    /// Parts of the large sale's stock, and of its lists of users, in Redis
+    /// Number of shards of the large sale's stock and user lists in Redis
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     shards: u32,
 
-    /// Write what was measured to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
@@ -153,7 +153,7 @@ async fn measure(stack: &mut Stack, plan: Plan, say: &mut dyn Reporter) -> Resul
     say.line("purchases", "…");
     let verdicts = buy(stack, plan, &large, &others).await?;
     let after_purchases = Memory::read(stack).await?;
-    say.line("redis", "every key's size…");
+    say.line("redis", "measuring key sizes…");
     let keyspace = Keyspace::scan(&mut redis, &stack.key_prefix).await?;
     let listed = ListedUsers::count(&mut redis, &shards_of(stack, &large, plan.shards)?).await?;
     stack.check_children()?;

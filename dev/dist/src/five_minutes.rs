@@ -72,7 +72,7 @@ struct SetUp {
 pub async fn check(folder: &Folder, envoy: &tools::Envoy) -> Result<()> {
     folder.check_sums()?;
     let readme = Readme::read(folder)?;
-    let temp = tempfile::tempdir().context("no folder to try the release in")?;
+    let temp = tempfile::tempdir().context("cannot create a folder for testing the release")?;
     let parts = init(folder, &readme, temp.path())?;
     run(folder, &parts, &temp.path().join("shop"), envoy).await
 }
@@ -159,7 +159,7 @@ async fn start(folder: &Folder, parts: &Parts, dir: &Path, envoy: &tools::Envoy)
     .await?;
     let mut token = parts.origin.iter();
     let token = token.find(|(name, _)| name == "WEIR_ADMIN_TOKEN");
-    let token = token.context("there is no WEIR_ADMIN_TOKEN")?.1.clone();
+    let token = token.context("WEIR_ADMIN_TOKEN is missing")?.1.clone();
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()?));
     let admin = format!("127.0.0.1:{}", ports::free()?);
     let mut variables = parts.origin.clone();
@@ -239,7 +239,7 @@ fn variables(path: &Path) -> Result<Variables> {
     let text = std::fs::read_to_string(path)?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let pairs = lines.map(|line| {
-        let (name, value) = line.split_once('=').context("a line without =")?;
+        let (name, value) = line.split_once('=').context("line without =")?;
         Ok((name.to_owned(), value.to_owned()))
     });
     pairs.collect()
@@ -259,7 +259,7 @@ async fn limits(set_up: &SetUp) -> Result<()> {
         }
         ensure!(answer.status == 404, "{answer:?}");
     }
-    anyhow::bail!("{REQUESTS_MAX} requests of one user, and no 429")
+    anyhow::bail!("{REQUESTS_MAX} requests of one user without a 429")
 }
 
 async fn links(set_up: &SetUp, readme: &Readme) -> Result<()> {

@@ -108,7 +108,7 @@ fn json_of(metadata: &Metadata) -> Result<String> {
     let validated = bom.validate_version(SpecVersion::V1_5);
     ensure!(
         validated.passed(),
-        "the bill of materials is not valid: {validated:?}"
+        "the bill of materials is invalid: {validated:?}"
     );
     let mut json = Vec::new();
     bom.output_as_json_v1_5(&mut json)?;

@@ -32,7 +32,7 @@ pub fn ask(server: SocketAddr, request: &[u8]) -> Result<FullAnswer> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4_096]);
     while answer::read(&bytes)?.is_none() {
         let read = stream.read(&mut buffer).context("no answer")?;
-        ensure!(read > 0, "the server closed before its answer was whole");
+        ensure!(read > 0, "the server closed before its answer was complete");
         bytes.extend_from_slice(buffer.get(..read).unwrap_or_default());
     }
     answer::whole(&bytes)

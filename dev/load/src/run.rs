@@ -274,7 +274,7 @@ impl<'a> Generator<'a> {
             WireEvent::Part => Ok(()),
             WireEvent::Answer { status, closes } => {
                 wire.since = None;
-                let since = since.context("an answer that nobody asked for")?;
+                let since = since.context("answer without a request")?;
                 self.note(status, since);
                 if closes {
                     self.reopen(number)?;

@@ -64,7 +64,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<CommandOutput> {
     let Some(status) = status else {
         child.kill().ok();
         child.wait().ok();
-        bail!("`{shown}` did not end within {} s", limit.as_secs());
+        bail!("`{shown}` did not finish within {} s", limit.as_secs());
     };
     Ok(CommandOutput {
         status,

@@ -34,46 +34,46 @@ const REDIS_PORT: u16 = 6390;
 // Flattened into the demo's, where a group of this struct's name would be there twice.
 #[group(skip)]
 pub struct Arguments {
-    /// The gateway's port [default: 10000]
+    /// Port of the gateway [default: 10000]
     #[arg(long, value_name = "PORT")]
     gateway_port: Option<u16>,
 
-    /// The port on which the origin takes orders from the gateway [default: 8080]
+    /// Public port of the origin [default: 8080]
     #[arg(long, value_name = "PORT")]
     origin_port: Option<u16>,
 
-    /// The port of the origin's admin routes [default: 8081]
+    /// Admin port of the origin [default: 8081]
     #[arg(long, value_name = "PORT")]
     origin_admin_port: Option<u16>,
 
-    /// The port of Envoy's admin interface [default: 9901]
+    /// Admin port of Envoy [default: 9901]
     #[arg(long, value_name = "PORT")]
     envoy_admin_port: Option<u16>,
 
-    /// The port of the Redis that is started [default: 6390]
+    /// Port of the Redis to start [default: 6390]
     #[arg(long, value_name = "PORT", conflicts_with = "redis_url")]
     redis_port: Option<u16>,
 
-    /// A running Redis to use instead, as redis://HOST:PORT
+    /// Use this running Redis instead, as redis://HOST:PORT
     #[arg(long, value_name = "URL")]
     redis_url: Option<String>,
 
-    /// Keep behaviour events in this Kafka, as kafka://HOST:PORT,HOST:PORT/TOPIC
+    /// Store events in this Kafka, as kafka://HOST:PORT,HOST:PORT/TOPIC
     ///
-    /// The origin is built with Kafka's client, which takes a minute once. Try it with one
-    /// broker: kafka://127.0.0.1:9092/events?replicas=1
+    /// Builds the origin with the Kafka client, which takes a minute once. For a single broker:
+    /// kafka://127.0.0.1:9092/events?replicas=1
     #[arg(long, value_name = "URL")]
     events: Option<String>,
 
-    /// What runs the filters in Envoy: WebAssembly, or the native module [default: WEIR_HOST, else wasm]
+    /// Host of the filters: WebAssembly or the native module [default: WEIR_HOST, else wasm]
     #[arg(long, value_name = "HOST", value_parser = ["wasm", "native"])]
     host: Option<String>,
 
-    /// Envoy's worker threads [default: the number of cores, at most 2]
+    /// Worker threads of Envoy [default: the number of cores, at most 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: Option<u32>,
 
-    /// Keep data, logs and secrets in this folder [default: a temporary one]
+    /// Folder for data, logs and secrets [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -129,7 +129,7 @@ pub fn prepare(arguments: &Arguments, tools: Options, unnamed: UnnamedPorts) -> 
         let got = scope.spawn(|| get_tools(&tools, needs_redis));
         build_filters()?;
         let got = got.join();
-        got.unwrap_or_else(|_| Err(anyhow!("the thread that gets tools has panicked")))
+        got.unwrap_or_else(|_| Err(anyhow!("the thread that finds tools panicked")))
     })?;
     match arguments.events {
         Some(_) => weir_stack::origin::ensure_built_with_kafka(&[])?,

@@ -127,11 +127,11 @@ async fn in_time(space: &str, ask: &ObjectCall, env: &Env) -> Reply {
     match select(reply, limit).await {
         Either::Left((Ok((200, replies)), _)) => Ok(replies),
         Either::Left((Ok((shard::REFUSED, _)), _)) => {
-            let reason = format!("the object of {} has refused it", ask.object);
+            let reason = format!("the object of {} refused the call", ask.object);
             Err(DefiniteFailure::Refused(reason).into())
         }
         Either::Left((Ok((status, _)), _)) => {
-            let reason = format!("the object of {} has answered {status}", ask.object);
+            let reason = format!("the object of {} answered {status}", ask.object);
             Err(UnknownFailure::LostAt(reason).into())
         }
         Either::Left((Err(error), _)) => {

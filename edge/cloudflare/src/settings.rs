@@ -29,7 +29,7 @@ impl Site {
     pub(crate) fn new(variable: Rc<Variable>, front: Rc<Front>) -> Result<Self, String> {
         let (json, upstreams) = (text(&*variable, CONFIG)?, Upstreams::read(&*variable)?);
         let exact = Probe::new(json.as_bytes(), boxed(&variable));
-        let exact = exact.map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+        let exact = exact.map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         let variable = boxed(&variable);
         let given = EdgeSetup {
             variable,
@@ -38,7 +38,7 @@ impl Site {
             counts_exactly: true,
         };
         let edge = Edge::new(json.as_bytes(), given, Rc::clone(&front))
-            .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+            .map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         Ok(Self {
             edge,
             front,
@@ -58,7 +58,7 @@ fn unguessable() -> Result<u64, String> {
         Ok::<_, JsValue>(bytes.to_vec())
     };
     let bytes = filled().ok().and_then(|bytes| bytes.try_into().ok());
-    let bytes: [u8; 8] = bytes.ok_or("the platform gives no random numbers")?;
+    let bytes: [u8; 8] = bytes.ok_or("the platform provides no random numbers")?;
     Ok(u64::from_be_bytes(bytes))
 }
 

@@ -186,7 +186,7 @@ impl Mortal {
             let abort = js_sys::Reflect::get(&self.0, &"abort".into())?;
             let abort: js_sys::Function = abort.dyn_into()?;
             // By itself, in a moment: what dies within a call into the module leaves the module's other calls behind.
-            let abort = abort.bind1(&self.0, &"it was told to die".into());
+            let abort = abort.bind1(&self.0, &"it was told to stop".into());
             let wait = js_sys::Reflect::get(&js_sys::global(), &"setTimeout".into())?;
             let wait: js_sys::Function = wait.dyn_into()?;
             wait.call2(&JsValue::UNDEFINED, &abort, &0.into())?;
@@ -286,9 +286,9 @@ impl Log {
         }
         for row in self.rows("SELECT at_ms, json FROM log ORDER BY seq")? {
             let [SqlStorageValue::String(at_ms), SqlStorageValue::Blob(json)] = &row[..] else {
-                return Err("the log is damaged".into());
+                return Err("the log is corrupt".into());
             };
-            let at_ms: u64 = at_ms.parse().map_err(|_| "the log is damaged")?;
+            let at_ms: u64 = at_ms.parse().map_err(|_| "the log is corrupt")?;
             let commands = ObjectCommands::from_json(json);
             let done = commands.and_then(|commands| held.run(&commands, at_ms));
             done.map_err(|error| error.to_string())?;

@@ -27,9 +27,8 @@ pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
         data: Rc::new(PopData::new(space.clone())),
         counts_exactly: false,
     };
-    let store = Cached::open(space).ok_or_else(|| format!("there is no KV store {STORE}"))?;
-    Edge::new(json.as_bytes(), given, store)
-        .map_err(|error| format!("{CONFIG} is refused: {error}"))
+    let store = Cached::open(space).ok_or_else(|| format!("KV store {STORE} does not exist"))?;
+    Edge::new(json.as_bytes(), given, store).map_err(|error| format!("invalid {CONFIG}: {error}"))
 }
 
 fn variables(request: &Request) -> Box<Variable> {

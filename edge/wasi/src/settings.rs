@@ -35,7 +35,7 @@ impl Settings {
             None => Box::new(MemoryStore::default()),
         };
         let edge = Edge::new(json.as_bytes(), given, store)
-            .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+            .map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         Ok(Self { edge, upstreams })
     }
 }

@@ -275,7 +275,7 @@ impl Replies {
         let progress = self.framer.advance(bytes, self.missing);
         let progress = progress.map_err(|_| "the replies are not RESP")?;
         if progress.used < bytes.len() {
-            return Err("there are more replies than commands");
+            return Err("more replies than commands");
         }
         self.missing -= progress.frames;
         self.chunk.push(bytes);
@@ -299,7 +299,7 @@ fn count_commands(body: &[u8], commands_max: usize) -> Result<usize, &'static st
         .advance(body, commands_max)
         .map_err(|_| "the body is not RESP commands")?;
     if progress.used < body.len() {
-        return Err("there are more commands than commands_max");
+        return Err("more commands than commands_max");
     }
     if progress.frames == 0 || !framer.is_between_frames() {
         return Err("the body does not end with a whole command");
@@ -471,7 +471,7 @@ mod tests {
         check_refused(b"\0\x00\x10\0\x01", long);
         check_refused(b"\0\xff\xff\xff\xffabc", long);
         let many = message(&b"*1\r\n$1\r\nx\r\n".repeat(4_097));
-        check_refused(&many, "there are more commands than commands_max");
+        check_refused(&many, "more commands than commands_max");
     }
 
     #[test]
@@ -503,10 +503,7 @@ mod tests {
     #[test]
     fn bad_replies_end_the_stream_and_never_meet_the_next_call() {
         check_failed(&[b"HTTP"], "the replies are not RESP");
-        check_failed(
-            &[b"+A\r\n", b"+B\r\n+C\r\n"],
-            "there are more replies than commands",
-        );
+        check_failed(&[b"+A\r\n", b"+B\r\n+C\r\n"], "more replies than commands");
         check_failed(
             &[b"+A\r\n", b"$100\r\n", &[b'x'; 20]],
             "the replies are longer than replies_bytes_max",

@@ -105,7 +105,7 @@ pub fn program_init() -> *const c_char {
         Ok(()) => ABI_VERSION.as_ptr(),
         Err(missing) => {
             // Envoy's own log may be what is missing.
-            eprintln!("weir: this Envoy has no {missing}, so the module cannot run in it");
+            eprintln!("weir: this Envoy lacks {missing}, so the module cannot run");
             core::ptr::null()
         }
     }
@@ -125,7 +125,7 @@ pub unsafe fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) 
         None => {
             crate::log(
                 Level::Error,
-                "weir: the configuration is refused: it made the module panic",
+                "weir: configuration refused: it made the module panic",
             );
             core::ptr::null()
         }

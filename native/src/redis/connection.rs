@@ -77,9 +77,7 @@ impl Connection {
                 let error = String::from_utf8_lossy(error).trim_end().to_owned();
                 Err(DefiniteFailure::Login(error))
             }
-            Err(failure) => Err(DefiniteFailure::Refused(format!(
-                "the login failed: {failure}"
-            ))),
+            Err(failure) => Err(DefiniteFailure::Refused(format!("login failed: {failure}"))),
         }
     }
 
@@ -130,11 +128,11 @@ impl Connection {
 }
 
 fn no_connection(address: &str, error: &io::Error) -> DefiniteFailure {
-    DefiniteFailure::Refused(format!("no connection to {address}: {error}"))
+    DefiniteFailure::Refused(format!("cannot connect to {address}: {error}"))
 }
 
 fn late(address: &str) -> DefiniteFailure {
-    DefiniteFailure::Refused(format!("no connection to {address} in time"))
+    DefiniteFailure::Refused(format!("timeout connecting to {address}"))
 }
 
 /// Whether the connection of a call that has come to `reply` may be used again. An error that says something of the Redis that

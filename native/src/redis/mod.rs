@@ -117,7 +117,7 @@ fn count(commands: &[u8]) -> Result<usize, Failure> {
     let progress = framer.advance(commands, usize::MAX);
     match progress {
         Ok(progress) if framer.is_between_frames() => Ok(progress.frames),
-        _ => Err(DefiniteFailure::Refused("the call is not whole commands".into()).into()),
+        _ => Err(DefiniteFailure::Refused("the call has an incomplete command".into()).into()),
     }
 }
 
@@ -168,7 +168,7 @@ impl DialTls {
             }
         }
         if roots.is_empty() {
-            return Err(refuse(&"there is no certificate of an authority"));
+            return Err(refuse(&"no CA certificate found"));
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

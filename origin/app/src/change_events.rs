@@ -72,7 +72,8 @@ struct Order {
 
 impl ChangeEvents {
     fn envelope(&self, change: &Change) -> Result<Envelope, String> {
-        let unfit = |error: &dyn std::fmt::Display| format!("the change is no event: {error}");
+        let unfit =
+            |error: &dyn std::fmt::Display| format!("the change is not a valid event: {error}");
         let body: Body = serde_json::from_str(&change.body).map_err(|error| unfit(&error))?;
         let buyer = body
             .order

@@ -213,7 +213,7 @@ impl Origin {
     /// Starts what runs in the background until `stop`.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// When no random numbers from the operating system.
     pub fn spawn(&self, stop: &CancellationToken) -> anyhow::Result<Vec<JoinHandle<()>>> {
         let common = &self.common;
         let mut tasks = vec![

@@ -55,7 +55,7 @@ pub(crate) fn idle(variables: impl IntoIterator<Item = (OsString, OsString)>) ->
         } else if *is_empty && is_set(&format!("{name}{FILE}")) {
             idle.push(IdleVariable {
                 name: name.clone(),
-                problem: "is empty, and the file counts",
+                problem: "is empty, so its file is used",
                 fix: format!("remove it, or {name}{FILE}"),
             });
         }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(
             found(&both),
             [
-                "WEIR_CLAIM_SECRET is empty, and the file counts: remove it, or WEIR_CLAIM_SECRET_FILE"
+                "WEIR_CLAIM_SECRET is empty, so its file is used: remove it, or WEIR_CLAIM_SECRET_FILE"
             ]
         );
     }

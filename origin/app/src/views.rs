@@ -70,7 +70,7 @@ pub(crate) fn view(
     attributes: &str,
 ) -> Result<Option<View>, String> {
     let attributes: Attributes = serde_json::from_str(attributes)
-        .map_err(|_| "/attributes/sku: neither a text nor a whole number".to_owned())?;
+        .map_err(|_| "/attributes/sku: must be a string or an integer".to_owned())?;
     let sku = match attributes.sku {
         None => return Ok(None),
         Some(NumberOrText::Number(number)) => Sku::from(number),
@@ -83,7 +83,7 @@ pub(crate) fn view(
         (None, Some(visitor)) => Owner::guest(visitor),
         (None, None) => return Ok(None),
     };
-    let owner = owner.map_err(|error| format!("the customer's name: {error}"))?;
+    let owner = owner.map_err(|error| format!("customer: {error}"))?;
     Ok(Some(View { owner, sku, at_ms }))
 }
 

@@ -132,7 +132,7 @@ impl Interval {
 
     fn failed(&mut self, error: &dyn Display) {
         if self.failures == 0 {
-            warn!(%error, "{}: failed; trying again", self.what);
+            warn!(%error, "{}: failed; retrying", self.what);
         }
         self.failures = self.failures.saturating_add(1);
         self.pause = self.backoff.pause(self.failures);

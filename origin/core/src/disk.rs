@@ -119,9 +119,9 @@ impl Collector for Disks {
             }
             Ok(())
         };
-        let help = "Bytes free where the origin writes";
+        let help = "Free bytes on the disks where the origin writes";
         family("disk_free_bytes", help, |room| room.free_bytes)?;
-        let help = "Bytes of the disks where the origin writes";
+        let help = "Size in bytes of the disks where the origin writes";
         family("disk_size_bytes", help, |room| room.size_bytes)
     }
 }

@@ -12,7 +12,7 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// Neither the variable nor the one with a file's path is set.
-    #[error("{0} is not set, and {0}_FILE is not either")]
+    #[error("neither {0} nor {0}_FILE is set")]
     Missing(&'static str),
     /// Both are.
     #[error("{0} and {0}_FILE are both set: set only one of them")]
@@ -21,7 +21,7 @@ pub enum SecretError {
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
     /// The file cannot be read.
-    #[error("{name}_FILE: cannot read {}: {source}", path.display())]
+    #[error("{name}_FILE: cannot read \"{}\": {source}", path.display())]
     File {
         /// The variable, without `_FILE`.
         name: &'static str,

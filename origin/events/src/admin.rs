@@ -39,7 +39,7 @@ pub enum AdminError {
     Kind(&'static str),
 }
 
-/// How a group stands.
+/// A consumer group.
 #[derive(Clone, Debug)]
 pub struct GroupStatus {
     /// What it says of itself.
@@ -52,28 +52,28 @@ pub struct GroupStatus {
     pub retries: RetryCounts,
 }
 
-/// What a seek does, or would do.
+/// Result of a seek or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SoughtSource)]
 pub struct SeekResult {
-    /// In which source.
+    /// The source.
     pub source: String,
-    /// Where the group is.
+    /// Position before the seek.
     #[schema(value_type = u64)]
     pub from: Position,
-    /// Where it goes on.
+    /// Position after the seek.
     #[schema(value_type = u64)]
     pub to: Position,
-    /// What was asked for is not in the log, or not any more: the group begins with the oldest event that is, which came at this
-    /// time, in milliseconds since the Unix epoch.
+    /// Set if the log no longer has the requested position: the group starts at the oldest event, appended at this time
+    /// in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub begins_ms: Option<u64>,
-    /// How many events it handles again; only told by a dry run.
+    /// Number of replayed events; only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub again: Option<u64>,
-    /// How many events it skips; only told by a dry run.
+    /// Number of skipped events; only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub skipped: Option<u64>,
@@ -219,7 +219,7 @@ pub async fn replace_refused(
     let letter = find(events, id).await?;
     let DeadLetterContent::Sent(mut sent) = letter_of(&letter)? else {
         return Err(AdminError::Kind(
-            "only what was refused when it came can be mended: a group gets its events as they are in the log",
+            "only events refused on arrival can be edited: a group gets its events unchanged from the log",
         ));
     };
     sent.event = event;
@@ -261,7 +261,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOut
             received_ms,
             envelope,
         } => {
-            let unfit = AdminError::Kind("the event cannot be read: it is of another version");
+            let unfit = AdminError::Kind("the event has an unsupported version");
             let Some((envelope, unit)) = read_envelope(&envelope) else {
                 return Err(unfit);
             };
@@ -276,7 +276,7 @@ async fn resend_letter(events: &Events, letter: &DeadLetter) -> Result<ResendOut
             };
             revive(events, letter, &source, &retry).await
         }
-        DeadLetterContent::Record { .. } => Err(AdminError::Kind("it is no event")),
+        DeadLetterContent::Record { .. } => Err(AdminError::Kind("it is not an event")),
     }
 }
 
@@ -288,16 +288,16 @@ async fn revive(
 ) -> Result<ResendOutcome, AdminError> {
     if letter.group == STORE_GROUP {
         return Err(AdminError::Kind(
-            "another event has its id, and is stored: send it anew with an id of its own",
+            "another stored event has its id: send it again with a new id",
         ));
     }
-    let group = events
-        .group(&letter.group)
-        .ok_or(AdminError::Kind("its group does not run in this origin"))?;
+    let group = events.group(&letter.group).ok_or(AdminError::Kind(
+        "its consumer group does not run in this origin",
+    ))?;
     let is_ours = |known: &Source| **known == *source;
     if !events.log().sources().iter().any(is_ours) {
         return Err(AdminError::Kind(
-            "it came by another origin's log: send it again there",
+            "it came from another origin's log: send it again there",
         ));
     }
     let store = events.store();
@@ -358,5 +358,5 @@ async fn find(events: &Events, id: &str) -> Result<DeadLetter, AdminError> {
 
 fn letter_of(letter: &DeadLetter) -> Result<DeadLetterContent, AdminError> {
     DeadLetterContent::from_json(&letter.letter)
-        .map_err(|_| AdminError::Kind("it is of another version"))
+        .map_err(|_| AdminError::Kind("unsupported version"))
 }

@@ -126,10 +126,10 @@ impl Collector {
             answer
         };
         let Some(stamps) = sent.stamps() else {
-            return Ok(unreadable("its stamps cannot be read"));
+            return Ok(unreadable("its gateway metadata is invalid"));
         };
         if sent.is_cut {
-            return Ok(unreadable("only its beginning was kept: mend it first"));
+            return Ok(unreadable("only its beginning was stored: edit it first"));
         }
         let user = sent
             .user
@@ -276,7 +276,7 @@ impl<'a> EventJudge<'a> {
         let stamps = &self.sender.stamps;
         let name = event.event_type.as_str();
         let registered = self.types.get(name).ok_or_else(|| {
-            let message = format!("type: {name} is not registered");
+            let message = format!("type: \"{name}\" is not registered");
             Rejection::new(Reason::UnknownType, message)
         })?;
         let place = registered.spec.customer.as_ref();
@@ -310,7 +310,7 @@ impl<'a> EventJudge<'a> {
 }
 
 fn id_reused(id: &EventId) -> Rejection {
-    let message = format!("id: another event has the id {id}; every event needs one of its own");
+    let message = format!("id: another event has the id \"{id}\"; use a unique id");
     Rejection::new(Reason::IdReused, message)
 }
 

@@ -48,7 +48,7 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
 
 /// Measures how far groups are behind, until `stop`.
 pub(super) async fn measure(events: Events, stop: CancellationToken) {
-    let mut interval = Interval::every(MEASURE_PERIOD, "measuring groups of events", stop);
+    let mut interval = Interval::every(MEASURE_PERIOD, "measuring consumer groups", stop);
     while interval.next().await {
         let measured = measure_once(&events).await;
         interval.ended(&measured);

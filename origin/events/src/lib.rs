@@ -77,7 +77,9 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] SqlError),
     /// A group's name is not fit, or another group's.
-    #[error("{0:?} cannot be the name of a group: 1 to 64 of a-z, 0-9, - and _, each once")]
+    #[error(
+        "{0:?} is not a valid consumer group name: use 1 to 64 of a-z, 0-9, - and _, and each name once"
+    )]
     Group(String),
 }
 

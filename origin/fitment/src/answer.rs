@@ -14,11 +14,11 @@ use super::Fitment;
 use super::store::SkuRow;
 use weir_origin_core::unavailable::Unavailable;
 
-/// Why a question is not answered.
+/// Why cannot answer a fitment query.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// So many read SQL already that this one is not let in.
-    #[error("too many questions wait for SQL")]
+    #[error("too many queries wait for SQL")]
     TooMany,
     /// SQL or Redis does not answer.
     #[error(transparent)]
@@ -92,7 +92,7 @@ impl Fitment {
             fit_browse_fill::call(home.prefix(), browse, &page, self.0.settings.page_life_ms);
         if let Err(error) = home.run(&call).await {
             // A page is cheap: it is read from SQL again.
-            debug!(%error, "a page is not kept");
+            debug!(%error, "cannot cache a page in Redis");
         }
         Ok(Some(page.json))
     }

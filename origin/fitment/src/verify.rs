@@ -26,15 +26,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The most SKUs of one step.
 pub const STEP_MAX: usize = 200;
 
-/// What a comparison has found.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = FitmentVerified)]
 pub struct VerifySummary {
-    /// SKUs that were compared.
+    /// SKUs compared.
     pub checked: usize,
-    /// Those that differed and were written again.
+    /// SKUs that differed and were rewritten.
     pub mended: usize,
-    /// Behind which number the next step begins; absent: all were compared.
+    /// `after` of the next step; absent: all SKUs are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub next: Option<u64>,
@@ -181,7 +181,7 @@ impl Fitment {
                 // It changed meanwhile: who changed it has Redis follow.
                 continue;
             }
-            warn!(sku = %row.sku, ?finding, "Redis has it otherwise than SQL: it is written again");
+            warn!(sku = %row.sku, ?finding, "Redis differs from SQL; rewriting the SKU");
             self.put(&[&now], newer).await?;
             self.route(&[&now], newer).await?;
             mended += 1;

@@ -50,7 +50,7 @@ const DELETE: &str = "DELETE FROM history_cold WHERE owner_key = ? IF EXISTS";
 /// What is not a URL of such a store. The URL itself is not shown: it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}: write cql://HOST:PORT,HOST:PORT/KEYSPACE, with USER:PASSWORD@ before the hosts if they ask for one, and ?replicas=N for a keyspace that is to be made"
+    "{0}: write cql://HOST:PORT,HOST:PORT/KEYSPACE, with USER:PASSWORD@ before the hosts for a login, and ?replicas=N for a new keyspace"
 )]
 pub struct CqlUrlError(&'static str);
 
@@ -105,7 +105,7 @@ impl CqlStore {
         let waited = tokio::time::timeout(CALL_LIMIT, ready.wait_for(Option::is_some)).await;
         let ready = waited.ok().and_then(Result::ok);
         let ready = ready.and_then(|ready| ready.clone());
-        ready.ok_or_else(|| ColdStoreError::Other("there is no connection yet".to_owned()))
+        ready.ok_or_else(|| ColdStoreError::Other("not connected yet".to_owned()))
     }
 
     async fn read_list(&self, owner: &Owner) -> Result<StoredList, ColdStoreError> {
@@ -205,7 +205,7 @@ fn is_applied(result: QueryResult) -> Result<bool, ColdStoreError> {
     match row.columns.first() {
         Some(Some(CqlValue::Boolean(is_applied))) => Ok(*is_applied),
         _ => Err(ColdStoreError::Other(
-            "a write was answered without [applied]".to_owned(),
+            "the reply to a write lacks [applied]".to_owned(),
         )),
     }
 }
@@ -300,17 +300,14 @@ async fn connect_until_ready(
         };
         match connected {
             Ok(ready) => {
-                info!(
-                    keyspace = place.keyspace,
-                    "the cold store of history is ready"
-                );
+                info!(keyspace = place.keyspace, "cold store of history is ready");
                 let _ = tell.send(Some(Arc::new(ready)));
                 return;
             }
             Err(error) if !is_said => {
                 warn!(
                     error,
-                    "no connection to the cold store of history; trying again"
+                    "cannot connect to the cold store of history; retrying"
                 );
                 is_said = true;
             }
@@ -323,10 +320,10 @@ async fn connect_until_ready(
 impl CqlEndpoint {
     fn read(url: &str) -> Result<Self, CqlUrlError> {
         let rest = url.strip_prefix("cql://");
-        let rest = rest.ok_or(CqlUrlError("it does not begin with cql://"))?;
+        let rest = rest.ok_or(CqlUrlError("it does not start with cql://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let parts = rest.rsplit_once('/');
-        let (rest, keyspace) = parts.ok_or(CqlUrlError("it names no keyspace"))?;
+        let (rest, keyspace) = parts.ok_or(CqlUrlError("it has no keyspace"))?;
         let (login, nodes) = match rest.rsplit_once('@') {
             None => (None, rest),
             Some((login, nodes)) => {
@@ -349,7 +346,7 @@ impl CqlEndpoint {
             || !keyspace.starts_with(|first: char| first.is_ascii_lowercase())
         {
             return Err(CqlUrlError(
-                "a keyspace is 1 to 48 of a-z, 0-9 and _, a letter first",
+                "a keyspace has 1 to 48 of a-z, 0-9 and _, starting with a letter",
             ));
         }
         Ok(Self {
@@ -371,7 +368,7 @@ fn read_replicas(query: &str) -> Result<Option<u8>, CqlUrlError> {
     let number = number.filter(|number| (1..=9).contains(number));
     number
         .map(Some)
-        .ok_or(CqlUrlError("there is replicas, from 1 to 9"))
+        .ok_or(CqlUrlError("the only parameter is replicas, from 1 to 9"))
 }
 
 #[cfg(test)]

@@ -299,7 +299,7 @@ impl HotLists {
     }
 }
 
-/// A name that no other has. If the system gives no random numbers, nothing counts as loaded.
+/// A name that no other has. If no random numbers from the operating system, nothing counts as loaded.
 fn new_generation() -> String {
     let mut name = [0; 8];
     match SystemRandom::new().fill(&mut name) {
@@ -318,7 +318,7 @@ fn named(name: &str) -> NewGeneration<'_> {
 /// Says in the log, as long as it is so, that lists take five times the memory that they need: once when it is seen, and
 /// again when it has changed. Ends with `stop`.
 pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
-    let mut interval = Interval::every(WATCH_PERIOD, "looking at how Redis keeps lists", stop);
+    let mut interval = Interval::every(WATCH_PERIOD, "checking the list encoding in Redis", stop);
     let mut said = None;
     while interval.next().await {
         // A Redis that does not let us ask is left alone.
@@ -328,7 +328,7 @@ pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
         {
             warn!(
                 entries,
-                "a list of browse history takes five times the memory: set zset-max-listpack-entries {PACKED_MIN} in Redis"
+                "browse history lists use five times the memory: set zset-max-listpack-entries {PACKED_MIN} in Redis"
             );
         }
         said = packed_max;

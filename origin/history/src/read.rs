@@ -65,7 +65,7 @@ impl History {
         match self.0.hot.read(owner).await {
             Ok(list) => self.loaded(owner, list).await,
             Err(error) => {
-                warn!(%error, "Redis has no history to tell: the cold store has the rest");
+                warn!(%error, "cannot read history from Redis; using the cold store only");
                 self.views_without_redis(owner).await
             }
         }
@@ -111,7 +111,7 @@ impl History {
         let removals = match self.0.store.removed().removals(owner).await {
             Ok(removals) => removals,
             Err(error) => {
-                warn!(%error, "a list cannot be loaded");
+                warn!(%error, "cannot load a list");
                 // Without removals nothing may be shown; with them, what is there.
                 let views = match list.loaded {
                     LoadedLists::Nothing => Vec::new(),
@@ -129,7 +129,7 @@ impl History {
             Ok(list) if list.loaded == LoadedLists::Nothing => Ok(Err(hot.read(owner).await?)),
             Ok(list) => Ok(Ok(self.kept(list.views, is_complete))),
             Err(error) => {
-                warn!(%error, "Redis has not taken a list that was loaded");
+                warn!(%error, "cannot write a loaded list to Redis");
                 let views = list.views.into_iter().chain(cold.unwrap_or_default());
                 Ok(Ok(self.merged(views, &removals, is_complete)))
             }
@@ -144,7 +144,7 @@ impl History {
         match self.0.cold.read(owner).await {
             Ok(stored) => (Some(stored.views), true),
             Err(error) => {
-                warn!(%error, "a list is shown without its cold part");
+                warn!(%error, "list answered without the cold store");
                 (None, false)
             }
         }
@@ -276,7 +276,7 @@ impl History {
         let hot = self.0.hot.clone();
         tokio::spawn(async move {
             if let Err(error) = hot.put_count(&owner, &promise, count).await {
-                warn!(%error, "a count was not kept");
+                warn!(%error, "cannot cache a count in Redis");
             }
         });
     }
@@ -288,7 +288,7 @@ impl History {
     }
 }
 
-/// None: the system gives no random numbers. Then a count is not kept.
+/// None: no random numbers from the operating system. Then a count is not kept.
 fn random_name() -> Option<String> {
     let mut name = [0; 8];
     SystemRandom::new().fill(&mut name).ok()?;

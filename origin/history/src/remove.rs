@@ -42,7 +42,7 @@ pub enum RemovalTiming {
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
     /// As many deletions are remembered as may be.
-    #[error("too many products are deleted already: clear the history instead")]
+    #[error("too many deleted products: clear the history instead")]
     TooMany,
     /// SQL or Redis did not answer.
     #[error(transparent)]
@@ -154,7 +154,7 @@ impl History {
         let removed = self.followed(&op, followed).await;
         // Its bytes go, too. If not now, then when the list is folded: it counts as active.
         if let Err(error) = self.rewrite(owner).await {
-            warn!(%error, "the cold store still has a cleared list, which is not shown");
+            warn!(%error, "cannot delete a cleared list in the cold store; it stays hidden");
         }
         Ok(removed)
     }
@@ -178,12 +178,12 @@ impl History {
         followed: Result<T, CallError>,
     ) -> RemovalTiming {
         if let Err(error) = followed {
-            warn!(%error, "Redis has not followed a removal; it will");
+            warn!(%error, "cannot apply a deletion in Redis; retrying");
             return RemovalTiming::Soon;
         }
         if let Err(error) = self.0.store.removed().applied(op).await {
             // It is applied once more, which changes nothing.
-            warn!(%error, "a removal is not noted as applied");
+            warn!(%error, "cannot mark a deletion as applied; retrying");
         }
         RemovalTiming::Now
     }
@@ -210,7 +210,7 @@ impl History {
     }
 
     pub(super) async fn run_applying(self, stop: CancellationToken) {
-        let mut interval = Interval::every(PERIOD, "applying removals of history", stop);
+        let mut interval = Interval::every(PERIOD, "applying history deletions", stop);
         while interval.next().await {
             let until_ms = self.now_ms().saturating_sub(AGE_MS);
             let applied = self.apply_removals(until_ms).await;

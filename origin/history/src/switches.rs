@@ -21,15 +21,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The most products of one question.
 pub const BATCH_MAX: usize = 10_000;
 
-/// What counts at this origin now.
+/// Effective switches of this origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = HistorySwitchesNow)]
 pub struct EffectiveSwitches {
-    /// Whether lists with room are filled from the cold store.
+    /// Whether to complete lists from the cold store.
     cold_reads: bool,
-    /// Whether counts are kept in Redis until a list changes.
+    /// Whether to cache counts in Redis until a list changes.
     count_cache: bool,
-    /// How many products are asked for at once.
+    /// Products per request to the product service.
     products_batch: usize,
 }
 
@@ -58,7 +58,7 @@ impl Switches {
 }
 
 impl History {
-    /// What counts at this origin now.
+    /// Effective switches of this origin.
     pub fn switches(&self) -> EffectiveSwitches {
         EffectiveSwitches {
             cold_reads: self.0.switches.has_cold_reads(),
@@ -96,7 +96,7 @@ impl History {
     }
 
     pub(crate) async fn run_following_switches(self, stop: CancellationToken) {
-        let mut interval = Interval::every(PERIOD, "following the switches of history", stop);
+        let mut interval = Interval::every(PERIOD, "reading the history switches", stop);
         while interval.next().await {
             let followed = self.follow_switches().await;
             interval.ended(&followed);

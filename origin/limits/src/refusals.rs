@@ -14,20 +14,20 @@ use weir_origin_core::redis::{CallError, Redis};
 /// The most keys that are told.
 const KEYS_MAX: usize = 100;
 
-/// What rules have refused in the last minutes.
+/// Refusals of the last minutes.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusals)]
 pub(super) struct Refusals {
-    /// From how many minutes, this one among them.
+    /// Number of minutes, including the current one.
     #[schema(minimum = 1)]
     minutes: u64,
     /// Rules by name.
     rules: Vec<RuleRefusals>,
-    /// The keys that were refused most, at most 100, most often first.
+    /// The top-k refused keys, at most 100, most refused first.
     keys: Vec<KeyRefusals>,
 }
 
-/// What a rule has refused.
+/// Refusals of a rule.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalsOfRule)]
 struct RuleRefusals {
@@ -37,25 +37,25 @@ struct RuleRefusals {
     requests: Requests,
 }
 
-/// What a rule has refused to one key.
+/// Refusals of a rule for one key.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalsOfKey)]
 struct KeyRefusals {
     /// The rule's name.
     rule: String,
-    /// Values of the rule's key: addresses and users as they are, headers, cookies and parameters as a hash.
+    /// Values of the rule's key: addresses and users in clear, headers, cookies and parameters as hashes.
     key: String,
     #[serde(flatten)]
     requests: Requests,
 }
 
-/// How many requests a rule has refused, and how many it would have.
+/// Counts of refused requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitRefusalCounts)]
 struct Requests {
-    /// Requests that were refused because the limit was reached.
+    /// Requests refused by the limit.
     limited: u64,
-    /// Requests that would have been refused: the rule's mode is `shadow`.
+    /// Requests that a dry run would have refused (mode `shadow`).
     shadow_limited: u64,
     /// Requests whose key is on its `deny` list.
     denied: u64,

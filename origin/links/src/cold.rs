@@ -98,7 +98,7 @@ pub enum ColdError {
     #[error(transparent)]
     Redis(#[from] CallError),
     /// Redis has not answered for a while, and is left in peace.
-    #[error("Redis does not answer, and is not asked for now")]
+    #[error("Redis does not answer; pausing Redis lookups")]
     NotAsked,
     /// Redis holds a malformed record.
     #[error("Redis: {0}")]
@@ -197,7 +197,7 @@ impl ColdLinks {
                 return Ok(found);
             }
         } else if let Err(error) = warmed {
-            debug!(%error, link = %id, "Redis was not warmed");
+            debug!(%error, link = %id, "cannot write a link to Redis");
         }
         Ok(ColdLink {
             link: stored.link,
@@ -321,7 +321,7 @@ impl ColdLinks {
         tokio::spawn(async move {
             let call = link_clicks::call(redis.prefix(), batch, encode(&[row]));
             if let Err(error) = redis.run(&call).await {
-                debug!(%error, "a click was not counted");
+                debug!(%error, "cannot count a click");
             }
         });
     }

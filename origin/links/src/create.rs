@@ -24,7 +24,7 @@ use weir_origin_core::sql::SqlError;
 /// How many codes are tried. Only the first should ever be needed: no other link has it.
 const ATTEMPTS: usize = 4;
 
-/// Why a link was not made.
+/// Why cannot create a link.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The request is invalid.
@@ -208,7 +208,7 @@ impl Creator {
     /// Voids the log's entries of codes that turned out to be other links'.
     async fn leave(&self, links: &[NewLink]) -> Result<(), CreateError> {
         self.metrics.collisions.inc_by(links.len() as u64);
-        error!(link = ?links.first().map(|link| &link.id), "a generated code is another link's");
+        error!(link = ?links.first().map(|link| &link.id), "a generated code is already taken");
         let voids: Vec<Entry> = links.iter().cloned().map(Entry::Void).collect();
         self.log.append(&voids).await?;
         Ok(())
@@ -283,7 +283,7 @@ impl Creator {
             (Ok(_), Ok(written)) => written,
             (Err(error), _) => return all_failed(all, || error.into()),
             (_, Err(error)) => {
-                error!(%error, "Redis did not take a batch of links");
+                error!(%error, "cannot write a batch of links to Redis");
                 return all_failed(all, || CallError::Timeout.into());
             }
         };
@@ -336,7 +336,7 @@ impl Creator {
         }
         if let Err(error) = self.records.write(ready.record(), Some(0)).await {
             // It is made all the same: whoever asks for it finds it in the cold store.
-            warn!(%error, link = %id, "Redis did not take a link under a chosen code");
+            warn!(%error, link = %id, "cannot write a link with a custom code to Redis");
         }
         self.metrics.created.inc();
         Ok(ready.view())

@@ -12,14 +12,14 @@ use crate::model::stats::{CELLS_KEPT_MS, Cell, CellCount, Span};
 use crate::store::LinkStore;
 use weir_origin_core::sql::SqlError;
 
-/// Which clicks; what is not named is not asked for.
+/// Filters for clicks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkCrossFilter)]
 pub struct Filter {
     /// The country.
     #[schema(required)]
     pub country: Option<String>,
-    /// The kind of device.
+    /// Device type.
     #[schema(required)]
     pub device: Option<String>,
     /// The referrer.
@@ -39,9 +39,9 @@ enum CrossDimension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkCrossPoint)]
 pub struct CrossPoint {
-    /// When it begins.
+    /// Start time.
     pub at_ms: u64,
-    /// Clicks that pass all filters.
+    /// Clicks that match all filters.
     pub clicks: u64,
 }
 
@@ -49,27 +49,27 @@ pub struct CrossPoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkCross)]
 pub struct Cross {
-    /// What the series is by.
+    /// Resolution of the series.
     pub by: Span,
-    /// Whose days they are.
+    /// Time zone of the days.
     pub tz: String,
-    /// When the range begins.
+    /// Start of the range.
     pub from_ms: u64,
-    /// When it has ended.
+    /// End of the range.
     pub to_ms: u64,
-    /// What is asked for.
+    /// The filters.
     pub filter: Filter,
-    /// Clicks that pass all filters.
+    /// Clicks that match all filters.
     pub clicks: u64,
     /// The same for every hour or day.
     pub series: Vec<CrossPoint>,
-    /// Clicks by country that pass the filters of device and referrer.
+    /// Clicks by country that match the device and referrer filters.
     pub countries: BTreeMap<String, u64>,
-    /// Clicks by kind of device that pass the filters of country and referrer.
+    /// Clicks by device type that match the country and referrer filters.
     pub devices: BTreeMap<String, u64>,
-    /// Clicks by referrer that pass the filters of country and device.
+    /// Clicks by referrer that match the country and device filters.
     pub referrers: BTreeMap<String, u64>,
-    /// By how much any of these may be wrong: of an hour the 64 heaviest combinations are kept.
+    /// Maximum error of these counts: only the top 64 combinations of each hour are stored.
     pub off_by_max: u64,
 }
 

@@ -51,11 +51,11 @@ pub enum ChangeError {
     HasLinks,
     /// It has links, whose codes would be others.
     #[error(
-        "codes.ignore_case cannot change while the domain {0} has links: delete them first, or make another domain"
+        "codes.ignore_case cannot change while the domain \"{0}\" has links: delete them first, or create another domain"
     )]
     Case(DomainId),
     /// Others kept changing them.
-    #[error("the domains are being changed by others")]
+    #[error("the domains are being changed concurrently")]
     Busy,
     /// SQL does not answer.
     #[error(transparent)]
@@ -69,7 +69,7 @@ impl SharedDomains {
     /// When SQL does not answer.
     pub async fn open(store: LinkStore, file: &Domains, clock: Clock) -> Result<Self, SqlError> {
         if store.shared_domains().seed_domains(file, clock()).await? {
-            info!("the domains of links were taken over from the file into the database");
+            info!("imported the link domains from the file into the database");
         }
         let seed = || StoredDomains {
             version: 0,
@@ -83,7 +83,7 @@ impl SharedDomains {
         if !stored.domains.iter().eq(file.iter()) {
             warn!(
                 version = stored.version,
-                "the file of --links differs from the domains in the database, which count: change them by the API"
+                "the --links file differs from the domains in the database, which are used: change them with the API"
             );
         }
         let ever = all_domain_ids(&store, &stored.domains).await?;

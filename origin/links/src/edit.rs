@@ -34,7 +34,7 @@ pub enum EditError {
     #[error("the link has version {0}")]
     Version(u32),
     /// Others kept changing it.
-    #[error("the link is being changed by others")]
+    #[error("the link is being changed concurrently")]
     Busy,
     /// Its password cannot be hashed now.
     #[error(transparent)]
@@ -149,7 +149,7 @@ impl Editor {
         match self.publisher.publish(id).await {
             Ok(()) => true,
             Err(error) => {
-                warn!(%error, link = %id, "Redis has not followed an edit; it will");
+                warn!(%error, link = %id, "cannot write an edit to Redis; retrying");
                 false
             }
         }

@@ -23,7 +23,7 @@ pub enum FindError {
     #[error("there is no such link")]
     Unknown,
     /// Redis has it, but the cold store does not yet.
-    #[error("the link was just made and is not in the cold store yet")]
+    #[error("the link is new and not in the cold store yet")]
     NotYet,
     /// The cold store does not answer.
     #[error(transparent)]

@@ -56,15 +56,15 @@ pub struct LinkMetrics {
     pub created: Counter,
     /// Codes that turned out to be another link's, and were left: there should be none.
     pub collisions: Counter,
-    /// Creations that waited for numbers.
+    /// Creations that waited for code numbers.
     pub waited: Counter,
-    /// Entries of the log that the cold store took.
+    /// Log entries written to the cold store.
     pub drained: Counter,
-    /// Entries of the log whose names were taken in the cold store: there should be none.
+    /// Log entries whose code the cold store already had; should be 0: there should be none.
     pub drained_taken: Counter,
-    /// Changes that were written to Redis once more, as each is.
+    /// Edits written to Redis again.
     pub republished: Counter,
-    /// Batches of clicks that wait to be counted.
+    /// Click batches not yet counted.
     pub click_batches_waiting: Gauge,
     click_batches: Family<OutcomeLabel, Counter>,
     clicks: Counter,
@@ -90,60 +90,60 @@ impl LinkMetrics {
 
     fn add_to(group: &mut Group<'_>) -> Self {
         Self {
-            created: group.add("links_created", "Links that were made"),
+            created: group.add("links_created", "Links created"),
             collisions: group.add(
                 "link_collisions",
-                "Generated codes that were another link's: there should be none",
+                "Generated codes that were already taken; should be 0",
             ),
-            waited: group.add("link_number_waits", "Creations that waited for numbers"),
+            waited: group.add("link_number_waits", "Creations that waited for code numbers"),
             drained: group.add(
                 "link_log_entries",
-                "Entries of the log that the cold store took",
+                "Log entries written to the cold store",
             ),
             drained_taken: group.add(
                 "link_log_entries_taken",
-                "Entries of the log whose names were taken in the cold store",
+                "Log entries whose code the cold store already had; should be 0",
             ),
             republished: group.add(
                 "links_republished",
-                "Changes that were written to Redis once more, as each is",
+                "Edits written to Redis again",
             ),
-            segments: group.add("link_segments", "Segments of numbers asked for, by outcome"),
+            segments: group.add("link_segments", "Number segments requested, by outcome"),
             cleaned: group.add(
                 "links_cleaned",
-                "Links that had ended, by what clean-up did",
+                "Expired links, by clean-up outcome",
             ),
-            cold: group.add("link_cold_lookups", "Looks into the cold store, by outcome"),
-            passwords: group.add("link_passwords", "Passwords that were tried, by outcome"),
+            cold: group.add("link_cold_lookups", "Lookups in the cold store, by outcome"),
+            passwords: group.add("link_passwords", "Link password attempts, by outcome"),
             numbers_left: group.add(
                 "link_numbers_left",
-                "Numbers of generated codes that are free, by length",
+                "Free numbers for generated codes, by length",
             ),
             numbers_seconds_left: group.add(
                 "link_numbers_seconds_left",
-                "Seconds until no number is left at the rate of the last day, by length; ten years at most",
+                "Seconds until the numbers run out at the last day's rate, by length; at most ten years",
             ),
             told: group.add(
                 "link_changes",
-                "Changes of links, by receiver and whether it took them",
+                "Link changes sent, by receiver and outcome",
             ),
             outbox_waiting: group.add(
                 "outbox_links_waiting",
-                "Links of which a receiver does not have every change",
+                "Links with undelivered changes, by receiver",
             ),
             outbox_oldest_seconds: group.add(
                 "link_outbox_oldest_seconds",
-                "For how long the oldest change of a link has waited, in seconds",
+                "Age of the oldest undelivered link change, in seconds",
             ),
             log_waiting: group.add(
                 "link_log_waiting_bytes",
-                "Bytes of the log that the cold store has not taken",
+                "Link log bytes not yet in the cold store",
             ),
-            click_batches: group.add("click_batches", "Batches of clicks, by outcome"),
-            clicks: group.add("clicks", "Clicks on short links that were counted"),
+            click_batches: group.add("click_batches", "Click batches, by outcome"),
+            clicks: group.add("clicks", "Clicks counted"),
             click_batches_waiting: group.add(
                 "click_batches_waiting",
-                "Batches of clicks that wait to be counted",
+                "Click batches not yet counted",
             ),
         }
     }

@@ -87,7 +87,7 @@ impl fmt::Debug for AllocatorDeps {
 
 /// There was no number in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no number within {WAIT_LIMIT:?}")]
+#[error("no free number within {WAIT_LIMIT:?}")]
 pub struct NoNumber;
 
 #[derive(Debug)]
@@ -440,7 +440,7 @@ impl Allocator {
                     .open_round(length, round, (self.deps.clock)())
                     .await?;
                 records.unlock_wrap(length).await?;
-                info!(%length, round, "all numbers were gone through; they begin again");
+                info!(%length, round, "all numbers are used; starting again at the first");
             } else {
                 tokio::time::sleep(WRAP_PAUSE).await;
             }

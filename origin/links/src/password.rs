@@ -68,7 +68,7 @@ impl Password {
 
 /// A text that is no password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a password has 1 to {PASSWORD_LEN_MAX} bytes")]
+#[error("must have 1 to {PASSWORD_LEN_MAX} bytes")]
 pub struct NoPassword;
 
 impl<'de> Deserialize<'de> for Password {
@@ -83,9 +83,9 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Too many passwords are being hashed, or the system gives no random numbers.
+/// Too many passwords are being hashed, or no random numbers from the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many passwords are being looked at")]
+#[error("too many passwords are being checked")]
 pub struct Busy;
 
 /// The outcome of a password attempt.

@@ -191,7 +191,7 @@ impl LinkRecords {
         match self.redis.send(&add).await? {
             Value::BulkString(change) => Ok(ChangeId(change)),
             other => Err(CallError::unexpected(
-                "XADD gave no id",
+                "invalid reply of XADD",
                 format!("{other:?}"),
             )),
         }

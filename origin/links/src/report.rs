@@ -38,10 +38,10 @@ pub enum RangeError {
     #[error("to_ms: must be later than from_ms")]
     Empty,
     /// It has too many hours or days.
-    #[error("from_ms, to_ms: at most {HOURS_MAX} hours or {DAYS_MAX} days at once")]
+    #[error("from_ms, to_ms: must span at most {HOURS_MAX} hours or {DAYS_MAX} days")]
     TooLong,
     /// Days of a zone are sums of hours, which are not kept for as long as days.
-    #[error("tz, from_ms: days of a time zone are told for the last 90 days")]
+    #[error("tz, from_ms: days in a time zone are only available for the last 90 days")]
     TooOld,
 }
 
@@ -83,12 +83,12 @@ impl Range {
         matches!((self.span, &self.zone), (Span::Hour, _) | (_, None))
     }
 
-    /// When it begins.
+    /// Start time.
     pub fn from_ms(&self) -> u64 {
         self.borders.first().copied().unwrap_or(0)
     }
 
-    /// When it has ended.
+    /// End of the range.
     pub fn until_ms(&self) -> u64 {
         self.borders.last().copied().unwrap_or(0)
     }
@@ -278,34 +278,33 @@ fn uniques(span: Span, points: &[Point], days: &[Point]) -> Uniques {
     by_day.values().fold(Uniques::default(), add)
 }
 
-/// The clicks on a link.
+/// Click statistics of a link.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LinkStats)]
 pub struct ReportView<'a> {
-    /// How long each span of the series is: `hour` or `day`.
+    /// Resolution of the series: `hour` or `day`.
     by: Span,
-    /// Whose days they are.
+    /// Time zone of the days.
     tz: &'a str,
-    /// The first instant, in milliseconds since the Unix epoch.
+    /// Start, in milliseconds since the Unix epoch.
     from_ms: u64,
-    /// The first instant after them, in milliseconds since the Unix epoch.
+    /// End (exclusive), in milliseconds since the Unix epoch.
     to_ms: u64,
     /// Clicks of people.
     clicks: u64,
-    /// Clicks of crawlers and previews, which are not among the others.
+    /// Clicks of bots, not included in the others.
     bots: u64,
     #[serde(flatten)]
     uniques: Uniques,
-    /// Clicks by QR code, on the days of `parts_from_ms` to `parts_to_ms`. They are among the clicks, and `qr` is among the
-    /// referrers.
+    /// QR code scans from `parts_from_ms` to `parts_to_ms`. They are included in the clicks, with the referrer `qr`.
     scans: u64,
-    /// One for each span of time.
+    /// One entry per interval.
     series: &'a [Point],
-    /// Parts are kept by day: the first day that they are of.
+    /// Start of the breakdowns below, which are by UTC day.
     parts_from_ms: u64,
-    /// Until when the parts below are counted, in milliseconds since the Unix epoch.
+    /// End of the breakdowns, in milliseconds since the Unix epoch.
     parts_to_ms: u64,
-    /// Clicks by kind of device: desktop, mobile, tablet, script, other.
+    /// Clicks by device type: desktop, mobile, tablet, script, other.
     #[schema(value_type = BTreeMap<String, u64>)]
     devices: Values<'a>,
     /// Clicks by operating system.
@@ -314,19 +313,19 @@ pub struct ReportView<'a> {
     /// Clicks by browser.
     #[schema(value_type = BTreeMap<String, u64>)]
     browsers: Values<'a>,
-    /// Clicks by host, or `direct`: the 100 of each day that have most.
+    /// Clicks by referrer host, or `direct`: the top 100 of each day.
     #[schema(value_type = BTreeMap<String, u64>)]
     referrers: Values<'a>,
     /// Clicks by region (ISO 3166-2), or `unknown`.
     #[schema(value_type = BTreeMap<String, u64>)]
     regions: Values<'a>,
-    /// Clicks by who runs the network, or `unknown`.
+    /// Clicks by network operator, or `unknown`.
     #[schema(value_type = BTreeMap<String, u64>)]
     operators: Values<'a>,
     /// Clicks by language, as primary subtags, or `unknown`.
     #[schema(value_type = BTreeMap<String, u64>)]
     languages: Values<'a>,
-    /// Of parts with more values than are kept: by how much the clicks of a value may be too many.
+    /// Maximum overcount of breakdowns that keep only their top values.
     too_many_by: BTreeMap<&'static str, u64>,
 }
 

@@ -11,18 +11,18 @@ use crate::records::{LinkRecords, RecordLookup};
 use crate::store::{LinkStore, StoredLink};
 use weir_origin_core::sql::SqlError;
 
-/// How a link answers a click.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkState)]
 pub enum State {
-    /// It leads on.
+    /// It redirects.
     Active,
-    /// It is out of use for now.
+    /// It is disabled.
     Disabled,
-    /// Its end has come, or nobody clicked it for as long as it lives.
+    /// It has expired.
     Ended,
-    /// All its clicks are used.
+    /// It has reached its click limit.
     UsedUp,
 }
 
@@ -108,7 +108,7 @@ impl States {
         let lives = over.map(|link| RecordLookup::IsThere(&link.id));
         let asked: Vec<_> = clicks.chain(lives).collect();
         let told = self.records.ask(&asked).await.unwrap_or_else(|error| {
-            debug!(%error, "states of links are told without Redis");
+            debug!(%error, "link states answered without Redis");
             vec![None; asked.len()]
         });
         let told: HashMap<_, _> = asked.into_iter().zip(told).collect();

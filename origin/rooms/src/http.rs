@@ -39,16 +39,16 @@ struct RoomView {
     /// null: the setting in the gateways' configuration applies.
     #[schema(required)]
     setting: Option<SettingView>,
-    /// null: no gateway has looked at this room since Redis started.
+    /// null: no gateway has reported this room since Redis started.
     #[schema(required)]
     queue: Option<QueueView>,
 }
 
-/// What is set for a waiting room.
+/// Setting of a waiting room.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomSetting)]
 struct SettingView {
-    /// Grows with each change.
+    /// Increases with each change.
     version: u64,
     #[serde(flatten)]
     fields: RoomFields,
@@ -58,47 +58,47 @@ struct SettingView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomQueue)]
 struct QueueView {
-    /// How many wait.
+    /// Waiting visitors.
     waiting: u64,
-    /// How many were called so far.
+    /// Visitors called so far.
     called: u64,
-    /// How many are inside.
+    /// Active sessions.
     inside: u64,
-    /// How many have joined so far.
+    /// Visitors who have joined so far.
     joined: u64,
-    /// How many have entered so far.
+    /// Visitors who have entered so far.
     entered: u64,
-    /// How many have entered in the last minute.
+    /// Visitors who entered in the last minute.
     entered_last_minute: u64,
-    /// How many did not come when they were called.
+    /// No-shows: called visitors who did not enter in time.
     dropped_out: u64,
-    /// How long those who entered had waited.
+    /// Waiting times of visitors who entered.
     wait_ms: WaitsView,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     draw: Option<DrawView>,
 }
 
-/// Waits of those who entered, in milliseconds; null: nobody entered, or they waited longer than two hours.
+/// Waiting times in milliseconds; null: no visitor entered, or longer than two hours.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomQueueWaitMs)]
 struct WaitsView {
-    /// Half of those who entered waited no longer.
+    /// Median.
     #[schema(required)]
     p50: Option<u64>,
-    /// 90% of those who entered waited no longer.
+    /// 90th percentile.
     #[schema(required)]
     p90: Option<u64>,
-    /// 99% of those who entered waited no longer.
+    /// 99th percentile.
     #[schema(required)]
     p99: Option<u64>,
 }
 
-/// The draw at an opening. The seed is shown once the draw was made, its SHA-256 before.
+/// The random order at the opening. The seed is public after the draw, its SHA-256 before.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RoomQueueDraw)]
 struct DrawView {
-    /// When it opens, in milliseconds since the Unix epoch.
+    /// Opening time, in milliseconds since the Unix epoch.
     opens_at_ms: u64,
     /// The SHA-256 of the seed.
     commitment: String,
@@ -106,11 +106,11 @@ struct DrawView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     seed: Option<String>,
-    /// The first position that was drawn.
+    /// First drawn position.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     first_place: Option<u64>,
-    /// The last position that was drawn.
+    /// Last drawn position.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     last_place: Option<u64>,
@@ -124,7 +124,7 @@ struct RoomList {
     rooms: Vec<RoomView>,
 }
 
-/// Which room.
+/// Selects a room.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("room"), parameter_in = Path)]
 struct RoomParam(
@@ -152,9 +152,7 @@ pub fn admin() -> Api<Rooms> {
         )
 }
 
-/// All waiting rooms for which something is set
-///
-/// There are as many as operators have set.
+/// List all waiting rooms with settings
 #[utoipa::path(
     get,
     path = "/rooms",
@@ -170,7 +168,7 @@ async fn list(State(rooms): State<Rooms>, caller: Caller) -> Result<Json<RoomLis
     Ok(Json(RoomList { rooms: views }))
 }
 
-/// What is set for a waiting room, and its queue
+/// Get a waiting room's setting and queue
 #[utoipa::path(
     get,
     path = "/rooms/{room}",
@@ -186,7 +184,7 @@ async fn one(
     let setting = rooms.store().setting(&room).await?;
     let look = rooms.look(&room).await.map_err(no_redis)?;
     if setting.is_none() && look.is_none() {
-        let detail = "nothing is set for this room, and no gateway has it";
+        let detail = "the room has no settings, and no gateway has it";
         return Err(UNKNOWN_ROOM.because(detail));
     }
     Ok(Json(rooms.view(&room, setting, look)))
@@ -194,14 +192,14 @@ async fn one(
 
 /// Open, pause, drain, close or bypass a waiting room
 ///
-/// Sets its pace and how many are inside at once, too. Gateways follow within a second.
+/// Also sets the admission rate and the limit of active sessions. Gateways follow within a second.
 #[utoipa::path(
     put,
     path = "/rooms/{room}",
     operation_id = "setRoom",
     params(RoomParam),
     request_body = RoomFields,
-    responses((status = 200, description = "It is set", body = RoomView))
+    responses((status = 200, description = "The setting is stored", body = RoomView))
 )]
 async fn set(
     State(rooms): State<Rooms>,
@@ -214,7 +212,7 @@ async fn set(
     let setting = set.map_err(not_set)?;
     // If Redis is away now, the next round puts it there.
     if let Err(error) = rooms.publish(&room, &setting).await {
-        warn!(%error, room = room.as_str(), "a setting is not in Redis yet");
+        warn!(%error, room = room.as_str(), "cannot write a room setting to Redis; retrying");
     }
     let look = rooms.look(&room).await.ok().flatten();
     Ok(Json(rooms.view(&room, Some(setting), look)))
@@ -305,6 +303,6 @@ fn not_set(failure: SetError) -> Problem {
 }
 
 fn no_redis(error: CallError) -> Problem {
-    warn!(%error, "cannot look at a waiting room");
+    warn!(%error, "cannot read a waiting room from Redis");
     Problem::redis()
 }

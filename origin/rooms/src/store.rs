@@ -116,7 +116,7 @@ impl RoomStore {
             return Err(over.into());
         }
         let stored = self.setting(room).await?;
-        let stored = stored.ok_or_else(|| damaged("rooms", "has lost a row"));
+        let stored = stored.ok_or_else(|| damaged("rooms", "misses a row"));
         Ok(stored.map_err(SqlError::from)?)
     }
 }
@@ -164,7 +164,7 @@ async fn count(tx: &mut Tx, names: &NameRange) -> Result<u64, sqlx::Error> {
 
 fn stored(row: &Row) -> Result<(RoomName, Setting), sqlx::Error> {
     let name = row.text("name")?;
-    let name = RoomName::new(&name).ok_or_else(|| damaged("name", "is no room's"))?;
+    let name = RoomName::new(&name).ok_or_else(|| damaged("name", "is not a room name"))?;
     let setting = RoomFields::read(row)?.setting(row.number("version")?);
     Ok((name, setting))
 }

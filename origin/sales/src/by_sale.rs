@@ -165,15 +165,15 @@ impl Collector for BySale {
         let mut family = |name, help, read: fn(&SaleFigures) -> Vec<GaugeReading>| {
             write_family(&mut encoder, name, help, &sales, read)
         };
-        let help = "Units of each sale in Redis: not sold, in open claims, in orders";
+        let help = "Units per sale in Redis: in stock, in open claims, ordered";
         family("sale_units", help, |of| units(&of.numbers))?;
-        let help = "Claims that are neither order nor released";
+        let help = "Claims neither ordered nor released";
         family("open_claims", help, |of| {
             plain(number(of.numbers.open_claims))
         })?;
-        let help = "Open claims by how far their deadline has passed";
+        let help = "Open claims by time past their deadline";
         family("open_claims_by_age", help, |of| by_age(&of.numbers))?;
-        let help = "Units that the sum has too many; below 0: too few";
+        let help = "Surplus units; below 0: missing units";
         family("drift_units", help, |of| plain(of.drift))?;
         let help = "Shards of warmed sales without stock in Redis";
         family("cold_shards", help, |of| {

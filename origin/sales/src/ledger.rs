@@ -297,7 +297,7 @@ impl Ledger {
     pub async fn now_ms(&self) -> Result<u64, CallError> {
         let time = self.redis.send(&redis::cmd("TIME")).await?;
         let (seconds, micros): (u64, u64) = redis::from_redis_value(time.clone())
-            .map_err(|_| CallError::unexpected("TIME gave no time", format!("{time:?}")))?;
+            .map_err(|_| CallError::unexpected("invalid reply of TIME", format!("{time:?}")))?;
         Ok(seconds * 1_000 + micros / 1_000)
     }
 
@@ -314,7 +314,7 @@ impl Ledger {
         match self.redis.send(&count).await? {
             redis::Value::Int(claims) => Ok(u64::try_from(claims).unwrap_or(0)),
             other => Err(CallError::unexpected(
-                "ZCOUNT gave no number",
+                "invalid reply of ZCOUNT",
                 format!("{other:?}"),
             )),
         }
@@ -472,7 +472,7 @@ impl Ledger {
         scan.arg(cursor).arg("COUNT").arg(SCAN_LEN);
         let reply = self.redis.send(&scan).await?;
         let (cursor, fields): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
-            .map_err(|error| CallError::unexpected("HSCAN gave no page", error.to_string()))?;
+            .map_err(|error| CallError::unexpected("invalid reply of HSCAN", error.to_string()))?;
         let pairs = fields.chunks_exact(2);
         let users = pairs.filter_map(|pair| {
             let [user, orders] = pair else { return None };
@@ -533,8 +533,10 @@ impl Ledger {
                 .arg("COUNT")
                 .arg(SCAN_LEN);
             let reply = self.redis.send(&scan).await?;
-            let (next, fields): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
-                .map_err(|error| CallError::unexpected("HSCAN gave no page", error.to_string()))?;
+            let (next, fields): (u64, Vec<Vec<u8>>) =
+                redis::from_redis_value(reply).map_err(|error| {
+                    CallError::unexpected("invalid reply of HSCAN", error.to_string())
+                })?;
             for pair in fields.chunks_exact(2) {
                 if let [user, record] = pair
                     && let Some((held, deadline_ms)) = record::read_claim(record)

@@ -28,31 +28,31 @@ const STALE_FOR: Duration = Duration::from_secs(60);
 /// The most sales that are shown.
 const LISTED_MAX: usize = 10_000;
 
-/// A sale as anybody may see it.
+/// A public sale.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ListedSale {
-    /// Its name.
+    /// Its id.
     #[schema(value_type = String)]
     pub id: SaleId,
-    /// What people call it.
+    /// Display name.
     pub title: String,
-    /// What the shop calls what is sold; null: nothing is told of it.
+    /// The SKU; null: none.
     #[schema(required)]
     pub sku: Option<String>,
-    /// What one unit costs; null: nothing is told of it.
+    /// Price per unit; null: none.
     #[schema(required)]
     pub price: Option<Price>,
-    /// What it is doing.
+    /// Its state.
     pub state: Stage,
-    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
-    /// First instant at which they are taken no more.
+    /// End time (exclusive).
     pub ends_at_ms: u64,
-    /// Roughly how much is left.
+    /// Approximate stock level.
     pub remaining: Band,
-    /// The most units one user may have.
+    /// Limit of units per user.
     pub user_cap: u32,
-    /// When users may reserve; null: nobody needs to.
+    /// Reservation period; null: no reservation is needed.
     #[schema(required)]
     pub reservation: Option<Window>,
     /// Whether an order token is needed.

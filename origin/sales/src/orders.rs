@@ -284,7 +284,7 @@ impl Orders {
             });
         }
         if self.store.claims().void(ticket, now_ms()).await? {
-            warn!(claim = %ticket.claim_id(), ?shortage, "no unit in SQL behind the claim");
+            warn!(claim = %ticket.claim_id(), ?shortage, "claim refused: SQL has no unit left for it");
             self.release(ticket, ReleaseKind::Void).await;
             return Ok(ClaimOutcome::Short(shortage));
         }
@@ -330,7 +330,7 @@ impl Orders {
             }
         };
         if let Err(error) = told {
-            warn!(claim = %ticket.claim_id(), %error, "Redis was not reminded of the user");
+            warn!(claim = %ticket.claim_id(), %error, "cannot store the user's claim in Redis again");
         }
     }
 
@@ -381,7 +381,7 @@ impl Orders {
     pub async fn follow(&self, order: &StoredOrder) {
         self.changed.note(&order.sale);
         if let Err(error) = self.try_follow(order).await {
-            warn!(order = %order.id, status = order.status.label(), %error, "Redis did not follow");
+            warn!(order = %order.id, status = order.status.label(), %error, "cannot update Redis; the reconciler retries");
         }
     }
 
@@ -398,7 +398,7 @@ impl Orders {
         if order.status != OrderStatus::Unpaid
             && let Err(error) = self.store.mark_followed(&order.id, order.status).await
         {
-            warn!(order = %order.id, %error, "not noted that Redis has followed");
+            warn!(order = %order.id, %error, "cannot record in SQL that Redis is up to date");
         }
         Ok(())
     }
@@ -467,7 +467,7 @@ impl Orders {
     /// As with [`Orders::follow`].
     async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {
         if let Err(error) = self.ledger.release(ticket, kind).await {
-            warn!(claim = %ticket.claim_id(), %error, "not released");
+            warn!(claim = %ticket.claim_id(), %error, "cannot release the claim");
         }
     }
 }
@@ -482,7 +482,7 @@ pub enum NotFollowed {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// It has lost the order's shard: it follows when that is rebuilt.
-    #[error("Redis has lost the order's shard, which is not rebuilt yet")]
+    #[error("Redis has lost the order's shard, and it is not rebuilt yet")]
     Cold,
 }
 

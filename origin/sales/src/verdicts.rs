@@ -16,16 +16,16 @@ use weir_origin_core::redis::{CallError, Redis};
 /// Of how many minutes.
 const MINUTES: u64 = 5;
 
-/// How many requests for a sale got which verdict in the last minutes.
+/// Verdict counts of a sale in the last minutes.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = SaleVerdicts)]
 pub struct Verdicts {
-    /// Of so many minutes, this one among them.
+    /// Number of minutes, including the current one.
     #[schema(minimum = 1)]
     minutes: u64,
-    /// By the verdict's word.
+    /// Counts by verdict.
     decided: BTreeMap<&'static str, u64>,
-    /// What would have been decided, while the sale was in shadow.
+    /// Dry-run counts (`shadow`).
     shadow: BTreeMap<&'static str, u64>,
 }
 

@@ -80,12 +80,12 @@ impl Verifier {
         if differing.is_empty() && sums != before {
             // Redis was made to forget a key, and the sums still count what it held.
             let done = self.ledger.write_sums(sale, shard, &sums).await?;
-            warn!(%sale, shard, done, "the sums of a shard's orders are written anew");
+            warn!(%sale, shard, done, "rewrote a shard's order sums");
         }
         let verified = self.correct(sale, shard, &differing).await?;
         if verified.corrected > 0 {
             let corrected = verified.corrected;
-            warn!(%sale, shard, corrected, "Redis knew other orders of users than SQL");
+            warn!(%sale, shard, corrected, "order counts of users differed between Redis and SQL; repaired");
         }
         Ok(verified)
     }

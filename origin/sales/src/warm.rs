@@ -44,8 +44,7 @@ pub enum WarmError {
     UnknownSale,
     /// A shard holds no stock although claims may have been made.
     #[error(
-        "shard {shard} holds no stock in Redis although claims may have been made: Redis has lost \
-         data, and warming the sale now could make units twice"
+        "shard {shard} has no stock in Redis, but claims may exist: Redis has lost data, and warming the sale now could oversell it"
     )]
     StockLost {
         /// The first such shard.
@@ -53,15 +52,14 @@ pub enum WarmError {
     },
     /// A shard of a sale that was never warmed holds something.
     #[error(
-        "shard {shard} holds stock or claims in Redis that are not this sale's: another sale of \
-         this name has left them there; use another sale id, another key prefix, or an empty Redis"
+        "shard {shard} has stock or claims in Redis from another sale with this id: use another sale id, another key prefix, or an empty Redis"
     )]
     NotOurs {
         /// The first such shard.
         shard: u32,
     },
     /// Gateways know as many sales as they can.
-    #[error("{SALES_MAX} warmed sales have not ended yet: gateways take no more")]
+    #[error("{SALES_MAX} warmed sales have not ended yet, the maximum for gateways")]
     CatalogueFull,
     /// SQL did not answer.
     #[error(transparent)]

@@ -32,7 +32,7 @@ const NOT_HERE: [&[u8]; 7] = [
 
 /// As a Redis that speaks RESP2 alone says: clients fall back to that.
 const NOT_HERE_REPLY: &[u8] =
-    b"-NOPROTO the shard proxy speaks RESP2, and nothing but single commands\r\n";
+    b"-NOPROTO the shard proxy supports only RESP2 and single commands\r\n";
 
 /// Where a command goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Session {
             let (groups, used) = self.sorted(&received)?;
             received.drain(..used);
             if groups.is_empty() {
-                ensure!(received.len() <= COMMANDS_LEN_MAX, "a command is too long");
+                ensure!(received.len() <= COMMANDS_LEN_MAX, "command too long");
                 if !read_some(&mut self.client, &mut received).await? {
                     return Ok(());
                 }
@@ -120,11 +120,14 @@ impl Session {
 
     fn command_route(&self, command: &Value) -> Result<CommandRoute> {
         let Value::Array(values) = command else {
-            anyhow::bail!("no command");
+            anyhow::bail!("invalid command");
         };
         let words: Option<Vec<&[u8]>> = values.iter().map(word).collect();
-        let words = words.context("no command")?;
-        let name = words.first().context("no command")?.to_ascii_uppercase();
+        let words = words.context("invalid command")?;
+        let name = words
+            .first()
+            .context("invalid command")?
+            .to_ascii_uppercase();
         if let Some((link, step)) = self.shards.of_link(&words) {
             return Ok(CommandRoute::Link(link.to_owned(), step));
         }
@@ -225,7 +228,7 @@ impl Session {
                 };
             }
         }
-        ensure!(rest.is_empty(), "there are more replies than commands");
+        ensure!(rest.is_empty(), "more replies than commands");
         Ok(())
     }
 
@@ -326,7 +329,7 @@ fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
 /// Each of these replies to the place of its command.
 fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
     let rest = placed(said, places, replies)?;
-    ensure!(rest.is_empty(), "there are more replies than commands");
+    ensure!(rest.is_empty(), "more replies than commands");
     Ok(())
 }
 
@@ -334,7 +337,7 @@ fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
 fn placed<'s>(said: &'s [u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<&'s [u8]> {
     let mut rest = said;
     for at in places {
-        let (_, length) = whole(rest)?.context("a reply is missing")?;
+        let (_, length) = whole(rest)?.context("missing reply")?;
         let (reply, after) = rest.split_at(length);
         if let Some(to) = replies.get_mut(*at) {
             *to = reply.to_vec();
@@ -386,10 +389,10 @@ impl Redis {
         let mut framer = weir_base::resp::Framer::new(weir_base::resp::Direction::Replies);
         let (mut replies, mut read, mut frames) = (Vec::new(), 0, 0);
         while frames < count {
-            ensure!(replies.len() <= REPLIES_LEN_MAX, "Redis says too much");
+            ensure!(replies.len() <= REPLIES_LEN_MAX, "reply of Redis too long");
             ensure!(
                 read_some(&mut stream, &mut replies).await?,
-                "Redis has gone"
+                "Redis closed the connection"
             );
             let more = replies.get(read..).unwrap_or_default();
             let progress = framer.advance(more, count - frames)?;

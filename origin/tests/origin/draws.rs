@@ -147,7 +147,7 @@ async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
             .unwrap();
         let place = winners.iter().find(|(_, winner)| *winner == name);
         match place {
-            Some((place, _)) => assert!(line.ends_with(&format!("place {place}, won")), "{line}"),
+            Some((place, _)) => assert!(line.ends_with(&format!("rank {place}, won")), "{line}"),
             None => assert!(line.ends_with("not won"), "{line}"),
         }
         // Gateways know the same, and SQL would refuse what they do not.

@@ -210,7 +210,7 @@ async fn what_makes_no_sense_is_refused_with_its_name() {
         ("/links/abc/qr.svg?light=%23fff", "light: must be a colour"),
         (
             "/links/abc/qr.svg?dark=ffffff&light=000000",
-            "dark must be the darker",
+            "dark must be darker",
         ),
         ("/links/abc/qr.svg?colour=red", "colour"),
     ] {

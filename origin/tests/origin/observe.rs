@@ -57,7 +57,7 @@ fn expressions() -> Vec<String> {
 #[test]
 fn rules_and_dashboard_name_only_metrics_that_there_are() {
     let cells = DOCUMENTED.lines().filter_map(|line| {
-        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+        let (name, _) = line.strip_prefix("- `")?.split_once('`')?;
         Some(name)
     });
     let documented: BTreeSet<&str> = cells.collect();

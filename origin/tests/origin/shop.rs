@@ -199,8 +199,12 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
     assert_eq!(english.body["message"], "you have no such order");
     assert!(!english.headers.contains_key("content-language"));
     for (wanted, tag, said) in [
-        ("de-CH, en;q=0.9", "de", "Diese Bestellung haben Sie nicht."),
-        ("zh-TW,zh;q=0.9", "zh", "您没有这笔订单"),
+        (
+            "de-CH, en;q=0.9",
+            "de",
+            "Sie haben keine solche Bestellung.",
+        ),
+        ("zh-TW,zh;q=0.9", "zh", "您没有该订单"),
     ] {
         let answer = unknown(wanted).await;
         assert_eq!(
@@ -218,7 +222,7 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
         Request::get("/nothing").header("accept-language", "de"),
     )
     .await;
-    assert_eq!(nothing.body["message"], "Unter diesem Pfad gibt es nichts.");
+    assert_eq!(nothing.body["message"], "Diese Seite gibt es nicht.");
     let good = ask(
         &world,
         Request::get("/sale-list").header("accept-language", "de"),

@@ -180,7 +180,7 @@ async fn stock_that_redis_lost_is_not_made_anew_once_claims_may_exist() {
         (409, "stock_lost")
     );
     assert!(
-        refused.detail().starts_with("shard 1 holds no stock"),
+        refused.detail().starts_with("shard 1 has no stock"),
         "{}",
         refused.detail()
     );

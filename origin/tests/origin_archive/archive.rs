@@ -226,10 +226,7 @@ fn a_place_that_will_not_do_is_refused_by_its_flag() {
         let said = run(flags);
         assert!(said.contains(expected), "{said}");
     };
-    check(
-        &["--events-archive", "/tmp/a"],
-        "--events-archive: there are no events",
-    );
+    check(&["--events-archive", "/tmp/a"], "--events-archive needs");
     check(
         &["--events-log", &log, "--events-archive", "s3://"],
         "not s3://BUCKET",

@@ -284,5 +284,5 @@ async fn store_that_was_never_up_is_reported_and_blocks_nothing() {
     history.record(&[view]).await.unwrap();
     assert_eq!(list(&history, &alice).await, (vec![1], false));
     let told = history.cold().read(&alice).await.unwrap_err().to_string();
-    assert!(told.contains("no connection yet"), "{told}");
+    assert!(told.contains("not connected yet"), "{told}");
 }

@@ -199,7 +199,7 @@ async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()>
     assert_eq!(gateways.ask(0, &ended, &[]).await?.status, 302);
     let plain = gateways.ask(0, &ended, &[]).await?;
     assert_eq!(plain.status, 410);
-    assert!(plain.text().contains("<h1>This link has ended</h1>"));
+    assert!(plain.text().contains("<h1>This link has expired</h1>"));
     assert_eq!(gateways.ask(0, "/", &[]).await?.status, 404);
 
     let mut domain = gateways

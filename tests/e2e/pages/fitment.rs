@@ -61,7 +61,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
         .await?;
     browser.click("button[type=submit]").await?;
     browser
-        .wait_for_text("#said", "that is no key that opens anything")
+        .wait_for_text("#said", "the key is unknown or has expired")
         .await?;
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
@@ -129,6 +129,6 @@ async fn an_operator_gives_an_import_up() -> Result<()> {
     browser.wait_for_text("table", "waiting").await?;
     browser.run("window.confirm = () => true", &[]).await?;
     browser.click("td button").await?;
-    browser.wait_for_text("table", "given up").await?;
+    browser.wait_for_text("table", "cancelled").await?;
     desk.nothing_to_complain(&[]).await
 }

@@ -52,9 +52,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .type_into("[name=token]", "not the token, whatever it is, at all")
         .await?;
     browser.click("button[type=submit]").await?;
-    browser
-        .wait_for_text("main", "That key opens nothing.")
-        .await?;
+    browser.wait_for_text("main", "Invalid key.").await?;
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
         .await?;
@@ -69,15 +67,12 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser.click("#group-history summary").await?;
     browser.click("#group-history .dry-run").await?;
     browser
-        .wait_for_text(
-            "#group-history",
-            "4 records of the log would be handled again, 0 skipped.",
-        )
+        .wait_for_text("#group-history", "4 records would be replayed, 0 skipped.")
         .await?;
     browser.click("#group-history .move").await?;
     browser.click("#group-history .move").await?;
     browser
-        .wait_for_text("#group-history", "The group goes on there.")
+        .wait_for_text("#group-history", "The group continues there.")
         .await?;
 
     browser.click("#group-store .run").await?;
@@ -96,9 +91,9 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .type_into(".letter textarea", &mended.to_string())
         .await?;
     browser.click(".letter .mend").await?;
-    browser.wait_for_text(".letter", "Mended.").await?;
+    browser.wait_for_text(".letter", "Saved.").await?;
     browser.click(".letter .resend").await?;
-    browser.wait_for_text("#letters", "There are none.").await?;
+    browser.wait_for_text("#letters", "None.").await?;
     let deadline = tokio::time::Instant::now() + weir_tests::PATIENCE;
     loop {
         let stored = desk

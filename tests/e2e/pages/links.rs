@@ -103,9 +103,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
         .await?;
     browser.click("#make button[type=submit]").await?;
     assert_eq!(browser.text("#url").await?, "https://s.example.com/autumn");
-    browser
-        .wait_for_text(".facts", "asks for a password")
-        .await?;
+    browser.wait_for_text(".facts", "password required").await?;
     assert_eq!(
         browser.text("#target").await?,
         "https://shop.example/autumn?a=1&b=2"
@@ -238,9 +236,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
         .await?;
     browser.type_into("[name=token]", "not-the-token").await?;
     browser.click("button[type=submit]").await?;
-    browser
-        .wait_for_text("[role=alert]", "That key opens nothing")
-        .await?;
+    browser.wait_for_text("[role=alert]", "Invalid key").await?;
     assert!(!browser.page_text().await?.contains("a.example"));
     desk.looks_right("sign-in").await?;
     // With it, what was asked for is shown; afterwards nothing of it stays.
@@ -310,7 +306,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
         .await?;
     // In one time zone, which is named.
     browser
-        .wait_for_text(".facts", "ends Jan 2, 2030, 03:04 UTC at the latest")
+        .wait_for_text(".facts", "expires Jan 2, 2030, 03:04 UTC at the latest")
         .await?;
     for (control, value) in [
         ("[name=target]", json!("https://a.example/")),
@@ -525,7 +521,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     let set_zone = "const zone = document.querySelector('[name=zone]'); zone.value = arguments[0]; \
         zone.dispatchEvent(new Event('change'))";
     browser.run(set_zone, &[json!("Atlantis")]).await?;
-    browser.wait_for_text("#stats", "no time zone").await?;
+    browser.wait_for_text("#stats", "Unknown time zone").await?;
     browser.run(set_zone, &[json!("Asia/Kolkata")]).await?;
     browser.wait_for_text("#total-clicks", "60").await?;
     let days = "return document.querySelectorAll('#stats > figure .slot').length === 7";
@@ -536,7 +532,9 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     browser
         .click("[name=filter-referrer] option[value='news.example']")
         .await?;
-    browser.wait_for_text("#crossed", "58 clicks fit").await?;
+    browser
+        .wait_for_text("#crossed", "58 matching clicks")
+        .await?;
     browser
         .wait_for_text("[name=filter-device]", "Phone (58)")
         .await?;
@@ -583,12 +581,15 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
     browser
         .wait_for_text(
             "#report",
-            "1,201 rows: 1,200 would be made, 0 there already, 1 refused. Done.",
+            "1,201 rows: 1,200 would be created, 0 already exist, 1 refused. Done.",
         )
         .await?;
     browser.wait_for_text("#refused", "Line 1202, x").await?;
     browser.click("[name=dry]").await?;
-    for expected in ["1,200 made, 0 there already", "0 made, 1,200 there already"] {
+    for expected in [
+        "1,200 created, 0 already exist",
+        "0 created, 1,200 already exist",
+    ] {
         browser.click("#import button[type=submit]").await?;
         browser.wait_for_text("#report", expected).await?;
         browser.wait_for_text("#report", "Done.").await?;
@@ -603,7 +604,7 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
     browser.click("[name=format] option[value=bitly]").await?;
     browser.click("#import button[type=submit]").await?;
     browser
-        .wait_for_text("#import .notice", "is this an export")
+        .wait_for_text("#import .notice", "check the format")
         .await?;
     desk.nothing_to_complain(&["status of 422"]).await
 }

@@ -35,7 +35,7 @@ async fn a_person_types_the_password_into_the_page() -> Result<()> {
     browser.type_into("[name=password]", "sesam").await?;
     browser.click("button").await?;
     browser
-        .wait_for_text("[role=alert]", "That is not the password.")
+        .wait_for_text("[role=alert]", "Wrong password.")
         .await?;
     looks_right(&browser, "link-password-wrong").await?;
     browser.type_into("[name=password]", "s3sam").await?;

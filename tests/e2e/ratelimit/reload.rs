@@ -147,7 +147,7 @@ async fn a_bad_document_is_refused_and_the_rules_of_before_stay() -> Result<()> 
     assert_eq!(passed(&limiters, 0, "local", "alice").await?, 4);
     let log = limiters.envoys[0].process().tail(200);
     assert!(
-        log.contains("rules in Redis refused, the last ones stay: rules[0]."),
+        log.contains("invalid rules in Redis, using the previous ones: rules[0]."),
         "{log}"
     );
     // A good one counts again.

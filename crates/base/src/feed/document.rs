@@ -53,23 +53,23 @@ struct Read<T> {
     body: T,
 }
 
-/// Why a text is no document of a feed.
+/// Why a text is not a feed document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// Longer than [`LEN_MAX`].
     #[error("is longer than {LEN_MAX} bytes")]
     TooLong,
     /// It has not the two lines of a document.
-    #[error("is no document of a feed")]
+    #[error("is not a feed document")]
     Malformed,
     /// It is not signed with a key that counts.
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// It is of another feed.
-    #[error("is of the feed {0}")]
+    #[error("belongs to the feed \"{0}\"")]
     Kind(String),
     /// What is signed is not what this feed says. The origin may be newer than the edge.
-    #[error("does not say what its feed says: {0}")]
+    #[error("has invalid content: {0}")]
     Body(String),
 }
 

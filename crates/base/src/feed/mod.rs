@@ -28,10 +28,10 @@ pub mod routes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentRejection {
     /// The edge has this one, or a later one.
-    #[error("the document is not later than what is known")]
+    #[error("the document is not newer than the known one")]
     Older,
     /// It does not follow what the edge has read.
-    #[error("the page does not begin where the edge stands")]
+    #[error("the page does not continue from the edge's position")]
     Elsewhere,
     /// It is from a time that has not come.
     #[error("the document is from the future: a clock is wrong")]

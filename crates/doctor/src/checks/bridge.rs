@@ -71,8 +71,8 @@ pub(super) fn bridge_route<'a>(
             false => broken(
                 "redis-cluster",
                 asking.to_owned(),
-                format!("there is no cluster {cluster}, which redis.cluster names"),
-                format!("add the clusters {cluster} and its upstream, or correct the name"),
+                format!("redis.cluster names the unknown cluster \"{cluster}\""),
+                format!("add the cluster \"{cluster}\" and its upstream, or correct the name"),
             ),
         });
     };
@@ -80,24 +80,24 @@ pub(super) fn bridge_route<'a>(
         return Err(broken(
             "redis-not-bridged",
             first.place(),
-            "it leads to the network, but a filter's calls are no Redis protocol: they need the bridge".into(),
-            "let it lead to the bridge's internal listener: envoy_internal_address: { server_listener_name: weir_redis }".into(),
+            "it connects to the network, but filter calls are not Redis protocol and need the bridge".into(),
+            "connect it to the bridge's internal listener: envoy_internal_address: { server_listener_name: weir_redis }".into(),
         ));
     };
     if !has_extension(envoy) {
         return Err(broken(
             "internal-listener-extension",
             "bootstrap_extensions".into(),
-            "envoy.bootstrap.internal_listener is not there, so the bridge is never reached".into(),
-            "add it, as envoy/weir.yaml has it in part (1)".into(),
+            "envoy.bootstrap.internal_listener is missing, so the bridge is unreachable".into(),
+            "add it as in part (1) of envoy/weir.yaml".into(),
         ));
     }
     let Some(listener) = envoy.listeners().find(|listener| listener.name() == target) else {
         return Err(broken(
             "bridge-listener",
             first.place(),
-            format!("it leads to the internal listener {target}, which is not there"),
-            "add that listener, as envoy/weir.yaml has it in part (4)".into(),
+            format!("it connects to the unknown internal listener \"{target}\""),
+            "add that listener as in part (4) of envoy/weir.yaml".into(),
         ));
     };
     let place = format!("listener {target}");
@@ -105,8 +105,8 @@ pub(super) fn bridge_route<'a>(
         return Err(broken(
             "bridge-listener",
             place,
-            "it has the bridge's name but is no internal listener".into(),
-            "set internal_listener: {} in place of its address".into(),
+            "it has the bridge's name but is not an internal listener".into(),
+            "set internal_listener: {} instead of its address".into(),
         ));
     }
     let filters = listener.filters();
@@ -114,7 +114,7 @@ pub(super) fn bridge_route<'a>(
         return Err(broken(
             "bridge-filter",
             place,
-            "redis-bridge is not there, so Redis gets what it does not understand".into(),
+            "redis-bridge is missing, so Redis receives requests that it cannot parse".into(),
             "put the network filter redis-bridge.wasm before the proxy".into(),
         ));
     };
@@ -129,7 +129,7 @@ pub(super) fn bridge_route<'a>(
         return Err(broken(
             "bridge-proxy",
             place,
-            "nothing behind redis-bridge takes its calls on to Redis".into(),
+            "no proxy after redis-bridge forwards its calls to Redis".into(),
             "add tcp_proxy for one Redis, or redis_proxy for a Redis Cluster".into(),
         ));
     };
@@ -151,8 +151,8 @@ pub(super) fn bridge_route<'a>(
         _ => Err(broken(
             "bridge-upstream",
             place,
-            format!("its proxy leads to the cluster {upstream:?}, which is not there"),
-            "add that cluster, as envoy/weir.yaml has it in part (5), or correct the name".into(),
+            format!("its proxy uses the unknown cluster {upstream:?}"),
+            "add that cluster as in part (5) of envoy/weir.yaml, or correct the name".into(),
         )),
     }
 }
@@ -186,7 +186,7 @@ fn buffer(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
         Diagnostic::warning(
             "bridge-buffer",
             format!("listener {}", way.listener.name()),
-            format!("per_connection_buffer_limit_bytes is {limit}, and a call may have {largest} bytes and a head"),
+            format!("per_connection_buffer_limit_bytes is {limit}, but a call can have {largest} bytes plus a header"),
             "set it to 4194304",
         )
     })

@@ -42,7 +42,7 @@ fn stream(filter: &Filter<'_>) -> Option<Diagnostic> {
             Diagnostic::error(
                 "stream-duration",
                 place,
-                "there is no max_stream_duration: requests that wait in a VM when it dies, and clients that send slowly, are held for good",
+                "max_stream_duration is not set: requests waiting in a crashed VM, and slow clients, stay open permanently",
                 fix,
             )
         });
@@ -53,7 +53,7 @@ fn stream(filter: &Filter<'_>) -> Option<Diagnostic> {
         Diagnostic::warning(
             "stream-duration",
             place,
-            "neither stream_idle_timeout nor max_stream_duration bounds a request",
+            "neither stream_idle_timeout nor max_stream_duration limits a request",
             "set stream_idle_timeout: 15s",
         )
     })
@@ -64,7 +64,7 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnos
     else {
         return;
     };
-    let place = format!("{}, route of orders", filter.manager.place());
+    let place = format!("{}, order route", filter.manager.place());
     let timeout_ms = match duration_ms(route, "route.timeout") {
         // Without a bound.
         Some(0) => u64::MAX,
@@ -75,10 +75,10 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnos
             "claim-ttl",
             place.clone(),
             format!(
-                "an order may be under way for {}, and its claim ends after {} ms (claim.ttl_ms): the unit could be given to another meanwhile",
+                "an order can take {}, but its claim ends after {} ms (claim.ttl_ms): another buyer could get the unit",
                 shown(timeout_ms), gate.claim.ttl_ms
             ),
-            "set the route's timeout to 5s, or a longer claim.ttl_ms",
+            "set the route's timeout to 5s, or increase claim.ttl_ms",
         ));
     }
     if let Some(limit_ms) = gateway.origin.map(|origin| origin.public_limit_ms)
@@ -87,7 +87,7 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnos
         findings.push(Diagnostic::warning(
             "route-timeout",
             place.clone(),
-            format!("Envoy gives an order up after {timeout_ms} ms, and the origin works on it for up to {limit_ms} ms: its answer is lost"),
+            format!("Envoy drops an order after {timeout_ms} ms, but the origin takes up to {limit_ms} ms: its answer is lost"),
             "set the route's timeout to 5s",
         ));
     }
@@ -95,8 +95,8 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnos
         findings.push(Diagnostic::warning(
             "route-stream-duration",
             place,
-            "max_stream_duration stands on the route, where Envoy takes it in place of the timeout",
-            "take it off the route; set it in common_http_protocol_options",
+            "max_stream_duration is set on the route, where it replaces the timeout",
+            "move it from the route to common_http_protocol_options",
         ));
     }
     findings.extend(longest(filter, timeout_ms));
@@ -109,7 +109,7 @@ fn longest(filter: &Filter<'_>, timeout_ms: u64) -> Option<Diagnostic> {
         Diagnostic::warning(
             "stream-duration",
             filter.manager.place(),
-            format!("max_stream_duration ({stream_ms} ms) ends orders before the timeout of their route ({timeout_ms} ms)"),
+            format!("max_stream_duration ({stream_ms} ms) is shorter than the timeout of the order route ({timeout_ms} ms)"),
             "set max_stream_duration to three times that timeout",
         )
     })
@@ -130,7 +130,7 @@ fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Diagnostic> {
         Diagnostic::warning(
             "origin-idle",
             cluster.place(),
-            format!("idle connections are kept for {}, and the origin closes them after {} s: an order may meet one that is closing", shown(idle_ms), ORIGIN_IDLE_MS / 1_000),
+            format!("idle connections stay open for {}, but the origin closes them after {} s: an order can hit a closing connection", shown(idle_ms), ORIGIN_IDLE_MS / 1_000),
             "set idle_timeout: 60s in the cluster's common_http_protocol_options",
         )
     })
@@ -156,7 +156,7 @@ fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
         Diagnostic::warning(
             "redis-connect",
             place,
-            format!("connecting may take {connect_ms} ms, and buyers wait {deadline_ms} ms (redis.deadline_ms): a dead Redis looks like a slow one"),
+            format!("connect_timeout is {connect_ms} ms, but requests wait only {deadline_ms} ms (redis.deadline_ms): a dead Redis looks like a slow one"),
             "set a connect_timeout below that deadline",
         )
     })

@@ -43,7 +43,7 @@ fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
         Diagnostic::error(
             "origin-without",
             filter.place(),
-            format!("the origin is started without {what}"),
+            format!("the origin runs without {what}"),
             format!("start it with {flag}"),
         )
     })
@@ -82,10 +82,10 @@ fn elsewhere(gateway: &Gateway<'_>, name: &str, origin: &OriginFacts) -> Option<
             "origin-other",
             format!("cluster {name}"),
             format!(
-                "it leads to port {port} of this machine, and the origin listens on {}",
+                "it connects to port {port} of this machine, but the origin listens on {}",
                 origin.port
             ),
-            "set both to one port: WEIR_LISTEN at the origin, the cluster's endpoint here",
+            "use the same port in WEIR_LISTEN of the origin and in the cluster's endpoint",
         )
     })
 }

@@ -52,7 +52,7 @@ fn forbidden(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
             "redis-acl",
             place,
             format!("its user may not run {}", redis.forbidden.join(", ")),
-            "give the user the rules of docs/redis.md (ACL SETUSER)",
+            "give the user the rules in docs/redis.md (ACL SETUSER)",
         )
     })
 }
@@ -82,8 +82,8 @@ fn refused_queries(redis: &RedisFacts, place: &str) -> Vec<Diagnostic> {
         Diagnostic::warning(
             "redis-untold",
             place,
-            format!("{checks} not examined, since it refuses {command}: {error}"),
-            format!("allow {command} to the user, or look at it by hand"),
+            format!("{checks} not examined, because it refuses {command}: {error}"),
+            format!("allow {command} for the user, or check by hand"),
         )
     };
     untold.map(finding).collect()
@@ -96,7 +96,7 @@ fn replica(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
         Diagnostic::error(
             "redis-replica",
             place,
-            "it is a replica that takes writes: it loses them with the next synchronization",
+            "it is a writable replica: it loses writes at the next synchronization",
             "point the address at the primary",
         )
     })
@@ -109,7 +109,7 @@ fn nearly_full(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
         Diagnostic::warning(
             "redis-full",
             place,
-            format!("{percent} % of maxmemory is in use: a full Redis refuses every purchase"),
+            format!("{percent} % of maxmemory is used: a full Redis refuses every order"),
             "free memory, or raise maxmemory",
         )
     })
@@ -122,7 +122,7 @@ fn evicts(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
         Diagnostic::error(
             "redis-evicts",
             place,
-            format!("it has a maxmemory and the policy {policy}: when it is full it drops stock, claims and links"),
+            format!("maxmemory is set with the policy {policy}: a full Redis evicts stock, claims and links"),
             "set maxmemory-policy noeviction",
         )
     })
@@ -149,8 +149,8 @@ fn clock(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
         Diagnostic::error(
             "clock",
             place,
-            format!("its clock is {} ms {direction} this machine's: sales begin, tokens count and claims end at the wrong time", ahead_ms.abs()),
-            "let all machines follow one time server (chrony, systemd-timesyncd)",
+            format!("its clock is {} ms {direction} this machine's: sales start, tokens become valid and claims end at the wrong time", ahead_ms.abs()),
+            "synchronize all machines with one time server (chrony, systemd-timesyncd)",
         )
     })
 }
@@ -165,13 +165,13 @@ fn kind(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Diagno
     })?;
     let (is, expected) = match (is_cluster, expects_cluster) {
         (true, false) => ("a node of a Redis Cluster", "single"),
-        (false, true) => ("no node of a Redis Cluster", "cluster"),
+        (false, true) => ("not a node of a Redis Cluster", "cluster"),
         _ => return None,
     };
     Some(Diagnostic::error(
         TOPOLOGY,
         place,
-        format!("it is {is}, and the gate's redis.topology is {expected}"),
-        "set the topology to what Redis is; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
+        format!("it is {is}, but the gate's redis.topology is {expected}"),
+        "set redis.topology to match Redis; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
     ))
 }

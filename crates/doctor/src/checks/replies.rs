@@ -30,7 +30,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
             findings.push(Diagnostic::error(
                 "local-reply",
                 gate.manager.place(),
-                format!("local_reply_config lacks {}: with the origin down, buyers would be told `granted` with a 503", lacks.join(", ")),
+                format!("local_reply_config lacks {}: during an origin outage, buyers would get `granted` with a 503", lacks.join(", ")),
                 "copy local_reply_config from envoy/weir.yaml",
             ));
         }

@@ -83,8 +83,8 @@ fn lookups_astray(filter: &Filter<'_>, hosts: &[&Value]) -> Option<Diagnostic> {
         Diagnostic::error(
             "links-route",
             filter.place(),
-            "links that Redis does not know are not asked of the origin: no route leads to it under /l/",
-            "add route: { cluster: weir_origin, prefix_rewrite: /l/ }, as envoy/shortlink.yaml has it",
+            "links that are not in Redis are not looked up at the origin: no route with the prefix /l/ reaches it",
+            "add route: { cluster: weir_origin, prefix_rewrite: /l/ } as in envoy/shortlink.yaml",
         )
     })
 }
@@ -113,8 +113,8 @@ fn unknown_routes(filter: &Filter<'_>) -> Option<Diagnostic> {
         Diagnostic::warning(
             "routes-unknown",
             filter.place(),
-            "the routes come over the network, so they were not checked",
-            "read them from a running Envoy: --envoy-admin http://127.0.0.1:9901",
+            "the routes come from the network (RDS) and were not checked",
+            "check a running Envoy instead: --envoy-admin http://127.0.0.1:9901",
         )
     })
 }
@@ -129,7 +129,7 @@ fn not_routed(check: &'static str, filter: &Filter<'_>, method: &str, path: &str
     Diagnostic::error(
         check,
         filter.place(),
-        format!("{method} {path} does not reach the origin: no route leads there under that path"),
+        format!("{method} {path} does not reach the origin: no route matches that path"),
         format!("add a route for it to the origin's cluster: match: {{ path: {path} }}"),
     )
 }
@@ -144,8 +144,8 @@ fn cluster_missing(
         Diagnostic::error(
             "origin-cluster",
             filter.place(),
-            format!("there is no cluster {cluster}, which its configuration names as the origin"),
-            "add it, or correct the name",
+            format!("the configuration names the unknown cluster \"{cluster}\" as the origin"),
+            "add the cluster, or correct the name",
         )
     })
 }
@@ -162,8 +162,10 @@ fn provider_missing(
         Diagnostic::error(
             "captcha-cluster",
             filter.place(),
-            format!("there is no cluster {cluster}, which its configuration names as the captcha's provider"),
-            "add it, as docs/sales.md has it, or correct the name",
+            format!(
+                "the configuration names the unknown cluster \"{cluster}\" as the CAPTCHA provider"
+            ),
+            "add the cluster as in docs/sales.md, or correct the name",
         )
     })
 }
@@ -227,8 +229,8 @@ impl<'a> Sale<'a> {
             Diagnostic::warning(
                 "origin-exposed",
                 self.place(),
-                "all paths that have no route of their own lead to the origin",
-                "let only the routes of envoy/weir.yaml lead there",
+                "all paths without their own route reach the origin",
+                "send only the routes of envoy/weir.yaml there",
             )
         }));
     }
@@ -239,16 +241,16 @@ impl<'a> Sale<'a> {
             RouteOutcome::Clusters { names, path, .. } => {
                 format!("goes to the cluster {} as {path}", names.join(", "))
             }
-            RouteOutcome::Answered => "is answered by a route of Envoy's own".to_owned(),
+            RouteOutcome::Answered => "is answered by Envoy itself".to_owned(),
             RouteOutcome::Nowhere => "has no route".to_owned(),
         };
         Diagnostic::error(
             "orders-route",
             self.place(),
             format!(
-                "{method} {pattern} {astray}; the origin takes orders as POST {ORDERS}: each buyer would hold a unit in vain"
+                "{method} {pattern} {astray}, but the origin takes orders at POST {ORDERS}: the gate would reserve a unit for an order that never arrives"
             ),
-            "put the route `orders` of envoy/weir.yaml before all that fit such a path",
+            "put the route `orders` of envoy/weir.yaml before all other routes that match the path",
         )
     }
 
@@ -264,7 +266,7 @@ impl<'a> Sale<'a> {
             Diagnostic::warning(
                 "orders-verdict",
                 self.place(),
-                "the route of orders does not tell buyers x-weir-verdict",
+                "the order route does not return x-weir-verdict to buyers",
                 "add response_headers_to_add: x-weir-verdict with the value %REQ(x-weir-verdict)%",
             )
         })
@@ -281,8 +283,8 @@ impl<'a> Sale<'a> {
             Diagnostic::warning(
                 "orders-retried",
                 self.place(),
-                "Envoy tries orders again by itself: of two outcomes the buyer sees one",
-                "set retry_on of that route's retry_policy to connect-failure; clients try again with the same Idempotency-Key",
+                "Envoy retries orders: the buyer sees only one of two outcomes",
+                "set retry_on in that route's retry_policy to connect-failure; clients retry with the same Idempotency-Key",
             )
         })
     }
@@ -293,7 +295,7 @@ impl<'a> Sale<'a> {
             Diagnostic::error(
                 "origin-cluster",
                 self.place(),
-                format!("the route of orders leads to the cluster {cluster}, which is not there"),
+                format!("the order route uses the unknown cluster \"{cluster}\""),
                 "add it, as envoy/weir.yaml has it in part (5), or correct the name",
             )
         })
@@ -306,22 +308,22 @@ impl<'a> Sale<'a> {
         let of_order = format!("{ORDERS}/{ORDER}");
         let (pay, cancel) = (format!("{of_order}/pay"), format!("{of_order}/cancel"));
         let mut needed = vec![
-            ("POST", of_sale.as_str(), "nobody can reserve"),
-            ("GET", &of_sale, "nobody sees a reservation"),
-            ("DELETE", &of_sale, "nobody can give a reservation up"),
-            ("GET", &of_order, "nobody can read an order"),
-            ("POST", &pay, "nobody can pay"),
-            ("POST", &cancel, "nobody can cancel"),
+            ("POST", of_sale.as_str(), "users cannot reserve"),
+            ("GET", &of_sale, "users cannot see their reservations"),
+            ("DELETE", &of_sale, "users cannot cancel a reservation"),
+            ("GET", &of_order, "buyers cannot read their orders"),
+            ("POST", &pay, "buyers cannot pay"),
+            ("POST", &cancel, "buyers cannot cancel"),
         ];
         if facts.is_some_and(|facts| facts.has_payments) {
-            let callback = "the payment provider cannot tell what was paid";
+            let callback = "the payment provider cannot report payments";
             needed.push(("POST", "/payments/callback", callback));
         }
         if facts.is_some_and(|facts| facts.has_history) {
-            needed.push(("GET", "/history", "nobody sees what they have viewed"));
+            needed.push(("GET", "/history", "users cannot see their browse history"));
         }
         if facts.is_some_and(|facts| facts.has_fitment) {
-            needed.push(("GET", GARAGE, "users do not see their garage"));
+            needed.push(("GET", GARAGE, "users cannot see their garage"));
             needed.push(("PUT", GARAGE_VEHICLE, "users cannot add a vehicle"));
             needed.push(("DELETE", GARAGE_VEHICLE, "users cannot remove a vehicle"));
         }
@@ -337,8 +339,8 @@ impl<'a> Sale<'a> {
         let entries = format!("{draw}/entries");
         let promised = [
             ("GET", "/sale-list", "pages cannot list sales"),
-            ("GET", &draw, "nobody can check a draw"),
-            ("GET", &entries, "nobody can check a draw"),
+            ("GET", &draw, "draws cannot be verified"),
+            ("GET", &entries, "draws cannot be verified"),
         ];
         let missing = promised
             .into_iter()
@@ -374,9 +376,9 @@ impl<'a> Sale<'a> {
                 "sale-routes",
                 self.place(),
                 format!(
-                    "{method} {path} does not reach the servers of the cluster {origin} unchanged, where orders go: {effect}"
+                    "{method} {path} does not reach the origin's cluster \"{origin}\" unchanged: {effect}"
                 ),
-                "add that route of envoy/weir.yaml, before all that fit such a path",
+                "add that route of envoy/weir.yaml before all other routes that match the path",
             )
         })
     }
@@ -402,7 +404,7 @@ impl<'a> Sale<'a> {
             "identify-prefixes",
             self.filter.place(),
             format!(
-                "identify_prefixes lack {}: the origin does not learn there who asks, and answers 401",
+                "identify_prefixes lack {}: the origin does not get the user there, and answers 401",
                 missing.join(", ")
             ),
             "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\", \"/fitment/garage\"]",
@@ -425,8 +427,8 @@ fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Diag
             findings.push(Diagnostic::error(
                 "admin-exposed",
                 place.clone(),
-                format!("a route leads to the cluster {cluster}, which is the origin's admin port"),
-                "let it lead to the origin's public port, WEIR_LISTEN",
+                format!("a route exposes the cluster \"{cluster}\", the origin's admin port"),
+                "use the origin's public port, WEIR_LISTEN",
             ));
         }
         let open = leads_to(host, "POST", "/events", "/events");
@@ -436,8 +438,8 @@ fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Diag
             findings.push(Diagnostic::error(
                 "events-exposed",
                 place,
-                "POST /events reaches the origin without the filter of events: it believes whatever stamps come with it",
-                "take that route away, or put the filter of envoy/events.yaml on this listener",
+                "POST /events reaches the origin without the events filter: clients can forge gateway metadata",
+                "remove that route, or add the filter of envoy/events.yaml to this listener",
             ));
         }
     }

@@ -65,14 +65,16 @@ fn variables(
             findings.push(Diagnostic::warning(
                 "secret-in-file",
                 place,
-                format!("{name} stands in Envoy's configuration itself, which is copied, shown and logged"),
-                "move it to Envoy's environment, and its name to host_env_keys",
+                format!(
+                    "{name} is in the Envoy configuration itself, which is copied, shown and logged"
+                ),
+                "move it to Envoy's environment, and list its name in host_env_keys",
             ));
         } else if vm.is_some() && !passed.contains(&name.as_str()) {
             findings.push(Diagnostic::error(
                 "secret-not-passed",
                 place,
-                format!("{name} is not in host_env_keys, so the filter does not see it"),
+                format!("{name} is not in host_env_keys, so the filter cannot read it"),
                 "add it to vm_config.environment_variables.host_env_keys",
             ));
         } else if let Some(environment) = gateway.environment
@@ -98,7 +100,7 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Diagnostic> {
             "claim-secret",
             filter.place(),
             "the origin has no claim secret, so it refuses every order",
-            "set WEIR_CLAIM_SECRET at the origin, to what the gateways have",
+            "set WEIR_CLAIM_SECRET at the origin to the gateways' secret",
         )];
     };
     // The first key signs. Others only verify, which the gate does not do.
@@ -112,11 +114,11 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Diagnostic> {
             "claim-key-id",
             place,
             format!(
-                "the gate signs with the key {}, and the origin knows {}: it refuses every order",
+                "the gate signs with the key {}, but the origin accepts {}: it refuses every order",
                 signing.id,
                 ids.join(", ")
             ),
-            "set claim.keys[0].id here and WEIR_CLAIM_KEY_ID at the origin to one name",
+            "set claim.keys[0].id here and WEIR_CLAIM_KEY_ID at the origin to the same id",
         )];
     };
     let ours = gateway

@@ -21,8 +21,8 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
         findings.push(Diagnostic::error(
             "filters",
             "Envoy",
-            "there is no filter of Weir on any listener",
-            "add one to the http_filters of a listener, as the files in envoy/ do",
+            "no listener has a Weir filter",
+            "add one to the http_filters of a listener, as in the files in envoy/",
         ));
     }
     for filter in &gateway.filters {
@@ -67,7 +67,7 @@ fn is_struct(filter: &Filter<'_>) -> Option<Diagnostic> {
         Diagnostic::error(
             "configuration",
             filter.place(),
-            "the configuration is a google.protobuf.Struct: the filter refuses it",
+            "the configuration is a google.protobuf.Struct, which the filter refuses",
             "write it as google.protobuf.StringValue with JSON in value",
         )
     })
@@ -79,15 +79,15 @@ fn configuration(filter: &Filter<'_>) -> Option<Diagnostic> {
         (ConfigSource::Unreadable, _) => Some(Diagnostic::warning(
             "configuration",
             place,
-            "the configuration is neither a StringValue nor a Struct, so it was not read",
+            "the configuration is neither a StringValue nor a Struct, and was not checked",
             "write it as google.protobuf.StringValue",
         )),
         // The limiter takes it, and limits nothing.
         (ConfigSource::Missing, _) => Some(Diagnostic::error(
             "configuration",
             place,
-            "there is no `configuration`, so the filter does nothing",
-            "add one, as the files in envoy/ have it",
+            "`configuration` is missing, so the filter does nothing",
+            "add one as in the files in envoy/",
         )),
         (_, Some(Err(error))) => Some(Diagnostic::error(
             "configuration",
@@ -118,7 +118,7 @@ fn reload(filter: &Filter<'_>) -> Option<Diagnostic> {
         Diagnostic::warning(
             "failure-policy",
             filter.place(),
-            "after a trap the filter answers 503 until Envoy is started again",
+            "after a trap the filter answers 503 until Envoy restarts",
             "set failure_policy: FAIL_RELOAD",
         )
     })
@@ -132,8 +132,8 @@ fn stop_iteration(filter: &Filter<'_>) -> Option<Diagnostic> {
         Diagnostic::error(
             "stop-iteration",
             filter.place(),
-            "the filter cannot wait for a body: questions go on to the origin before they are read",
-            "set allow_on_headers_stop_iteration: true beside root_id",
+            "the filter cannot wait for a request body: queries reach the origin before it reads them",
+            "set allow_on_headers_stop_iteration: true next to root_id",
         )
     })
 }
@@ -149,7 +149,7 @@ fn identified_late(filter: &Filter<'_>) -> Option<Diagnostic> {
             "identity-order",
             filter.place(),
             format!(
-                "{} stands behind the gate, so the gate takes users from whatever clients send",
+                "{} comes after the gate, so the gate trusts user headers from clients",
                 crate::tree::name(late)
             ),
             "move it before the gate",

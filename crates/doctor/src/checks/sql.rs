@@ -45,10 +45,10 @@ fn paused(sale: &PausedSale) -> Diagnostic {
         "sql-lost-orders",
         format!("sale {id}"),
         format!(
-            "it is paused: SQL has lost orders of this sale; Redis knows {}{orders}",
+            "it is paused: SQL has lost orders of this sale; Redis has {}{orders}",
             lost.len()
         ),
-        format!("weir-origin lost-orders {id}, then decide: docs/runbook.md#weirsalepaused"),
+        format!("run weir-origin lost-orders {id}, then decide: docs/runbook.md#weirsalepaused"),
     )
 }
 
@@ -71,7 +71,7 @@ fn binary_log(sql: &SqlFacts) -> Option<Diagnostic> {
             "sql-binlog",
             &sql.place,
             format!(
-                "sync_binlog is {value}: after a crash replicas have other orders than the primary"
+                "sync_binlog is {value}: after a crash the replicas' orders can differ from the primary's"
             ),
             "set sync_binlog = 1",
         )
@@ -94,15 +94,15 @@ fn replication(sql: &SqlFacts) -> Option<Diagnostic> {
     };
     let Some(name) = name else {
         return warning(
-            "it writes a binary log, and replication is asynchronous: a replica that takes over may lack orders that were answered with 201",
-            "use semi-synchronous replication with AFTER_SYNC, or Galera: docs/operations.md#databases-that-lose-no-order; ignore this if nothing takes over".into(),
+            "it writes a binary log with asynchronous replication: a promoted replica can lack orders that were answered with 201",
+            "use semi-synchronous replication with AFTER_SYNC, or Galera: docs/operations.md#databases-that-lose-no-order; ignore this without failover".into(),
         );
     };
     let of = |end: &str| format!("{name}_{end}");
     let wait_point = sql.value(&of("wait_point"));
     if wait_point.is_some_and(|point| !point.eq_ignore_ascii_case("AFTER_SYNC")) {
         return warning(
-            "semi-synchronous replication waits after the commit: clients see orders that a replica may lack",
+            "semi-synchronous replication waits after the commit: clients can see orders that a replica lacks",
             format!("set {} = AFTER_SYNC", of("wait_point")),
         );
     }

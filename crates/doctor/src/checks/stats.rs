@@ -23,7 +23,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
         findings.push(Diagnostic::warning(
             "stats-tags",
             "stats_config",
-            format!("no tag takes {} out of the names of Weir's metrics: Prometheus gets a metric for each value", missing.join(", ")),
+            format!("no tag extracts {} from the names of Weir's metrics: Prometheus gets a separate metric for each value", missing.join(", ")),
             "copy stats_tags from the files in envoy/",
         ));
     }
@@ -35,7 +35,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
         findings.push(Diagnostic::warning(
             "stats-prefix",
             "layered_runtime",
-            "the native filters' metrics have other names than docs/metrics.md lists",
+            "the native filters' metric names differ from docs/metrics.md",
             format!("set {STRIP}: true in a static layer"),
         ));
     }

@@ -64,7 +64,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         findings.push(Diagnostic::error(
             "redis-tls",
             place.as_str(),
-            format!("TLS with {address} fails for the name {names} and the authorities in {ca_file}: {problem}"),
+            format!("TLS handshake with {address} fails for the name {names} and the CAs in \"{ca_file}\": {problem}"),
             "correct trusted_ca and match_typed_subject_alt_names, or Redis' certificate",
         ));
     }

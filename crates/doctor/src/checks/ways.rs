@@ -51,8 +51,8 @@ fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Diagnosti
         Diagnostic::error(
             "key-prefix",
             filter.place(),
-            format!("redis.key_prefix is {prefix:?}, and the origin's is {origins:?}: neither sees the other's keys"),
-            "set both to one: redis.key_prefix here, WEIR_KEY_PREFIX at the origin",
+            format!("redis.key_prefix is {prefix:?}, but the origin's is {origins:?}: they do not share keys"),
+            "use the same prefix in redis.key_prefix and in WEIR_KEY_PREFIX of the origin",
         )
     })
 }
@@ -69,12 +69,12 @@ fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &BridgeRoute<'_>) -> 
     let is_cluster = way.is_redis_proxy && way.upstream.is_redis_cluster();
     let (problem, fix) = match (redis.topology, is_cluster) {
         (Topology::Single, true) => (
-            "redis.topology is single, but Redis is a cluster: it refuses calls on keys of two slots",
+            "redis.topology is single, but Redis is a cluster, which refuses calls with keys of two slots",
             "set \"topology\": \"cluster\"",
         ),
         (Topology::Cluster, false) => (
-            "redis.topology is cluster, but what is behind the bridge leads to one Redis",
-            "set \"topology\": \"single\", or take redis_proxy and the cluster of envoy/snippets/redis-cluster.yaml",
+            "redis.topology is cluster, but the bridge connects to a single Redis",
+            "set \"topology\": \"single\", or use redis_proxy and the cluster of envoy/snippets/redis-cluster.yaml",
         ),
         _ => return None,
     };
@@ -102,7 +102,7 @@ fn of_way(way: &BridgeRoute<'_>) -> Vec<Diagnostic> {
         findings.push(Diagnostic::error(
             "topology",
             place,
-            "it is a Redis Cluster, but tcp_proxy leads to it: each connection would meet any node",
+            "it is a Redis Cluster, but tcp_proxy connects to any of its nodes",
             "replace tcp_proxy by the redis_proxy of envoy/snippets/redis-cluster.yaml",
         ));
         return findings;
@@ -120,8 +120,8 @@ fn several_addresses(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
         Diagnostic::error(
             "redis-several",
             way.upstream.place(),
-            format!("it has {} addresses, and each connection goes to one of them: each Redis would have a part of the data", addresses.len()),
-            "name one, and let its DNS name follow a failover; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
+            format!("it has {} addresses, and each connection uses one of them: each Redis would have only a part of the data", addresses.len()),
+            "use one address with a DNS name that follows a failover; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
         )
     })
 }
@@ -135,7 +135,7 @@ fn redis_proxy(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
         Diagnostic::error(
             "redis-proxy",
             format!("listener {}", way.listener.name()),
-            "redis_proxy has not both enable_hashtagging and enable_redirection: calls would meet a node without their keys",
+            "redis_proxy lacks enable_hashtagging or enable_redirection: calls would reach nodes without their keys",
             "set both to true in its settings",
         )
     })
@@ -147,7 +147,7 @@ fn idle(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
         Diagnostic::warning(
             "bridge-idle",
             format!("listener {}", way.listener.name()),
-            "tcp_proxy ends idle connections, maybe at the moment when one is used again",
+            "tcp_proxy closes idle connections, possibly just as one is used again",
             "set idle_timeout: 0s: the filters close idle streams themselves",
         )
     })
@@ -166,11 +166,11 @@ fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<
             "redis-other",
             place,
             format!(
-                "it leads to {}, and the origin uses {}: if these are two Redis, nothing that one writes is seen by the other",
+                "it connects to {}, but the origin uses {}: if these are different servers, gateways and origin do not share data",
                 gateways.join(", "),
                 origin.redis_addresses.join(", ")
             ),
-            "set WEIR_REDIS_URL and the cluster to one Redis; if two names mean one, ignore this",
+            "use the same Redis in WEIR_REDIS_URL and in the cluster; ignore this if both names mean one server",
         )
     })
 }
@@ -182,8 +182,8 @@ fn password(way: &BridgeRoute<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
         Diagnostic::error(
             "redis-password",
             format!("listener {}", way.listener.name()),
-            "the origin has a password for Redis, and the bridge has none",
-            "add \"auth\" to the bridge's configuration, as envoy/snippets/redis-tls.yaml has it",
+            "the origin has a Redis password, but the bridge has none",
+            "add \"auth\" to the bridge's configuration as in envoy/snippets/redis-tls.yaml",
         )
     })
 }
@@ -199,8 +199,8 @@ fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> V
         return vec![Diagnostic::error(
             "redis-cluster",
             filter.place(),
-            format!("native.redis does not say where the Redis is that is called {cluster}"),
-            "add it, as envoy/native.yaml has it",
+            format!("native.redis lacks the address of the Redis named \"{cluster}\""),
+            "add it as in envoy/native.yaml",
         )];
     };
     let addresses: Vec<String> = list(redis, "addresses")

@@ -37,7 +37,7 @@ pub const KEYS_PER_PROBE: usize = 4;
 
 /// A command that no party sends, or not to this object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the object has no such command")]
+#[error("the object does not have this command")]
 pub struct UnexpectedCommand;
 
 /// Commands to one object, in their order.
@@ -53,7 +53,7 @@ impl ObjectCommands {
     /// Reads RESP commands about keys that begin with `object`.
     ///
     /// # Errors
-    /// When the object has no such command.
+    /// When the object does not have this command.
     pub fn from_redis(mut commands: &[u8], object: &[u8]) -> Result<Self, UnexpectedCommand> {
         let mut all = match is_link(object) {
             true => Self::Link(Vec::new()),

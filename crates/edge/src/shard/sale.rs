@@ -195,7 +195,7 @@ impl ShardCommand {
                 }
                 integer(*keys)
             }
-            _ => Value::Error(b"ERR no command of a shard".to_vec()),
+            _ => Value::Error(b"ERR unknown shard command".to_vec()),
         }
     }
 }

@@ -227,7 +227,7 @@ impl Outbox {
         self.retry_ms = RETRY_MS_MIN;
         self.retry_at_ms = 0;
         if mem::take(&mut self.is_failing) {
-            effects.log(Level::Info, "the origin takes views again");
+            effects.log(Level::Info, "the origin accepts views again");
         }
     }
 
@@ -237,7 +237,7 @@ impl Outbox {
         self.retry_at_ms = now_ms.saturating_add(wait_ms);
         self.retry_ms = (2 * self.retry_ms).min(RETRY_MS_MAX);
         if !mem::replace(&mut self.is_failing, true) {
-            let text = "the origin does not take views: they wait, and the oldest are dropped if too many do";
+            let text = "the origin does not accept views: they are queued, and the oldest are dropped when the queue is full";
             effects.log(Level::Warn, text);
         }
     }

@@ -259,6 +259,6 @@ fn small_differences_are_small_numbers() {
     assert_eq!([0, -1, 1, -2].map(of), [0, 1, 2, 3]);
     assert_eq!(
         Envelope::decode(&[9]).unwrap_err().to_string(),
-        "the envelope is of version 9, this Weir knows 1"
+        "unsupported envelope version 9, expected 1"
     );
 }

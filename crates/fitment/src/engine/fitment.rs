@@ -375,12 +375,12 @@ impl Fitment {
             Ok(Some(tail)) => {
                 self.counters.vehicles_read.add(tail.vehicles.len());
                 if self.vehicles.read(&tail) {
-                    effects.log(Level::Info, "the map of vehicles can be read again");
+                    effects.log(Level::Info, "vehicle map can be read again");
                 }
             }
             Ok(None) => {
                 let is_first = self.vehicles.missing();
-                self.no_vehicles(is_first, "there is none in Redis", effects);
+                self.no_vehicles(is_first, "Redis has none", effects);
             }
             Err(failure) => {
                 let is_first = self.vehicles.unanswered(self.is_serving);
@@ -392,7 +392,7 @@ impl Fitment {
     fn no_vehicles(&mut self, is_first: bool, why: &str, effects: &mut Effects) {
         self.counters.polls_failed.increment();
         if is_first {
-            effects.log(Level::Warn, format!("no map of vehicles: {why}"));
+            effects.log(Level::Warn, format!("cannot read the vehicle map: {why}"));
         }
     }
 

@@ -125,7 +125,7 @@ fn before_the_map_of_vehicles_is_read_the_origin_is_asked() {
     assert!(
         host.log
             .iter()
-            .any(|line| line.contains("no map of vehicles"))
+            .any(|line| line.contains("cannot read the vehicle map"))
     );
     host.map(1, 10);
     host.learn();

@@ -100,11 +100,9 @@ impl Reason {
 
     const fn message(self) -> &'static str {
         match self {
-            Self::Limited { .. } => {
-                "too many requests; please try again when Retry-After has passed"
-            }
-            Self::Denied => "this caller is not served",
-            Self::Unavailable => "limits cannot be checked; please try again in a moment",
+            Self::Limited { .. } => "too many requests; please try again after Retry-After",
+            Self::Denied => "this caller is blocked",
+            Self::Unavailable => "rate limits cannot be checked; please try again in a moment",
         }
     }
 
@@ -266,7 +264,7 @@ mod tests {
         let body = String::from_utf8(answer.body).unwrap();
         assert_eq!(
             body,
-            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["r"],"error":"rate_limited","message":"too many requests; please try again when Retry-After has passed"}"#
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["r"],"error":"rate_limited","message":"too many requests; please try again after Retry-After"}"#
         );
         let unavailable = refused(Reason::Unavailable).answer(Client::Program, None);
         let body = String::from_utf8(unavailable.body).unwrap();

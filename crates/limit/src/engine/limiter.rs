@@ -132,7 +132,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             return;
         }
         if self.is_idle {
-            let text = "there are no rules, so nothing is limited: add `rules`, or `reload`";
+            let text = "no rules, so nothing is limited: add `rules`, or set `reload`";
             effects.log(Level::Warn, text);
         }
         if let Some(reload) = &mut self.reload {
@@ -346,7 +346,7 @@ impl<D: SharedData + Clone> Limiter<D> {
                     true => Level::Debug,
                     false => Level::Warn,
                 };
-                let text = format!("{count} requests go on without Redis: {failure}");
+                let text = format!("{count} requests decided without Redis: {failure}");
                 effects.log(level, text);
             }
             None if was_failing => effects.log(Level::Info, "Redis answers again"),

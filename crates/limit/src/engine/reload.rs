@@ -129,7 +129,7 @@ impl Reload {
     fn note_failure(&mut self, reason: &str, effects: &mut Effects) {
         self.failed.increment();
         if self.schedule.failed() {
-            let text = format!("rules could not be read, the last ones stay: {reason}");
+            let text = format!("cannot read the rules, using the previous ones: {reason}");
             effects.log(Level::Warn, text);
         }
     }
@@ -138,18 +138,18 @@ impl Reload {
         match found {
             RulesPoll::Nothing => {}
             RulesPoll::Gone => {
-                let text = "there are no rules in Redis any more, the last ones stay";
+                let text = "no rules in Redis, using the previous ones";
                 effects.log(Level::Warn, text);
             }
             RulesPoll::Bad(error) => {
                 self.refused.increment();
-                let text = format!("rules in Redis refused, the last ones stay: {error}");
+                let text = format!("invalid rules in Redis, using the previous ones: {error}");
                 effects.log(Level::Error, text);
             }
             RulesPoll::Rules(rules) => {
                 self.loaded.increment();
                 let count = rules.iter().count();
-                effects.log(Level::Info, format!("{count} rules were read from Redis"));
+                effects.log(Level::Info, format!("{count} rules loaded from Redis"));
                 return Some(rules);
             }
         }

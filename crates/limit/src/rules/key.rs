@@ -74,8 +74,8 @@ impl Parts {
     pub(super) fn named(&self, values: &[String], at: &str) -> Result<Vec<u8>, FieldError> {
         if self.0.is_empty() || values.len() != self.0.len() {
             let problem = match self.0.len() {
-                0 => "the rule has no key, so none can be named".into(),
-                parts => format!("must have {parts} values, one for each part of the rule's key"),
+                0 => "the rule has no `key`, so it cannot list keys".into(),
+                parts => format!("must have {parts} values, one per part of the rule's key"),
             };
             return Err(FieldError {
                 path: at.into(),
@@ -109,7 +109,7 @@ fn check_part(part: &mut KeyPart, at: &str) -> Result<(), FieldError> {
         }
         KeyPart::Cookie(name) => check_token(name, &format!("{at}.cookie")),
         KeyPart::Query(name) if name.is_empty() => {
-            refuse("query", "must be the name of a parameter".into())
+            refuse("query", "must be a parameter name".into())
         }
         KeyPart::Segment(index) if *index >= SEGMENTS_MAX => {
             refuse("segment", format!("must be 0 to {}", SEGMENTS_MAX - 1))

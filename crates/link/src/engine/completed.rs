@@ -225,7 +225,10 @@ impl Links {
             Ok(link) => Some(link),
             Err(error) => {
                 self.counters.records_refused.increment();
-                effects.log(Level::Debug, format!("a record was refused: {error}"));
+                effects.log(
+                    Level::Debug,
+                    format!("invalid link record in Redis: {error}"),
+                );
                 None
             }
         }
@@ -365,7 +368,7 @@ impl Links {
                 self.counters.polls_failed.increment();
                 if self.poller.schedule.failed() {
                     let text =
-                        format!("edits and domains cannot be read, what is known stays: {error}");
+                        format!("cannot read edits and domains, using the previous ones: {error}");
                     effects.log(Level::Warn, text);
                 }
             }
@@ -396,11 +399,11 @@ impl Links {
         match self.sites.read(document) {
             Ok(()) => {
                 self.counters.domains_loaded.increment();
-                effects.log(Level::Info, "domains were read from Redis");
+                effects.log(Level::Info, "domains loaded from Redis");
             }
             Err(error) => {
                 self.counters.polls_failed.increment();
-                let text = format!("domains in Redis refused, the last ones stay: {error}");
+                let text = format!("invalid domains in Redis, using the previous ones: {error}");
                 effects.log(Level::Error, text);
             }
         }

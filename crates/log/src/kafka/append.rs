@@ -25,10 +25,10 @@ pub enum AppendError {
     #[error("too many records wait for Kafka")]
     Full,
     /// Nobody knows which of them were appended.
-    #[error("it is not known whether Kafka has it")]
+    #[error("outcome unknown: Kafka did not confirm the record")]
     Unknown,
     /// A record is longer than [`PAYLOAD_LEN_MAX`], or of a partition that there is not. Nothing was appended.
-    #[error("a record is too long, or of no partition")]
+    #[error("record is too long, or its partition does not exist")]
     Refused,
 }
 
@@ -189,14 +189,14 @@ impl Appender {
         let Some((code, reason)) = held.client().fatal_error() else {
             return held.clone();
         };
-        error!(%code, reason, "librdkafka gives up its producer; making another one");
+        error!(%code, reason, "librdkafka producer failed; creating a new one");
         match producer(&self.settings) {
             Ok(new) => {
                 let old = std::mem::replace(&mut *held, Arc::new(new));
                 // Its end takes a moment.
                 std::thread::spawn(move || drop(old));
             }
-            Err(error) => error!(%error, "no producer could be made"),
+            Err(error) => error!(%error, "cannot create a Kafka producer"),
         }
         held.clone()
     }

@@ -124,7 +124,7 @@ impl ReaderShared {
     }
 }
 
-/// Hears from librdkafka which partitions come and go.
+/// Receives partition assignments and revocations from librdkafka.
 pub(crate) struct Rebalances(pub(crate) Arc<ReaderShared>);
 
 impl ClientContext for Rebalances {
@@ -147,11 +147,11 @@ impl ConsumerContext for Rebalances {
         let partitions = numbers(list);
         let done = match what {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
-                debug!(group = self.0.group, ?partitions, "partitions come");
+                debug!(group = self.0.group, ?partitions, "partitions assigned");
                 assign(consumer, list).inspect(|()| self.0.add_partitions(&partitions))
             }
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
-                debug!(group = self.0.group, ?partitions, "partitions go");
+                debug!(group = self.0.group, ?partitions, "partitions revoked");
                 let is_late = consumer.assignment_lost();
                 let handled = self.0.taken(&partitions, is_late);
                 if !is_late {
@@ -162,7 +162,7 @@ impl ConsumerContext for Rebalances {
             _ => Err(KafkaError::Rebalance(what.into())),
         };
         if let Err(error) = done {
-            error!(%error, group = self.0.group, "a rebalance has failed");
+            error!(%error, group = self.0.group, "rebalance failed");
             self.0.fail(error);
         }
     }
@@ -170,7 +170,7 @@ impl ConsumerContext for Rebalances {
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
         if let Err(error) = result {
             // The caller's own note counts; the next commit says the same and more.
-            debug!(%error, group = self.0.group, "a commit has failed");
+            debug!(%error, group = self.0.group, "commit failed");
         }
     }
 }
@@ -196,7 +196,7 @@ fn commit(shared: &ReaderShared, consumer: &GroupConsumer, handled: &[(u16, u64)
         return;
     }
     if let Err(error) = consumer.commit(&list, CommitMode::Sync) {
-        debug!(%error, group = shared.group, "the last commit has failed");
+        debug!(%error, group = shared.group, "final commit failed");
     }
 }
 

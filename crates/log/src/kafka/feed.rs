@@ -141,7 +141,7 @@ impl State {
         match of_topic.map_or(0, |topic| topic.partitions().len()) {
             0 => Err(LogError::Topic {
                 topic: topic.clone(),
-                what: "no broker knows it".to_owned(),
+                what: "no broker knows the position".to_owned(),
             }),
             count => Ok(count),
         }
@@ -166,7 +166,10 @@ impl State {
                 let topic = &self.settings.topic;
                 warn!(
                     topic,
-                    partition, known, to, "a position is gone; going on elsewhere"
+                    partition,
+                    known,
+                    to,
+                    "log position no longer exists; continuing from another one"
                 );
             }
             at.insert(partition, to);

@@ -55,7 +55,7 @@ impl KafkaLog {
             Ok(Ok(())) => self.0.appender.append(records, now_ms).await,
             Ok(Err(error)) => {
                 if !self.0.is_said.swap(true, Ordering::Relaxed) {
-                    warn!(%error, "the log of events is not ready");
+                    warn!(%error, "event log not ready");
                 }
                 Err(AppendError::Unknown)
             }
@@ -71,7 +71,7 @@ impl KafkaLog {
         let make = || async {
             let settings = self.0.settings.clone();
             blocking(move || topic::make(&settings)).await?;
-            info!(log = ?self, "the log of events is ready");
+            info!(log = ?self, "event log ready");
             Ok(())
         };
         self.0.topic.get_or_try_init(make).await.copied()

@@ -157,7 +157,7 @@ impl Reader {
         let commit = list(&self.shared.settings, partition, offset(position))
             .and_then(|list| consumer.commit(&list, CommitMode::Async));
         if let Err(error) = commit {
-            warn!(%error, group = self.shared.group, "a commit was refused");
+            warn!(%error, group = self.shared.group, "Kafka refused a commit");
         }
     }
 }
@@ -234,7 +234,7 @@ fn subscribed(shared: &ReaderShared, consumer: &GroupConsumer) -> bool {
             .and_then(|()| Ok(consumer.subscribe(&[&shared.settings.topic])?));
         let Err(error) = subscribed else { return true };
         if !std::mem::replace(&mut is_said, true) {
-            warn!(%error, group = shared.group, "a group cannot join yet; trying again");
+            warn!(%error, group = shared.group, "cannot join the consumer group; retrying");
         }
         let state = shared.lock();
         if !state.is_stopped {
@@ -256,7 +256,7 @@ fn astray(shared: &ReaderShared, message: &BorrowedMessage<'_>) {
     if position(message.offset()) >= next {
         warn!(
             group = shared.group,
-            partition, next, "a record went astray; reading again"
+            partition, next, "record lost between reads; reading again"
         );
         state.is_changed = true;
         shared.news.notify_one();
@@ -359,11 +359,11 @@ fn start_at(shared: &Arc<ReaderShared>, partition: u16, to: Option<u64>) -> Resu
     if let Some(to) = to.filter(|to| *to != at) {
         warn!(
             group = shared.group,
-            partition, to, at, "a position is gone; going on elsewhere"
+            partition, to, at, "log position no longer exists; continuing from another one"
         );
     }
     place(shared, &consumer, partition, at)?;
-    info!(group = shared.group, partition, at, "a partition is read");
+    info!(group = shared.group, partition, at, "reading partition");
     Ok(at)
 }
 

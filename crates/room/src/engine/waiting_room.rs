@@ -455,13 +455,13 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let name = &room.config.name;
             match (&outcome, &pending.job.kind) {
                 (Ok(snapshot), _) => {
-                    let text = format!("the room {name} is in reach again");
+                    let text = format!("room \"{name}\": state can be read again");
                     if room.ticked(*snapshot, now_ms) {
                         effects.log(Level::Info, text);
                     }
                 }
                 (Err(failure), Kind::Tick(renewed)) => {
-                    let text = format!("the room {name} cannot be looked up: {failure}");
+                    let text = format!("room \"{name}\": cannot read the state: {failure}");
                     if room.tick_failed(renewed, now_ms) {
                         effects.log(Level::Warn, text);
                     }

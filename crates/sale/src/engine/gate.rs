@@ -247,11 +247,11 @@ impl<D: SharedData + Clone> Gate<D> {
         self.metrics.misrouted.increment();
         if !core::mem::replace(&mut self.has_logged_misroute, true) {
             let by = match route {
-                "" => "no route with a name",
+                "" => "a route without a name",
                 route => route,
             };
             let text = format!(
-                "a request to buy goes by {by} and not by the route of orders: nothing is claimed; put that route first"
+                "an order uses {by} instead of the order route, so it passes without a claim; put the order route first"
             );
             effects.log(Level::Error, text);
         }

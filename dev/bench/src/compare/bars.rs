@@ -354,7 +354,7 @@ fn room(report: &Report) -> [Bar; 2] {
             measured: spread(|round| round.p99_ms),
         },
         Bar {
-            what: "waiting room: Redis commands a position".to_owned(),
+            what: "waiting room: Redis commands per position request".to_owned(),
             limit: Limit::AtMost(COMMANDS_A_POLL),
             measured: spread(|round| round.commands),
         },

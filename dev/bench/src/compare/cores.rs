@@ -26,7 +26,7 @@ impl Cores {
     fn from_count(count: usize) -> Result<Self> {
         ensure!(
             count >= 2,
-            "this machine has one core; a server and the load generator need one each"
+            "this machine has one core, but the server and the load generator need one each"
         );
         Ok(Self {
             server: 0,
@@ -41,7 +41,7 @@ pub(super) fn pin(pid: u32, core: usize) -> Result<()> {
     let mut taskset = Command::new("taskset");
     taskset.args(["--all-tasks", "--pid", "--cpu-list", &core.to_string()]);
     command::succeed(taskset.arg(pid.to_string()), Duration::from_secs(10))
-        .context("cannot bind a process to a core; is taskset (util-linux) there?")?;
+        .context("cannot bind a process to a core: install taskset (util-linux)")?;
     Ok(())
 }
 

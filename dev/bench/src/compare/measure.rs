@@ -110,7 +110,7 @@ fn same_answers(servers: &[Server], scenario: &Scenario) -> Result<()> {
             None => seen = Some((server.system, shape)),
             Some((first, expected)) => ensure!(
                 *expected == shape,
-                "{} answers otherwise than {}:\n{shape}\n{expected}",
+                "{} answers differently from {}:\n{shape}\n{expected}",
                 server.system.label(),
                 first.label()
             ),

@@ -82,7 +82,7 @@ pub(super) struct Round {
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
     pub(super) p999_ms: f64,
-    /// Processor time a request, in microseconds: of the server with its sidecars, and of Redis.
+    /// CPU time per request, in microseconds: of the server with its sidecars, and of Redis.
     pub(super) server_us: f64,
     pub(super) redis_us: f64,
     /// Script calls that Redis had, a request.
@@ -172,7 +172,7 @@ impl Report {
     pub(super) fn read(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
             Ok(text) => serde_json::from_str(&text)
-                .with_context(|| format!("{} is of another version; remove it", file.display())),
+                .with_context(|| format!("{} has a different version; remove it", file.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
         }

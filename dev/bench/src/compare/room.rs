@@ -48,7 +48,7 @@ pub(super) fn measure(effort: &Effort) -> Result<Room> {
     let mut program = Command::new(build::binary("weir-room-times", &[], None)?);
     program.arg(effort.rounds.to_string());
     let said = command::succeed(&mut program, LIMIT)?;
-    serde_json::from_str(&said).context("weir-room-times says otherwise than expected")
+    serde_json::from_str(&said).context("unexpected output of weir-room-times")
 }
 
 /// For the tests of what is made of reports.

@@ -75,7 +75,10 @@ async fn first_event(shop: &Shop) -> Result<()> {
         if answer.as_ref().is_ok_and(|answer| answer.status == 202) {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "no event is taken: {answer:?}");
+        ensure!(
+            Instant::now() < deadline,
+            "no event is accepted: {answer:?}"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

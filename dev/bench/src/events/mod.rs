@@ -33,32 +33,32 @@ const ROUNDS: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Measure these alone
+    /// Measure only these parts
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     only: Vec<EventBenchmark>,
 
-    /// How long each turn is, in seconds
+    /// Duration of each turn, in seconds
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(3..=600))]
     seconds: u64,
 
-    /// Let apt remove packages where nginx with Lua needs that
+    /// Let apt remove packages if nginx with Lua conflicts with them
     #[arg(long)]
     allow_removals: bool,
 
-    /// Write all numbers to this file, as JSON
+    /// Also write all numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EventBenchmark {
-    /// The log on disk, beside the same without waiting for the disk
+    /// Append to the log on disk, with and without waiting for the disk
     Append,
-    /// The log on Kafka, beside nginx with Lua on the same brokers
+    /// Append to Kafka, compared with nginx and Lua on the same brokers
     Kafka,
-    /// How soon a view is in its list, with and without another group that always fails
+    /// Delay until a view is in its list, with and without another group that always fails
     Groups,
-    /// Lists of 200 through Envoy
+    /// Lists of 200 entries through Envoy
     List,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn send(
     // Whatever is refused is answered 202, too.
     ensure!(
         String::from_utf8_lossy(&answer.body).contains(&accepted),
-        "not all events are taken: {answer:?}"
+        "not all events are accepted: {answer:?}"
     );
     let plan = plan(server, pace, window);
     let outcome = tokio::task::block_in_place(|| weir_load::run(&plan, &mut request, &mut |_| ()))?;
@@ -89,7 +89,7 @@ pub(super) fn only(outcome: &Outcome, status: u16) -> Result<()> {
         .collect();
     ensure!(
         others.is_empty() && outcome.unanswered == 0,
-        "not all were answered {status}: {others:?}, {} not at all",
+        "not all answers were {status}: {others:?}; {} had no answer",
         outcome.unanswered
     );
     Ok(())

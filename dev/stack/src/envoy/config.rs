@@ -167,7 +167,7 @@ impl EnvoyConfig {
 
     /// The shipped file that shows this filter alone, in the same way.
     pub fn alone(filter: &str) -> Result<Self> {
-        let filter = Filter::of_envoy_name(filter).context("there is no such filter")?;
+        let filter = Filter::of_envoy_name(filter).context("unknown filter")?;
         Self::read(&format!("envoy/{}", filter.envoy_file))
     }
 
@@ -257,7 +257,7 @@ impl EnvoyConfig {
         config.edit_cluster(REDIS_CLUSTER, |cluster| {
             ensure!(
                 list(cluster, tree::ENDPOINTS)?.len() == ports.len(),
-                "{REDIS_NODES} names another number of nodes"
+                "{REDIS_NODES} has a different number of nodes"
             );
             let mut addresses = ports
                 .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
@@ -499,7 +499,7 @@ impl EnvoyConfig {
         edit: impl FnOnce(&mut Value) -> Result<()>,
     ) -> Result<Self> {
         let settings = at(self.filter(name)?, SETTINGS)?;
-        let text = settings.as_str().context("its settings are no text")?;
+        let text = settings.as_str().context("its settings are not text")?;
         let mut json = serde_json::from_str(text).context("its settings are not JSON")?;
         edit(&mut json).with_context(|| format!("in the settings of {name}"))?;
         *settings = json.to_string().into();
@@ -529,7 +529,7 @@ impl EnvoyConfig {
         edit: impl FnOnce(&mut Value) -> Result<()>,
     ) -> Result<Self> {
         let clusters = list(&mut self.tree, CLUSTERS)?;
-        let cluster = tree::position(clusters, name).context("no such cluster")?;
+        let cluster = tree::position(clusters, name).context("unknown cluster")?;
         edit(&mut clusters[cluster]).with_context(|| format!("in the cluster {name}"))?;
         Ok(self)
     }

@@ -85,7 +85,7 @@ fn library() -> Result<PathBuf> {
     let mut build = Command::new("cc");
     build.args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"]);
     build.arg(&library).arg(&fresh);
-    command::succeed(&mut build, LIMIT).context("a gateway with another clock needs cc")?;
+    command::succeed(&mut build, LIMIT).context("a gateway with a different clock needs cc")?;
     std::fs::rename(&fresh, &source).context("cannot keep the source of the clock")?;
     Ok(library)
 }

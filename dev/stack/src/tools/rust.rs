@@ -60,7 +60,7 @@ impl WasmToolchain {
         }
         // From here on things are slow; their outcome holds until the active compiler or
         // what was found changes.
-        let key = format!("wasm toolchain beside {}", cache::identity(&active.rustc));
+        let key = format!("wasm toolchain next to {}", cache::identity(&active.rustc));
         if let Some(known) = cached_toolchain(&key) {
             known.report_toolchain(reporter, "found");
             return Ok(known);
@@ -282,7 +282,7 @@ fn linker(active: &Active, reporter: &mut dyn Reporter) -> Result<PathBuf> {
     apt::install(&["lld"]).context("no rust-lld and no wasm-ld to link the filters with")?;
     match command::on_path("wasm-ld") {
         Some(found) => Ok(found),
-        None => bail!("the package lld brought no wasm-ld onto PATH"),
+        None => bail!("the package lld did not install wasm-ld on PATH"),
     }
 }
 

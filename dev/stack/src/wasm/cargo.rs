@@ -183,7 +183,7 @@ pub(super) fn build(
     ensure!(errors.is_empty(), "{}", errors.join("\n"));
     ensure!(
         built.len() == filters.len(),
-        "cargo ended well but left a filter out"
+        "cargo succeeded but did not build a filter"
     );
     built.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(built)
@@ -348,7 +348,7 @@ fn declared(folder: &Path, metadata: &serde_json::Value) -> Result<WeirMetadata>
     let declared = metadata.get("weir").with_context(|| {
         format!(
             "{folder}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
-             the callbacks that the filter uses, beside those that every filter keeps"
+             the callbacks that the filter uses, in addition to the common ones"
         )
     })?;
     serde_json::from_value(declared.clone())

@@ -76,7 +76,7 @@ pub fn filter(name: &str) -> Result<PathBuf> {
         None => {
             let names: Vec<_> = filters.iter().map(|filter| filter.name.as_str()).collect();
             bail!(
-                "there is no filter {name:?}; there are {}",
+                "unknown filter {name:?}; the filters are {}",
                 names.join(", ")
             )
         }
@@ -114,7 +114,7 @@ pub fn example(name: &str) -> Result<PathBuf> {
     let toolchain = WasmToolchain::find_or_get(&mut SilentReporter)?;
     let examples = build_folder(&toolchain, cargo::EXAMPLES, "examples", Messages::Keep)?;
     let example = examples.into_iter().find(|example| example.name == name);
-    let example = example.with_context(|| format!("there is no example {name:?}"))?;
+    let example = example.with_context(|| format!("unknown example {name:?}"))?;
     Ok(example.path)
 }
 

@@ -19,7 +19,7 @@ const EDGE_PORT: u16 = 10_004;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// People, each of whom wants one unit; some may not buy, and bots come beside them
+    /// Number of people who each want one unit; some are blocked, and bots are added
     #[arg(long, default_value_t = 6_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
 
@@ -27,31 +27,31 @@ pub struct Arguments {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     stock: u32,
 
-    /// Parts of the stock, an object each
+    /// Number of stock shards, one edge object each
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_sale::sale::SHARDS_MAX)))]
     shards: u32,
 
-    /// HTTP connections that people share, half of them to the edge; bots have some of their own
+    /// HTTP connections shared by all people, half of them to the edge; bots have their own
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     connections: u32,
 
-    /// Chooses the order in which people come
+    /// Seed for the order in which people arrive
     #[arg(long, default_value_t = super::SEED)]
     seed: u64,
 
-    /// Write what was counted to this file, as JSON
+    /// Also write the counts to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// The port of the edge [default: 10004]
+    /// Port of the edge [default: 10004]
     #[arg(long, value_name = "PORT")]
     edge_port: Option<u16>,
 
-    /// Leave the stock in Redis: the edge sends buyers on to the gateway instead of selling from its objects
+    /// Keep the stock in Redis: the edge forwards buyers to the gateway instead of selling from its objects
     #[arg(long)]
     stock_in_redis: bool,
 
-    /// Stop everything afterwards; ports that are not named are free ones
+    /// Stop everything afterwards; unset ports are chosen freely
     #[arg(long)]
     once: bool,
 
@@ -99,9 +99,9 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
             let edge = stack.worker.as_ref().map(|worker| worker.address);
-            let edge = edge.context("the edge is gone")?;
+            let edge = edge.context("the edge has stopped")?;
             println!("{}", up::describe(&stack, "another"));
-            println!("The edge is at http://{edge}: it takes the same requests as the gateway.");
+            println!("The edge is at http://{edge} and accepts the same requests as the gateway.");
             up::stay_up(&mut stack, &mut stop).await?;
         }
         Ok(code(&report))
@@ -110,7 +110,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 
 /// The edge and its runtime, before anything runs: that can take minutes.
 fn get_edge() -> Result<()> {
-    ProgressReporter.line("edge", "workerd, by npm, and the Worker…");
+    ProgressReporter.line("edge", "workerd, with npm, and the Worker…");
     edge::workerd()?;
     edge::worker(Build::Shipped)?;
     Ok(())

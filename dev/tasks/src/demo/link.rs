@@ -97,18 +97,18 @@ pub(super) async fn play(
             .to_owned())
     };
     let (url, code) = (text("url")?, text("code")?);
-    teller.tell("short link", format!("{url} made; it leads to {TARGET}"));
+    teller.tell("short link", format!("{url} created for {TARGET}"));
     for line in qr::lines(&url, teller.has_colours())? {
         println!("{line}");
     }
     let (redirected, took) = click(&gateway, &url).await?;
     let rate = redirected as f64 / took.as_secs_f64().max(f64::EPSILON);
-    let text = format!("{redirected} by {PEOPLE} people through Envoy, {rate:.0} a second");
+    let text = format!("{redirected} by {PEOPLE} people through Envoy, {rate:.0}/s");
     teller.tell("clicks", text);
     let stats = settled(stack, &code).await?;
     teller.tell(
         "statistics",
-        format!("the origin has counted {}", stats["clicks"]),
+        format!("the origin counted {}", stats["clicks"]),
     );
     Ok(LinkShow {
         url,

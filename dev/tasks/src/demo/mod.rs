@@ -54,19 +54,19 @@ const WATCH: Duration = Duration::from_millis(100);
 /// What `cargo xtask demo` shows.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub enum OtherDemo {
-    /// Import a catalogue of parts and vehicles, and ask which fit which
+    /// Import a catalogue of parts and vehicles, and query which parts fit
     ///
-    /// Makes a catalogue of which everything can be computed, imports it into SQL, lets the origin write Redis, asks through
-    /// Envoy, and compares every answer. Exit code 0 only if all are right; the last line says how many. Stays up afterwards
-    /// unless --once.
+    /// Generates a catalogue with computable answers and imports it into SQL; the origin writes it to Redis. Sends queries
+    /// through Envoy and checks every answer. Exit code 0 only if all are correct; the last line has the count. Keeps
+    /// running afterwards unless --once.
     Fitment(fitment::Arguments),
 
-    /// Hold the sale with half of the buyers at an edge: workerd and Envoy at once, one stock
+    /// Run the sale with half of the buyers at an edge: workerd and Envoy share one stock
     ///
-    /// Every second connection goes to the edge for Cloudflare, which runs in workerd as it does there. It refuses by itself
-    /// Every second connection goes to the edge for Cloudflare, which runs in workerd as it does there. The stock is in its objects:
-    /// it sells by itself, and gateway and origin reach the stock through the origin's shard-proxy. Checks what the demo checks, and
-    /// that buyers got units through both. With --stock-in-redis the edge sends buyers on to the gateway. Exit code 0 only if all hold. Stays up afterwards unless --once.
+    /// Every second connection goes to the Cloudflare edge, which runs in workerd. Its objects hold the stock: the edge sells
+    /// from them directly, and gateway and origin reach them through the origin's shard-proxy. Runs the checks of the demo,
+    /// and checks that buyers got units through both. With --stock-in-redis the edge forwards buyers to the gateway. Exit
+    /// code 0 only if all checks pass. Keeps running afterwards unless --once.
     Edge(edge::Arguments),
 }
 
@@ -80,7 +80,7 @@ pub struct Arguments {
     #[command(subcommand)]
     other: Option<OtherDemo>,
 
-    /// People, each of whom wants one unit; some may not buy, and bots come beside them
+    /// Number of people who each want one unit; some are blocked, and bots are added
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
 
@@ -88,31 +88,31 @@ pub struct Arguments {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     stock: u32,
 
-    /// Parts of the stock in Redis
+    /// Number of stock shards in Redis
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_sale::sale::SHARDS_MAX)))]
     shards: u32,
 
-    /// HTTP connections that people share; bots have some of their own
+    /// HTTP connections shared by all people; bots have their own
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// Chooses the order in which people come
+    /// Seed for the order in which people arrive
     #[arg(long, default_value_t = SEED)]
     seed: u64,
 
-    /// Write what was counted to this file, as JSON
+    /// Also write the counts to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// The port of the gateway that answers short links [default: 10001]
+    /// Port of the gateway for short links [default: 10001]
     #[arg(long, value_name = "PORT")]
     link_port: Option<u16>,
 
-    /// The port of the gateway that takes events [default: 10002]
+    /// Port of the gateway for events [default: 10002]
     #[arg(long, value_name = "PORT")]
     event_port: Option<u16>,
 
-    /// Stop everything afterwards; ports that are not named are free ones
+    /// Stop everything afterwards; unset ports are chosen freely
     #[arg(long)]
     once: bool,
 

@@ -154,11 +154,11 @@ impl<'a> SalePlay<'a> {
         let pay_within = operator::PAY_WITHIN.as_secs();
         self.teller.tell(
             "sale",
-            format!("{} made: {stock} units in {shards} shards", self.sale),
+            format!("{} created: {stock} units in {shards} shards", self.sale),
         );
         self.teller.tell(
             "sale",
-            format!("reservation and order token needed, {pay_within} s to pay an order"),
+            format!("reservation and order token required, {pay_within} s to pay an order"),
         );
         self.tell_of_few();
         Ok(())
@@ -169,7 +169,7 @@ impl<'a> SalePlay<'a> {
         let (eligible, stock) = (self.shares.eligible(), self.plan.stock);
         if eligible < stock {
             let rest = stock - eligible;
-            let text = format!("only {eligible} people for {stock} units: {rest} will be left");
+            let text = format!("only {eligible} people for {stock} units: {rest} will remain");
             self.teller.tell("sale", text);
         }
     }
@@ -188,7 +188,7 @@ impl<'a> SalePlay<'a> {
         )?;
         self.note(people.1, bots.1)?;
         let reserved = people.0.into_iter().chain(bots.0).filter(|noted| *noted);
-        let text = format!("{} have reserved in {}", reserved.count(), seconds(started));
+        let text = format!("{} reserved in {}", reserved.count(), seconds(started));
         self.teller.tell("reservation", text);
         self.check_risk().await
     }
@@ -208,7 +208,7 @@ impl<'a> SalePlay<'a> {
             let waiting = checked.pending;
             ensure!(
                 Instant::now() < deadline,
-                "{waiting} still wait for the risk check"
+                "{waiting} are still waiting for the risk check"
             );
             sleep(POLL).await;
         }
@@ -224,7 +224,7 @@ impl<'a> SalePlay<'a> {
         self.wait_until_known_at_doors().await?;
         self.teller.tell(
             "warm-up",
-            "start set, reservations closed, stock put into Redis",
+            "start set, reservations closed, stock loaded into Redis",
         );
         let early = people.iter().take(self.shares.early as usize);
         let early = early.map(|who| who.name.clone()).collect();
@@ -234,7 +234,7 @@ impl<'a> SalePlay<'a> {
             .await?;
         let (tried, refused) = (self.shares.early, seen.of(Verdict::NotStarted));
         self.note(seen, Tally::empty()?)?;
-        let text = format!("{tried} people try to buy already: {refused} not_started");
+        let text = format!("{tried} people try to buy early: {refused} not_started");
         self.teller.tell("countdown", text);
         loop {
             let standing = self.sale_snapshot().await?;
@@ -268,7 +268,7 @@ impl<'a> SalePlay<'a> {
             botnet.play(pester, bots),
         )?;
         let minted = people.1.of(Verdict::TokenMinted);
-        let text = format!("{minted} people have a token after {}", seconds(started));
+        let text = format!("{minted} people got a token within {}", seconds(started));
         self.teller.tell("checkout", text);
         self.note(people.1, Tally::empty()?)?;
         let usable = people.0.iter().map(|(_, usable)| *usable).max();
@@ -298,7 +298,7 @@ impl<'a> SalePlay<'a> {
         usable: Option<tokio::time::Instant>,
     ) -> Result<Vec<Bot>> {
         let text = format!(
-            "bots meanwhile: {} tries, {} units",
+            "bots meanwhile: {} attempts, {} units",
             seen.requests,
             self.sql().await?.bots
         );
@@ -407,7 +407,7 @@ impl<'a> SalePlay<'a> {
             }
             ensure!(
                 Instant::now() < deadline,
-                "{} orders do not expire",
+                "{} orders did not expire",
                 sql.unpaid()
             );
             sleep(POLL).await;
@@ -417,11 +417,11 @@ impl<'a> SalePlay<'a> {
         let after = self.audit().await?.epoch;
         ensure!(
             since == 0 || after > epoch,
-            "the shards' epochs were not raised"
+            "the shards' epochs were not incremented"
         );
         let how = match since {
             0 => "reopened during the rush",
-            _ => "reopened, the shards' epochs raised",
+            _ => "reopened, the shards' epochs incremented",
         };
         let text = format!("{expired} not paid in time; {how}");
         self.teller.tell("expiry", text);
@@ -436,7 +436,7 @@ impl<'a> SalePlay<'a> {
                 continue;
             }
             in_a_row = 0;
-            ensure!(Instant::now() < deadline, "the sale does not reopen");
+            ensure!(Instant::now() < deadline, "the sale did not reopen");
             sleep(POLL).await;
         }
         Ok(())
@@ -469,9 +469,9 @@ impl<'a> SalePlay<'a> {
         Sql::read(&self.database, &self.sale).await
     }
 
-    /// As the first door shows it.
+    /// The sale as its first endpoint shows it.
     async fn sale_snapshot(&self) -> Result<SaleSnapshot> {
-        let endpoint = self.endpoints.first().context("a sale has a door")?;
+        let endpoint = self.endpoints.first().context("the sale has no endpoint")?;
         SaleSnapshot::ask(&endpoint.url(), &self.sale).await
     }
 

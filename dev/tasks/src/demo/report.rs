@@ -84,7 +84,7 @@ impl Report {
             check(
                 books.balanced(self.stock) && sql.units == orders,
                 format!(
-                    "Redis and SQL, read past the origin: stock {} + transfers {} + claims {} + orders {}",
+                    "Redis and SQL, read directly: stock {} + transfers {} + claims {} + orders {}",
                     books.stock(),
                     books.moving(),
                     books.held(),
@@ -99,9 +99,9 @@ impl Report {
             ),
             check(
                 sql.buyers == sql.paid,
-                format!("by {} different people", sql.buyers),
+                format!("from {} different people", sql.buyers),
             ),
-            check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
+            check(sql.bots == 0, format!("bots ordered {}", sql.bots)),
         ];
         let room = self.room.iter().flat_map(RoomResult::checks);
         let browsing = self.browsing.iter().flat_map(Browsing::checks);
@@ -265,7 +265,7 @@ fn write_edge(to: &mut String, at_edge: AtEdge) -> fmt::Result {
     let AtEdge { own, sent_on, .. } = at_edge;
     writeln!(
         to,
-        "{} answers through the edge: {own} it gave by itself, {sent_on} came from a gateway\n",
+        "{} answers through the edge: {own} of its own, {sent_on} from a gateway\n",
         at_edge.all()
     )
 }
@@ -297,11 +297,11 @@ fn write_speed(to: &mut String, rush: &SaleRush) -> fmt::Result {
         counters.redis_requests, counters.redis_commands_gateway
     )?;
     if let Some(ratio) = counters.requests_per_command() {
-        write!(to, " ({ratio:.1} requests a command)")?;
+        write!(to, " ({ratio:.1} requests per command)")?;
     }
     writeln!(
         to,
-        ", Redis ran {} with the origin's\n",
+        ", Redis ran {} including the origin's\n",
         counters.redis_commands
     )
 }
@@ -411,8 +411,8 @@ mod tests {
             (|r| r.audit.orders = 11, "oversold 1"),
             (|r| r.books.sql.units = 11, "oversold 1"),
             (|r| r.books.sql.paid = 9, "unsold 1"),
-            (|r| r.books.sql.buyers = 9, "by 9 different people"),
-            (|r| r.books.sql.bots = 1, "bots have ordered 1"),
+            (|r| r.books.sql.buyers = 9, "from 9 different people"),
+            (|r| r.books.sql.bots = 1, "bots ordered 1"),
             (
                 |r| r.browsing.as_mut().unwrap().books.events = 99,
                 "99 of 100 acknowledged",
@@ -448,7 +448,7 @@ mod tests {
         report.seen.bots.at_edge = good;
         assert!(report.is_good(), "{}", report.table());
         let table = report.table();
-        assert!(table.contains("7 answers through the edge: 3 it gave by itself"));
+        assert!(table.contains("7 answers through the edge: 3 of its own"));
         assert!(table.contains("✓ orders: 2 through the edge, 7 through Envoy"));
         assert_eq!(report.json()["edge"]["own"], 3);
         let faults = [

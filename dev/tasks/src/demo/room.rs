@@ -137,7 +137,7 @@ impl RoomResult {
             (
                 before.joined == people + bots && after.joined == before.joined,
                 format!(
-                    "waiting room: {} places for {people} people and {bots} bots",
+                    "waiting room: {} positions for {people} people and {bots} bots",
                     after.joined
                 ),
             ),

@@ -78,7 +78,7 @@ impl AtEdge {
         vec![
             (
                 own > 0 && sent_on > 0,
-                format!("the edge has answered {own} by itself and sent {sent_on} on"),
+                format!("the edge answered {own} itself and forwarded {sent_on}"),
             ),
             (
                 here > 0 && elsewhere > 0,

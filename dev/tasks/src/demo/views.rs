@@ -82,7 +82,7 @@ pub(super) async fn play(
     let took = began.elapsed();
     let rate = acknowledged as f64 / took.as_secs_f64().max(f64::EPSILON);
     let text = format!(
-        "{acknowledged} views of {} people are on disk, {rate:.0} a second; {refused} wrong ones refused",
+        "{acknowledged} views of {} people are on disk, {rate:.0}/s; {refused} invalid ones refused",
         people.len()
     );
     teller.tell("browsing", text);
@@ -90,7 +90,7 @@ pub(super) async fn play(
     let handled_after = began.elapsed();
     let model = Arc::new(model);
     let shown = compare(stack, &model).await?;
-    let text = format!("{shown} of {} people are shown what they saw", model.len());
+    let text = format!("{shown} of {} people see what they viewed", model.len());
     teller.tell("history", text);
     Ok(Browsing {
         sent: events.len() as u64,
@@ -184,14 +184,14 @@ impl CollectAddress {
                 Ok(answer) if answer.status == 202 => return answer.json(),
                 Ok(answer) if !matches!(answer.status, 429 | 503 | 504) => {
                     anyhow::bail!(
-                        "events were answered with {}: {}",
+                        "the answer to events was {}: {}",
                         answer.status,
                         answer.text()
                     )
                 }
                 Ok(_) | Err(_) => sleep(RETRY).await,
             }
-            ensure!(Instant::now() < deadline, "events are not acknowledged");
+            ensure!(Instant::now() < deadline, "events were not acknowledged");
         }
     }
 
@@ -299,7 +299,7 @@ impl Browsing {
             (
                 *sent == acknowledged + refused && books.dead_letters == *refused,
                 format!(
-                    "events: {sent} sent = {acknowledged} acknowledged + {refused} refused, which are kept"
+                    "events: {sent} sent = {acknowledged} acknowledged + {refused} refused (dead letters)"
                 ),
             ),
             (
@@ -311,7 +311,7 @@ impl Browsing {
             ),
             (
                 shown == people,
-                format!("{shown} of {people} people are shown what they have looked at"),
+                format!("{shown} of {people} people see what they viewed"),
             ),
         ]
     }

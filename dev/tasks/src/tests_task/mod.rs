@@ -17,13 +17,13 @@ use weir_stack::{build, command, workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Run the second tier, too: what takes more tools and more time
+    /// Also run the second tier, which needs more tools and more time
     #[arg(long)]
     all: bool,
-    /// Fail if a test passes only at its second try
+    /// Fail if a test passes only on its second try
     #[arg(long)]
     strict: bool,
-    /// Arguments for `cargo test`, like `-p weir-sale` or `-- --nocapture`
+    /// Arguments for `cargo test`, such as `-p weir-sale` or `-- --nocapture`
     #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
     rest: Vec<String>,
 }
@@ -78,15 +78,15 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
     println!();
     if let Some(Err(why)) = mariadb {
-        println!("left out: tests on MariaDB ({why:#})");
+        println!("skipped: tests on MariaDB ({why:#})");
     }
     match on_java {
-        Some(Err(why)) => println!("left out: tests on Apache Kafka and Cassandra ({why:#})"),
+        Some(Err(why)) => println!("skipped: tests on Apache Kafka and Cassandra ({why:#})"),
         Some(Ok(())) => {}
-        None => println!("first tier only: cargo xtask test --all runs the second tier, too"),
+        None => println!("first tier only; cargo xtask test --all also runs the second tier"),
     }
     for name in &flaky {
-        println!("passed at the second try, by itself: {name}");
+        println!("passed on the second try, alone: {name}");
     }
     println!("{}", totals.line());
     Ok(match is_success(is_good, &flaky, arguments.strict) {
@@ -409,7 +409,11 @@ impl BackgroundTests {
     }
 
     fn end(self, totals: &mut Totals) -> Result<Vec<CargoRun>> {
-        let ended = self.thread.join().ok().context("tests beside others")??;
+        let ended = self
+            .thread
+            .join()
+            .ok()
+            .context("tests parallel to others")??;
         let mut parts = Vec::new();
         for ((is_good, again), output) in ended.into_iter().zip(self.outputs) {
             let file =

@@ -231,7 +231,7 @@ fn a_catalogue_that_cannot_be_read_leaves_the_last_one() {
         assert!(buyer.is_paused(), "{reply:?}");
         gate.answer_claims(|_user| granted(7));
     }
-    assert!(gate.host.logged("the catalogue could not be read"));
+    assert!(gate.host.logged("catalogue not refreshed"));
 }
 
 #[test]

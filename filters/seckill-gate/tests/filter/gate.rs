@@ -363,7 +363,7 @@ fn a_bad_configuration_is_refused_by_the_fields_path() {
         (
             "WEIR_CLAIM_SECRET",
             "NO_SUCH",
-            "claim.keys[0].secret.env: the secret is missing",
+            "claim.keys[0].secret.env: the environment variable",
         ),
         (
             r#""secret": { "env": "WEIR_CLAIM_SECRET" }"#,

@@ -33,7 +33,7 @@ pub(super) async fn ask(
         let logins = logins.iter().filter(|_| !is_away);
         for login in logins {
             let user = login.username.as_deref().unwrap_or("default");
-            let address = format!("{address}, asked as the gateways' user {user}");
+            let address = format!("{address} as the gateways' user \"{user}\"");
             let redis = Redis::new(&with_login(url, login), prefix)?;
             nodes.push(may(&redis, address, &SHARED).await);
         }

@@ -124,7 +124,7 @@ pub(crate) fn open(
     let keys = secrets.claim_keys.take();
     let is_on = keys.is_some();
     if !is_on {
-        info!("{CLAIM_SECRET} is not set: there are no sales");
+        info!("{CLAIM_SECRET} is not set: sales are disabled");
     }
     let keys = keys.map_or_else(unknown_key, Ok)?;
     let origin = Origin::with_store(database, store, redis, keys, config.sales.sql_limits());
@@ -149,7 +149,9 @@ pub(crate) fn open(
 fn unknown_key() -> Result<KeyRing> {
     let mut secret = [0; KEY_LEN_MIN];
     let filled = SystemRandom::new().fill(&mut secret);
-    filled.ok().context("the system gives no random numbers")?;
+    filled
+        .ok()
+        .context("no random numbers from the operating system")?;
     Ok(SigningKey::new("none", &secret)?.into())
 }
 

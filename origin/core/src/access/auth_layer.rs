@@ -28,13 +28,13 @@ pub const NOT_FROM_CONSOLE: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "not_from_console",
     "Forbidden",
-    "A change in a session came without the console's header, or from another site",
+    "A session change without the console's header, or from another site",
 );
 
-/// 503: the audit trail takes no entry.
+/// 503: cannot write an audit entry.
 pub const NOT_NOTED: Refusal = Refusal::unavailable(
     "not_noted",
-    "The audit trail took no entry, so nothing was done",
+    "The audit entry could not be stored, so nothing was done",
 );
 
 /// 429: the tenant's pace.
@@ -42,7 +42,7 @@ pub(crate) const TENANT_BUSY: Refusal = Refusal::new(
     StatusCode::TOO_MANY_REQUESTS,
     "tenant_limit",
     "Too many",
-    "The tenant would have, or ask for, more than it may",
+    "The tenant would exceed its limits",
 );
 
 /// How the routes of an area are guarded.
@@ -63,13 +63,13 @@ impl AreaRules {
     fn refusal(caller: &Caller, need: Scope, rules: &RouteRules) -> Option<Problem> {
         let name = &caller.0.name;
         if !caller.may(need) {
-            let detail = format!("this needs {need}, which the key {name:?} has not");
+            let detail = format!("this needs {need}, which the key {name:?} lacks");
             return Some(forbidden(detail));
         }
         let is_open = !caller.has_filter() || rules.is_narrow;
         (!is_open).then(|| {
             forbidden(format!(
-                "the key {name:?} is about some domains or tags, and this is about all"
+                "the key {name:?} is restricted to some domains or tags, but this covers all"
             ))
         })
     }
@@ -173,7 +173,7 @@ impl AuthLayer {
         };
         let pass = self.access.0.paces.take(&tenant.name, &tenant.limits);
         pass.map(Some).map_err(|wait_ms| {
-            let detail = format!("too many requests of the tenant {}", tenant.name);
+            let detail = format!("too many requests of the tenant \"{}\"", tenant.name);
             TENANT_BUSY
                 .because(detail)
                 .retry_after(wait_ms.div_ceil(1_000))
@@ -260,7 +260,7 @@ fn verdict(response: &Response) -> Verdict {
 
 fn unknown() -> Problem {
     let detail =
-        "this needs a key: authorization: Bearer <key>, or a session of the console, at /ui";
+        "this needs a key (authorization: Bearer <key>) or a console session (sign in at /ui)";
     UNAUTHORIZED.because(detail).challenge("Bearer")
 }
 
@@ -271,7 +271,7 @@ pub(super) fn forbidden(detail: impl Into<Cow<'static, str>>) -> Problem {
 
 /// 403: a change in a session that another site's page may have sent.
 pub(super) fn not_from_page() -> Problem {
-    let detail = "changes within a session need the header x-weir-console: 1";
+    let detail = "changes in a console session need the header x-weir-console: 1";
     NOT_FROM_CONSOLE.because(detail)
 }
 
@@ -279,8 +279,8 @@ fn not_noted(failure: TrailError) -> Problem {
     match failure {
         TrailError::Sql(error) => error.into(),
         failure => {
-            error!(error = %failure, "the audit trail takes no entry");
-            NOT_NOTED.because("the audit trail took no entry, so nothing was done")
+            error!(error = %failure, "cannot write an audit entry");
+            NOT_NOTED.because("the audit entry could not be stored, so nothing was done")
         }
     }
 }

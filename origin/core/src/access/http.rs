@@ -35,16 +35,15 @@ const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 200;
 
-const INVALID_KEY: Refusal =
-    Refusal::invalid("invalid_key", "Invalid key", "A key may not be like that");
+const INVALID_KEY: Refusal = Refusal::invalid("invalid_key", "Invalid key", "The key is invalid");
 
 pub(super) const NO_RANDOM: Refusal =
-    Refusal::unavailable("no_random", "The system gives no random numbers");
+    Refusal::unavailable("no_random", "No random numbers from the operating system");
 
 const TOO_MANY_KEYS: Refusal = Refusal::conflict(
     "too_many_keys",
     "Too many keys",
-    "There are as many keys as there may be",
+    "The maximum number of keys is reached",
 );
 
 const UNKNOWN_KEY: Refusal =
@@ -84,24 +83,24 @@ pub fn document() -> Document {
     document
 }
 
-/// A key to be made.
+/// A new key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What its holder is; this or scopes.
+    /// Role of the holder; set either role or scopes.
     #[schema(required = false, schema_with = roles)]
     role: Option<String>,
-    /// What it may do; this or a role.
+    /// Permissions; set either this or a role.
     #[schema(required = false, schema_with = scopes)]
     scopes: Option<Vec<String>>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     #[serde(default)]
     #[schema(max_items = 20)]
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     #[serde(default)]
     #[schema(max_items = 20)]
     tags: Vec<String>,
@@ -117,28 +116,28 @@ struct NewKey {
     tenant: Option<String>,
 }
 
-/// A key as operators see it.
+/// A key without its secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Key)]
 struct KeyView {
     /// Its id.
     id: String,
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What its holder is.
+    /// Role of its holder.
     #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
-    /// What it may do, by its role or by itself.
+    /// Permissions, from its role or set directly.
     #[schema(schema_with = scopes)]
     scopes: Vec<String>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     tags: Vec<String>,
     /// Milliseconds since the Unix epoch.
     created_at_ms: u64,
-    /// The id of the key that made it, or admin-token.
+    /// Id of the key that created it, or admin-token.
     created_by: String,
     /// Milliseconds since the Unix epoch.
     #[schema(required)]
@@ -146,41 +145,41 @@ struct KeyView {
     /// Milliseconds since the Unix epoch.
     #[schema(required)]
     revoked_at_ms: Option<u64>,
-    /// Whose it is; null: the platform's.
+    /// Its tenant; null: the platform.
     #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
-    /// Whether it opens anything now.
+    /// Whether the key is valid now.
     good: bool,
 }
 
-/// A key that was just made: the only answer that has it.
+/// A new key: the only answer with its secret.
 #[derive(Serialize, ToSchema)]
 struct MadeKey {
     #[serde(flatten)]
     view: KeyView,
-    /// The key itself. It is kept nowhere.
+    /// The key itself. Weir does not store it.
     key: String,
 }
 
-/// Keys of the platform, or of a tenant.
+/// Keys of the platform or of a tenant.
 #[derive(Serialize, ToSchema)]
 struct Keys {
-    /// The keys, the newest first.
+    /// The keys, newest first.
     keys: Vec<KeyView>,
 }
 
 /// A page of the audit trail.
 #[derive(Serialize, ToSchema)]
 struct AuditTrail {
-    /// `after` of the next page; null: there is none.
+    /// `after` of the next page; null: this is the last page.
     #[schema(required)]
     next: Option<String>,
-    /// The entries, the last first.
+    /// The entries, newest first.
     entries: Vec<EntryView>,
 }
 
 fn roles() -> Object {
-    let description = "What its holder is; this or scopes.";
+    let description = "Role of the holder; set either role or scopes.";
     words(description, Role::ALL.map(Role::label))
 }
 
@@ -192,7 +191,7 @@ pub(super) fn scopes() -> Array {
     ArrayBuilder::new()
         .items(scope)
         .min_items(Some(1))
-        .description(Some("What it may do."))
+        .description(Some("Permissions."))
         .build()
 }
 
@@ -224,7 +223,7 @@ impl NewKey {
         match (&self.tenant, own) {
             (None, own) => Ok(own.cloned()),
             (Some(name), Some(own)) if own.as_str() != name => Err(auth_layer::forbidden(
-                "tenant: a tenant makes keys of its own alone",
+                "tenant: a tenant can only create its own keys",
             )),
             (Some(name), _) => TenantName::new(name).map(Some).ok_or_else(no_tenant),
         }
@@ -244,19 +243,18 @@ impl NewKey {
                 let scopes = scopes.map_err(|error| invalid(format!("scopes: {error}")))?;
                 let scopes: Scopes = scopes.into_iter().collect();
                 match scopes.is_empty() {
-                    true => Err(invalid("scopes: must have one at least")),
+                    true => Err(invalid("scopes: must have at least one")),
                     false => Ok((None, scopes)),
                 }
             }
-            _ => Err(invalid("one of role and scopes must be set")),
+            _ => Err(invalid("set exactly one of role and scopes")),
         }
     }
 
     fn check(&self, now_ms: u64) -> Result<(), Problem> {
         if !is_word(&self.name, NAME_LEN_MAX) {
-            let detail = format!(
-                "name: must be 1 to {NAME_LEN_MAX} characters, none of them a control character"
-            );
+            let detail =
+                format!("name: must be 1 to {NAME_LEN_MAX} characters without control characters");
             return Err(invalid(detail));
         }
         for (field, words) in [("domains", &self.domains), ("tags", &self.tags)] {
@@ -270,7 +268,7 @@ impl NewKey {
         }
         match self.expires_at_ms {
             Some(at_ms) if !(now_ms + 1..=INSTANT_MS_MAX).contains(&at_ms) => Err(invalid(
-                "expires_at_ms: must lie in the future, in milliseconds since the Unix epoch, or be null",
+                "expires_at_ms: must be in the future, in milliseconds since the Unix epoch, or null",
             )),
             _ => Ok(()),
         }
@@ -282,15 +280,15 @@ fn is_word(text: &str, len_max: usize) -> bool {
     (1..=len_max).contains(&text.chars().count()) && !is_control
 }
 
-/// Make a key, which is shown in this answer and never again
+/// Create a key; only this answer shows it
 ///
-/// Makes a key. It is shown in this answer and never again: Weir keeps its hash.
+/// Creates a key. Only this answer shows it: Weir stores a hash.
 #[utoipa::path(
     post,
     path = "/access/keys",
     operation_id = "makeKey",
     request_body = NewKey,
-    responses((status = 201, description = "It is made", body = MadeKey)),
+    responses((status = 201, description = "Created", body = MadeKey)),
 )]
 async fn create(
     State(auth): State<AuthLayer>,
@@ -304,7 +302,8 @@ async fn create(
     if tenant.is_some()
         && let Some(other) = of_tenants(&scopes).lacks(&scopes)
     {
-        let detail = format!("scopes: {other}: a tenant has only sales, rooms, links and access");
+        let detail =
+            format!("scopes: {other}: a tenant can only have sales, rooms, links and access");
         return Err(invalid(detail));
     }
     let id = key::new_id().map_err(no_random)?;
@@ -324,19 +323,19 @@ async fn create(
         tenant,
     };
     if let Some(lacking) = caller.0.scopes.lacks(&stored.may()) {
-        let detail = format!("{lacking}: nobody gives what they have not");
+        let detail = format!("{lacking}: a key cannot grant scopes it lacks");
         return Err(auth_layer::forbidden(detail));
     }
     match auth.access.0.store.add_key(&stored).await? {
         AddKeyOutcome::Made => {}
         AddKeyOutcome::TooMany => {
-            let detail = format!("there are {KEYS_MAX} keys already");
+            let detail = format!("the maximum of {KEYS_MAX} keys is reached");
             return Err(TOO_MANY_KEYS.because(detail));
         }
         AddKeyOutcome::Over(over) => return Err(over_limit(over)),
         AddKeyOutcome::NoTenant => return Err(no_tenant()),
     }
-    info!(key = stored.id, by = caller.0.id, "key made");
+    info!(key = stored.id, by = caller.0.id, "key created");
     let location = [(header::LOCATION, format!("/access/keys/{}", stored.id))];
     let view = stored.into();
     let made = MadeKey { view, key: shown };
@@ -347,13 +346,13 @@ async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct KeysQuery {
-    /// Those of this tenant; unless set, those of the platform. A tenant's key is told its own tenant's.
+    /// Keys of this tenant; default: of the platform. A tenant's key always gets its own tenant's keys.
     tenant: Option<String>,
 }
 
-/// The keys of the platform or of a tenant, the newest first
+/// List the keys of the platform or of a tenant, newest first
 ///
-/// Metadata of keys, newest first, including expired ones. The secrets are never shown.
+/// Returns metadata of keys, newest first, including expired ones. It never returns secrets.
 #[utoipa::path(
     get,
     path = "/access/keys",
@@ -381,7 +380,7 @@ fn asked_tenant<'a>(
     let asked = asked.filter(|asked| !asked.is_empty());
     match (own, asked) {
         (Some(own), Some(asked)) if own != asked => Err(auth_layer::forbidden(
-            "tenant: a tenant's key tells of its own alone",
+            "tenant: a tenant's key can only read its own tenant",
         )),
         (own, asked) => Ok(own.or(asked)),
     }
@@ -395,9 +394,9 @@ async fn found(auth: &AuthLayer, caller: &Caller, id: &str) -> Result<StoredKey,
     found.filter(is_seen).ok_or_else(unknown_key)
 }
 
-/// A key, without itself
+/// Get a key's metadata
 ///
-/// A key without itself.
+/// Returns a key's metadata, without its secret.
 #[utoipa::path(
     get,
     path = "/access/keys/{id}",
@@ -413,15 +412,15 @@ async fn one(
     Ok(Json(found(&auth, &caller, &id).await?.into()))
 }
 
-/// Revoke a key: it and its sessions open nothing any more; other origins follow within five seconds
+/// Revoke a key and end its sessions; other origins follow within five seconds
 ///
-/// Revokes a key: it and its sessions open nothing any more. Other origins follow within five seconds. Again, it changes nothing.
+/// Revokes a key and ends its sessions. Other origins follow within five seconds. Repeating it changes nothing.
 #[utoipa::path(
     delete,
     path = "/access/keys/{id}",
     operation_id = "revokeKey",
     params(("id" = String, Path, description = "The key's id.")),
-    responses((status = 200, description = "It is revoked", body = KeyView)),
+    responses((status = 200, description = "The key is revoked", body = KeyView)),
 )]
 async fn revoke(
     State(auth): State<AuthLayer>,
@@ -442,27 +441,27 @@ async fn revoke(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AuditQuery {
-    /// `next` of the page before.
+    /// The `next` of the previous page.
     #[param(value_type = Option<String>)]
     after: Option<u64>,
-    /// Those of this key alone.
+    /// Only entries of this key.
     actor: Option<String>,
-    /// Those of this tenant's keys alone. A tenant's key is told its own tenant's.
+    /// Only entries of this tenant's keys. A tenant's key always gets its own tenant's entries.
     tenant: Option<String>,
     /// Entries of a page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<usize>,
 }
 
-/// Who has changed what, the last first
+/// List audit entries, newest first
 ///
-/// Who has changed what, the last first, page by page. An entry without a status is of a change whose outcome is not known.
+/// Returns pages of changes, newest first. An entry without a status has an unknown outcome.
 #[utoipa::path(
     get,
     path = "/access/audit",
     operation_id = "listAuditTrail",
     params(AuditQuery),
-    responses((status = 200, description = "A page of it", body = AuditTrail)),
+    responses((status = 200, description = "A page of the audit trail", body = AuditTrail)),
 )]
 async fn audit(
     State(auth): State<AuthLayer>,
@@ -497,6 +496,6 @@ fn no_tenant() -> Problem {
 }
 
 pub(super) fn no_random(failure: key::NoRandom) -> Problem {
-    error!(error = %failure, "no key is made");
-    NO_RANDOM.because("the system gives no random numbers")
+    error!(error = %failure, "cannot create a key");
+    NO_RANDOM.because("no random numbers from the operating system")
 }

@@ -18,7 +18,8 @@ impl Access {
     pub fn spawn(&self, stop: &CancellationToken) -> JoinHandle<()> {
         let (access, stop) = (self.clone(), stop.clone());
         tokio::spawn(async move {
-            let mut interval = Interval::every(PERIOD, "forgetting sessions and old entries", stop);
+            let mut interval =
+                Interval::every(PERIOD, "deleting sessions and old audit entries", stop);
             while interval.next().await {
                 let outcome = access.forget(now_ms()).await;
                 interval.ended(&outcome);

@@ -272,7 +272,7 @@ impl Caller {
             Some(tenant) => {
                 let prefix = tenant.name.prefix();
                 Err(auth_layer::forbidden(format!(
-                    "{field}: must begin with {prefix}, as all names of the tenant do"
+                    "{field}: must start with \"{prefix}\", like all names of the tenant"
                 )))
             }
             None => Ok(()),
@@ -320,7 +320,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     /// A request that came by no key is nobody's.
     async fn from_request_parts(parts: &mut RequestParts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| auth_layer::forbidden("nobody has said who asks"))
+        caller.ok_or_else(|| auth_layer::forbidden("the caller is unknown"))
     }
 }
 
@@ -328,7 +328,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 pub const TENANT_LIMIT: Refusal = Refusal::conflict(
     "tenant_limit",
     "Too many",
-    "The tenant would have, or ask for, more than it may",
+    "The tenant would exceed its limits",
 );
 
 /// 409: a tenant would have more than it may.

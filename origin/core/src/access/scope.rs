@@ -90,7 +90,7 @@ impl fmt::Display for Scope {
 /// The text is no scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is none of sales, rooms, limits, links, events, history, fitment, access with :read or :write"
+    "{0:?} must be one of sales, rooms, limits, links, events, history, fitment and access, with :read or :write"
 )]
 pub struct NoScope(String);
 
@@ -110,13 +110,13 @@ fn all_scopes() -> impl Iterator<Item = Scope> {
     Area::ALL.into_iter().flat_map(of)
 }
 
-/// A usual set of scopes. A role of a later version may do more, with the areas that there are then.
+/// A predefined set of scopes. Later versions may add areas to a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum Role {
-    /// Reads everything but keys and the audit trail.
+    /// Reads everything except keys and the audit trail.
     Viewer,
-    /// Reads everything, and changes everything but keys.
+    /// Reads everything, and changes everything except keys.
     Operator,
     /// Everything.
     Admin,

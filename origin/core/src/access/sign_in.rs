@@ -25,14 +25,14 @@ const TOO_MANY_ATTEMPTS: Refusal = Refusal::new(
     StatusCode::TOO_MANY_REQUESTS,
     "too_many_attempts",
     "Too many attempts",
-    "The address has shown too many wrong keys and has to wait",
+    "Too many invalid keys from this address; it has to wait",
 );
 
 const WRONG_KEY: Refusal = Refusal::new(
     StatusCode::UNAUTHORIZED,
     "wrong_key",
-    "Wrong key",
-    "This is no key, or one that has ended",
+    "Invalid key",
+    "The key is unknown or has expired",
 );
 
 /// The routes of sessions, for everybody: the handlers look who asks.
@@ -57,7 +57,7 @@ pub(super) fn api() -> Api<AuthLayer> {
         )
 }
 
-/// What a session begins with.
+/// The sign-in request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SignIn {
@@ -65,26 +65,26 @@ struct SignIn {
     key: String,
 }
 
-/// Who is signed in, or shows a key.
+/// The caller of a request.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Caller)]
 struct CallerView {
     /// Its id.
     id: String,
-    /// What people call it.
+    /// Display name.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// What they are; null: what they may do was chosen one by one.
+    /// Role of the caller; null: scopes were set directly.
     #[schema(required, value_type = Option<Role>)]
     role: Option<&'static str>,
-    /// What it may do, by its role or by itself.
+    /// Permissions, from its role or set directly.
     #[schema(schema_with = scopes)]
     scopes: Vec<String>,
-    /// Which links it is about; empty: of all domains.
+    /// Domains that the key is restricted to; empty: all.
     domains: Vec<String>,
-    /// Which links it is about: those with one of these; empty: all.
+    /// Tags that the key is restricted to: links with at least one; empty: all.
     tags: Vec<String>,
-    /// Whose key it is; null: the platform's.
+    /// Tenant of the key; null: the platform.
     #[schema(required, value_type = Option<String>)]
     tenant: Option<TenantName>,
     /// Whether it is a session of the console.
@@ -111,14 +111,14 @@ impl From<Caller> for CallerView {
     }
 }
 
-/// Who asks, by a key or a session, and what they may
+/// Get the caller and its permissions
 ///
-/// Who asks, by a key or by a session, and what they may do. A page asks this before it shows a form.
+/// Returns the caller, identified by a key or a session, and its permissions. Pages use it before they show a form.
 #[utoipa::path(
     get,
     path = "/access/session",
     operation_id = "getCaller",
-    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Nobody is signed in")),
+    responses((status = 200, description = "They", body = CallerView), (status = 204, description = "Not signed in")),
 )]
 async fn whoami(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<Response, Problem> {
     match auth.caller(&headers).await {
@@ -133,14 +133,14 @@ async fn whoami(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<Res
     }
 }
 
-/// Sign in to the console: a key for the cookie weir_session
+/// Sign in to the console: exchange a key for the cookie weir_session
 ///
-/// Begins a session of the console: shows a key, and gets the cookie `weir_session`, which no script can read.
+/// Starts a console session: exchanges a key for the cookie `weir_session`, which scripts cannot read.
 #[utoipa::path(
     post,
     path = "/access/session",
     operation_id = "signIn",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
+    params(("x-weir-console" = String, Header, description = "Any value: pages of other sites cannot send this header.")),
     request_body = SignIn,
     responses((status = 201, description = "Signed in", body = CallerView)),
 )]
@@ -179,7 +179,7 @@ impl AuthLayer {
         let Some(caller) = self.opened_by(shown).await? else {
             attempts.failed(address, now_ms());
             self.access.0.metrics.sign_in("refused");
-            warn!(%address, "somebody tried to sign in with what is no key");
+            warn!(%address, "console sign-in with an invalid key");
             return Err(wrong_key());
         };
         self.access.0.metrics.sign_in("done");
@@ -198,13 +198,13 @@ fn session_response(cookie: &str, caller: Caller, headers: &HeaderMap) -> Respon
 
 /// Sign out
 ///
-/// Ends the session: its cookie opens nothing any more.
+/// Ends the session.
 #[utoipa::path(
     delete,
     path = "/access/session",
     operation_id = "signOut",
-    params(("x-weir-console" = String, Header, description = "Anything: other sites' pages cannot send it.")),
-    responses((status = 204, description = "The cookie opens nothing any more")),
+    params(("x-weir-console" = String, Header, description = "Any value: pages of other sites cannot send this header.")),
+    responses((status = 204, description = "The session is ended")),
 )]
 async fn sign_out(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<Response, Problem> {
     if !is_from_page(&headers) {
@@ -225,12 +225,12 @@ async fn sign_out(State(auth): State<AuthLayer>, headers: HeaderMap) -> Result<R
 }
 
 fn wrong_key() -> Problem {
-    let detail = "that is no key that opens anything";
+    let detail = "the key is unknown or has expired";
     WRONG_KEY.because(detail).challenge("Bearer")
 }
 
 fn too_many(wait_ms: u64) -> Problem {
-    let detail = "too many wrong keys from this address; please wait";
+    let detail = "too many invalid keys from this address; please wait";
     TOO_MANY_ATTEMPTS
         .because(detail)
         .retry_after(wait_ms.div_ceil(1_000))

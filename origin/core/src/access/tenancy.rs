@@ -26,7 +26,7 @@ pub const UNKNOWN_PAYMENT: Refusal = Refusal::not_found(
 pub const UNKNOWN_ROOM: Refusal = Refusal::not_found(
     "unknown_room",
     "Unknown room",
-    "Nothing is set for this room and no gateway has it, or it is not the tenant's",
+    "The room has no settings and no gateway has it, or it belongs to another tenant",
 );
 
 /// Areas of which a tenant's key may have permissions. What else an origin has is one for all.
@@ -64,7 +64,7 @@ impl ResourceKind {
             Self::Order => "there is no such order",
             Self::Payment => "there is no such payment",
             Self::Room => {
-                "the tenant has no such room: its rooms' names begin with its own, and --"
+                "the tenant has no such room: its room names start with the tenant's name and --"
             }
         })
     }
@@ -80,7 +80,7 @@ impl ResourceKind {
     }
 }
 
-/// Why the tenant of `caller` may not; `None`: it may, or the caller is no tenant's.
+/// Why the tenant of `caller` may not; `None`: it may, or the caller is not a tenant name.
 pub(super) async fn refusal(
     rule: TenantRule,
     caller: &Caller,
@@ -97,7 +97,7 @@ pub(super) async fn refusal(
         }
         TenantRule::Platform => {
             let detail = format!(
-                "this is the platform's: a key of the tenant {} opens only what is its own",
+                "this belongs to the platform: a key of the tenant \"{}\" can only use the tenant's own objects",
                 tenant.name
             );
             Some(super::auth_layer::forbidden(detail))

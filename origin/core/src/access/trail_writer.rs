@@ -71,7 +71,7 @@ async fn write(trail: Trail, lost: Counter, mut waiting: mpsc::Receiver<Done>) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
         if let Err(error) = trail.add_all(&batch).await {
-            warn!(%error, entries = batch.len(), "the audit trail lacks entries");
+            warn!(%error, entries = batch.len(), "the audit trail misses entries");
             lost.inc_by(batch.len() as u64);
         }
         batch.clear();

@@ -85,19 +85,19 @@ pub struct Health {
 /// The origin cannot do its work.
 const NOT_READY: Refusal = Refusal::unavailable(
     "not_ready",
-    "SQL or Redis does not answer, Redis takes no writes, the disk of the database is full, or the reconciler is stuck",
+    "SQL or Redis does not answer, Redis refuses writes, the database disk is full, or the reconciler is stuck",
 );
 
-/// How the origin stands. With sales, `sales` is `paused` if SQL has lost orders of any and an operator has yet to decide. With
-/// `--events-log`, `events` says whether events are taken: `ok`, `full` or `failing`. `links_disk`,
-/// `events_disk` and `fitment_disk` are there if less than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`).
-/// `redis` is there if Redis has refused a command in the last minute: the kind of the last refusal, such as `noperm`.
+/// Health of the origin. `sales` is `paused` while SQL has lost orders of a sale and no operator has decided. With
+/// `--events-log`, `events` is `ok`, `full` or `failing`. `links_disk`, `events_disk` and `fitment_disk` appear if less
+/// than 1 MiB is free on that disk (`full`), or its folder is gone (`gone`). `redis` appears if Redis refused a command
+/// in the last minute; its value is the kind of the last refusal, such as `noperm`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 struct HealthView {
     /// `ok`.
     status: &'static str,
-    /// Other parts, as far as there are any.
+    /// Other components, if any.
     #[serde(flatten)]
     parts: BTreeMap<String, &'static str>,
 }
@@ -126,14 +126,14 @@ pub fn probes() -> Api<Health> {
         .route(routes!(openapi), RouteRules::OPEN)
 }
 
-/// The process is alive
+/// Liveness probe
 ///
-/// Answers as long as the process runs; asks neither SQL nor Redis.
+/// Answers while the process runs, without using SQL or Redis.
 #[utoipa::path(
     get,
     path = "/healthz",
     operation_id = "isAlive",
-    responses((status = 200, description = "It is", body = HealthView)),
+    responses((status = 200, description = "Alive", body = HealthView)),
 )]
 async fn is_alive() -> Json<HealthView> {
     Json(HealthView {
@@ -142,9 +142,9 @@ async fn is_alive() -> Json<HealthView> {
     })
 }
 
-/// The origin can do its work: SQL answers, Redis takes writes, the database's disk has room, the reconciler works
+/// Readiness probe: SQL answers, Redis accepts writes, the database disk has space, the reconciler runs
 ///
-/// Answers 200 if SQL answers and Redis takes a write, and says how the other parts stand.
+/// Answers 200 if SQL answers and Redis accepts a write. The body has the state of the other components.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -263,7 +263,7 @@ pub struct HeartbeatTimeouts(pub Vec<Loop>);
 
 impl Collector for HeartbeatTimeouts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "For how long a loop of the background has been silent";
+        let help = "Time since the last run of a background loop, in seconds";
         let mut metric =
             encoder.encode_descriptor("silent_seconds", help, None, MetricType::Gauge)?;
         for watched in &self.0 {
@@ -276,10 +276,10 @@ impl Collector for HeartbeatTimeouts {
     }
 }
 
-/// What the origin has counted, as OpenMetrics
+/// Metrics in OpenMetrics format
 ///
-/// What the origin has counted, in the text form of OpenMetrics 1.0, or in Prometheus' text form 0.0.4 for clients that prefer
-/// `text/plain`. docs/metrics.md names each.
+/// Metrics in OpenMetrics 1.0 text format, or in Prometheus text format 0.0.4 for clients that prefer `text/plain`. See
+/// docs/metrics.md.
 #[utoipa::path(
     get,
     path = "/metrics",

@@ -122,7 +122,7 @@ fn invalid_body(
     let detail = describe(error);
     let detail = match validation_errors.len() {
         0 | 1 => detail,
-        count => format!("{detail}; {count} mistakes in all, see errors"),
+        count => format!("{detail}; {count} mistakes in total, see `errors`"),
     };
     Problem::invalid_body(detail).with_validation_errors(validation_errors)
 }
@@ -140,7 +140,7 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
 fn unread_body(rejection: &BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let limit = super::BODY_LEN_MAX;
-        return BODY_TOO_LARGE.because(format!("the body may have {limit} bytes"));
+        return BODY_TOO_LARGE.because(format!("the body is longer than {limit} bytes"));
     }
-    Problem::invalid_body("the body could not be read")
+    Problem::invalid_body("cannot read the body")
 }

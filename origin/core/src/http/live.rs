@@ -20,7 +20,7 @@ use super::{Problem, Refusal};
 
 /// 503: as many streams are open as may be.
 pub const TOO_MANY_STREAMS: Refusal =
-    Refusal::unavailable("too_many_streams", "Too many look on; try again");
+    Refusal::unavailable("too_many_streams", "Too many live viewers; try again");
 
 /// Between two messages.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -113,7 +113,7 @@ impl LiveAnswers {
             let no_store = [(header::CACHE_CONTROL, "no-store")];
             return Ok((no_store, Json(read().await?)).into_response());
         }
-        let too_many = || TOO_MANY_STREAMS.because("too many look on; please try again");
+        let too_many = || TOO_MANY_STREAMS.because("too many live viewers; please try again");
         let taken = of
             .map(|of| self.take(of).ok_or_else(too_many))
             .transpose()?;

@@ -101,9 +101,9 @@ pub fn shared(routes: Router, cors: &Cors) -> Router {
 
 /// Answers a path that no route has: 404 `no_route`.
 pub async fn no_route() -> Problem {
-    NO_ROUTE.because("there is nothing at this path")
+    NO_ROUTE.because("there is no such path")
 }
 
 async fn no_method() -> Problem {
-    NO_METHOD.because("this path does not take this method")
+    NO_METHOD.because("this path does not support this method")
 }

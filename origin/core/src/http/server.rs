@@ -37,7 +37,7 @@ const HEADERS_MAX: usize = 256;
 /// The largest request head, in bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
 
-/// The pause after a connection could not be accepted: mostly for want of file handles, which come
+/// The pause after cannot accept a connection: mostly for want of file handles, which come
 /// back when others close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -112,7 +112,7 @@ fn start(
     tokio::spawn(async move {
         let _slot = slot;
         if let Some(Err(error)) = until_stopped(&ended, connection).await {
-            debug!(%error, "a connection broke");
+            debug!(%error, "connection failed");
         }
     });
 }

@@ -117,26 +117,26 @@ pub struct SendOutcome {
     pub due_at_ms: u64,
 }
 
-/// A subject of which a receiver does not have every change. Domains add its name when they show it.
+/// A subject with changes that a receiver does not have yet. Domains add its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct PendingSubject {
     /// The subject.
     #[serde(skip)]
     pub subject: String,
-    /// The change that is sent next.
+    /// The next change to send.
     #[serde(rename = "next_sequence")]
     pub next_seq: u64,
     /// Its last change.
     #[serde(rename = "last_sequence")]
     pub last_seq: u64,
-    /// Since when it has waited, in milliseconds since the Unix epoch.
+    /// Waiting since, in milliseconds since the Unix epoch.
     pub since_ms: u64,
-    /// When it is tried again, in milliseconds since the Unix epoch.
+    /// Time of the next attempt, in milliseconds since the Unix epoch.
     #[serde(rename = "tried_again_at_ms")]
     pub due_at_ms: u64,
-    /// How often it has failed.
+    /// Number of failed attempts.
     pub tries: u32,
-    /// Why the last try failed; null before the first failure.
+    /// Error of the last attempt; null before the first failure.
     #[schema(required)]
     pub last_error: Option<String>,
 }
@@ -466,7 +466,7 @@ async fn insert_next(tx: &mut Tx, source: Source, change: NewChange<'_>) -> Resu
             return Ok(seq);
         }
     }
-    Err(damaged("seq", "is taken by others all the time"))
+    Err(damaged("seq", "is constantly locked by other origins"))
 }
 
 async fn last_seq(tx: &mut Tx, source: Source, subject: &str) -> Result<u64, Error> {

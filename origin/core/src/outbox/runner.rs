@@ -83,7 +83,7 @@ impl Outbox {
             ended: Vec::new(),
             failures: 0,
         };
-        let mut interval = Interval::every(self.times.period, "telling others of changes", stop);
+        let mut interval = Interval::every(self.times.period, "sending changes", stop);
         let mut measured: Option<Instant> = None;
         while self.next(&mut interval, &mut work).await {
             let outcome = self.round(&mut work).await;
@@ -94,12 +94,12 @@ impl Outbox {
             if measured.is_none_or(|at| at.elapsed() >= MEASURE_PERIOD) {
                 measured = Some(Instant::now());
                 if let Err(error) = self.measure().await {
-                    warn!(%error, "what waits is not counted");
+                    warn!(%error, "cannot count undelivered changes");
                 }
             }
         }
         if let Err(error) = self.stop(work).await {
-            warn!(%error, "leases of the outbox run out by themselves");
+            warn!(%error, "cannot release outbox leases; they expire");
         }
     }
 
@@ -229,7 +229,10 @@ impl Outbox {
     fn note(&self, work: &mut Work, sent: &SendOutcome) {
         let Some(error) = &sent.error else {
             if work.is_outage() {
-                info!(receiver = self.name.label(), "takes changes again");
+                info!(
+                    receiver = self.name.label(),
+                    "the receiver accepts changes again"
+                );
             }
             work.failures = 0;
             return;
@@ -238,7 +241,7 @@ impl Outbox {
         work.failures += 1;
         if work.failures == 1 || work.failures == AT_ONCE {
             let (receiver, subject) = (self.name.label(), &sent.leased.subject);
-            warn!(receiver, %subject, error, "a change is not taken; trying again");
+            warn!(receiver, %subject, error, "cannot deliver a change; retrying");
         }
     }
 

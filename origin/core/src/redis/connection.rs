@@ -121,13 +121,13 @@ impl Connection {
     async fn replace(&self) {
         match self.source.answering().await {
             Ok(link) => {
-                info!("Redis has not answered in time: a new connection takes over");
+                info!("timeout waiting for Redis; opening a new connection");
                 let live = self.live.write();
                 let mut live = live.unwrap_or_else(PoisonError::into_inner);
                 let number = live.number.wrapping_add(1);
                 *live = LiveConnection { number, link };
             }
-            Err(error) => warn!(%error, "the silent connection to Redis stays"),
+            Err(error) => warn!(%error, "Redis not responding; keeping the connection"),
         }
     }
 }

@@ -55,13 +55,12 @@ impl std::fmt::Debug for Redis {
 pub enum UrlError {
     /// It is not a URL of Redis.
     #[error(
-        "cannot read the URL of Redis: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; several with commas \
-         between them are the nodes of a Redis Cluster; Sentinel is not supported"
+        "invalid Redis URL: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; separate the nodes of a Redis Cluster by commas; Sentinel is not supported"
     )]
     Form,
     /// It names a database other than 0, which gateways do not use.
     #[error(
-        "cannot use database {number} of Redis: gateways use database 0, take \"/{number}\" off the URL"
+        "cannot use Redis database {number}: gateways use database 0; remove \"/{number}\" from the URL"
     )]
     Database {
         /// Its number.

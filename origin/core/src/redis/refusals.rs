@@ -81,7 +81,7 @@ impl Default for Refusals {
 impl Refusals {
     /// Registers the counter `redis_refused`.
     pub fn register(&self, metrics: &Metrics) {
-        let help = "Commands that Redis refused, by why";
+        let help = "Commands that Redis refused, by reason";
         metrics.group(|group| group.add_this("redis_refused", help, self.counts.clone()));
     }
 
@@ -156,7 +156,7 @@ mod tests {
         assert!(oom.is_definite());
         assert_eq!(
             oom.to_string(),
-            "\"OOM full\": Redis is full, free memory or raise maxmemory"
+            "\"OOM full\": Redis is full; free memory or raise maxmemory"
         );
         assert_eq!(of("WRONGTYPE no"), None);
         let late = of("NOPERM no script: f_x, on @user_script:1.").unwrap();

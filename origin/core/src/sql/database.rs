@@ -67,7 +67,7 @@ impl File {
         match identity(&self.path) {
             Ok(identity) if identity == self.identity => Ok(()),
             Ok(_) => Err(Error::Io(std::io::Error::other(
-                "the file was replaced by another one",
+                "the database file was replaced: restart the origin",
             ))),
             Err(error) => Err(Error::Io(error)),
         }

@@ -279,7 +279,7 @@ fn limits(row: &Row) -> Result<Limits, Error> {
 fn stored(row: &Row) -> Result<Tenant, Error> {
     let name = row.text("name")?;
     Ok(Tenant {
-        name: TenantName::new(&name).ok_or_else(|| damaged("name", "is no tenant's"))?,
+        name: TenantName::new(&name).ok_or_else(|| damaged("name", "is not a tenant name"))?,
         title: row.text("title")?,
         domains: Vec::new(),
         limits: limits(row)?,

@@ -52,7 +52,7 @@ impl PendingFile {
         let events = letter::events_of(&batch.records, |record, other| {
             // The group `store` keeps it as a dead letter.
             if let Err(problem) = other {
-                error!(%problem, %source, position = record.position, "a record is no event");
+                error!(%problem, %source, position = record.position, "record is not an event");
             }
         });
         for (record, envelope) in events {

@@ -277,7 +277,7 @@ impl<W: Work> Runner<W> {
         }
         self.work.begin(source, at).await?;
         self.positions.insert(source.clone(), at);
-        info!(group, %source, at, "a group goes on");
+        info!(group, %source, at, "consumer group resumed");
         Ok(())
     }
 
@@ -362,7 +362,7 @@ impl<W: Work> Runner<W> {
             info!(
                 group = self.deps.group,
                 failures = self.failures,
-                "a group works again"
+                "consumer group works again"
             );
         }
         self.failures = 0;
@@ -372,7 +372,7 @@ impl<W: Work> Runner<W> {
     /// How long to wait.
     fn failed(&mut self, error: &WorkError) -> Duration {
         if self.failures == 0 {
-            warn!(%error, group = self.deps.group, "a group cannot go on; trying again");
+            warn!(%error, group = self.deps.group, "consumer group failed; retrying");
         }
         self.failures = self.failures.saturating_add(1);
         self.deps.status.outage(error.to_string());

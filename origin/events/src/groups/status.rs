@@ -5,18 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What a group does now.
+/// State of a consumer group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
-    /// It has not begun.
+    /// It has not started.
     #[default]
     Starting,
-    /// It handles events.
+    /// It processes events.
     Running,
     /// An operator has paused it.
     Paused,
-    /// What it works on is away: it tries the same again and again.
+    /// Its target is unavailable: it retries the same batch.
     Outage,
 }
 
@@ -42,7 +42,7 @@ pub struct Status(Mutex<GroupReport>);
 /// A state, and what went wrong last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupReport {
-    /// What it does.
+    /// Its state.
     pub state: GroupState,
     /// What went wrong, while it does.
     pub error: Option<String>,

@@ -29,7 +29,7 @@ impl StoreWork {
         let events = letter::events_of(&batch.records, |record, other| match other {
             Ok(refused) => read.dead.push(letter::of_refused(source, record, refused)),
             Err(problem) => {
-                error!(%problem, %source, position = record.position, "a record of the log of events is none");
+                error!(%problem, %source, position = record.position, "invalid record in the event log");
                 let unreadable = letter::of_unreadable(source, record, &problem);
                 read.dead.push(unreadable);
             }

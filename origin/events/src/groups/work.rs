@@ -91,7 +91,7 @@ impl EventWork {
         let events = letter::events_of(&batch.records, |record, other| {
             // The group `store` keeps it as a dead letter.
             if let Err(problem) = other {
-                error!(%problem, group = self.group.name, position = record.position, "a record is no event");
+                error!(%problem, group = self.group.name, position = record.position, "record is not an event");
             }
         });
         let delivery = |(record, envelope): (&crate::log::Record, Box<_>)| Delivery {
@@ -188,7 +188,8 @@ impl EventWork {
                         again.push(retry.clone());
                         continue;
                     }
-                    let message = format!("{WAITING_MAX} events of this customer wait before it");
+                    let message =
+                        format!("{WAITING_MAX} events of this customer are already waiting");
                     (CROWDED, message)
                 }
             };
@@ -302,7 +303,7 @@ impl EventWork {
                 error = failure,
                 group,
                 unit = asked.unit,
-                "a customer was not computed anew"
+                "cannot recompute a customer"
             );
             let after_ms = usize::try_from(asked.tries).ok();
             let after_ms = after_ms.and_then(|tries| self.times.retries_after_ms.get(tries));
@@ -377,7 +378,7 @@ impl Work for EventWork {
         if self.waiting.values().sum::<u64>() >= RETRIES_MAX {
             // Those that wait go on meanwhile.
             self.try_again(&batch.source).await?;
-            let message = format!("{RETRIES_MAX} events are tried again already");
+            let message = format!("{RETRIES_MAX} events are already in retry");
             return Err(WorkError::Outage(message));
         }
         let known = self.progress.take();

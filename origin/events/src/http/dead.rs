@@ -27,25 +27,25 @@ pub(super) const BODY_LEN_MAX: usize = REFUSED_LEN_MAX + 1_024;
 /// How the group of what was refused when it came is called in queries.
 const COLLECT: &str = "collect";
 
-/// Which dead letters.
+/// Selects dead letters.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Filter {
-    /// `collect`: refused when they came.
+    /// The consumer group; `collect`: refused on arrival.
     group: Option<String>,
-    /// Only those of this reason.
+    /// Only this reason.
     reason: Option<String>,
-    /// `next_page` of the answer before.
+    /// The `next_page` of the previous answer.
     page: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// Dead letters, the latest first
+/// List dead letters, newest first
 ///
-/// What was refused when it came, or what a group gave up, page by page, the latest first.
+/// Pages of events refused on arrival, or given up by a consumer group, newest first.
 #[utoipa::path(
     get,
     path = "/events/dead-letters",
@@ -74,15 +74,13 @@ pub(super) async fn list(
     }))
 }
 
-/// A dead letter
-///
-/// A dead letter with its event.
+/// Get a dead letter with its event
 #[utoipa::path(
     get,
     path = "/events/dead-letters/{id}",
     operation_id = "getDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 200, description = "As it is", body = LetterView)),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
+    responses((status = 200, description = "The current state", body = LetterView)),
 )]
 pub(super) async fn get(
     events: Events,
@@ -92,7 +90,7 @@ pub(super) async fn get(
     Ok(Json(LetterView::from(&letter.ok_or_else(unknown)?)))
 }
 
-/// An event in the place of another.
+/// A corrected event.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MendedEvent)]
@@ -102,16 +100,16 @@ pub(super) struct ReplacementEvent {
     event: Box<RawValue>,
 }
 
-/// Correct an event that was refused when it came
+/// Correct an event that was refused on arrival
 ///
-/// Resend it afterwards: then it is judged again.
+/// Resend it afterwards to validate it again.
 #[utoipa::path(
     put,
     path = "/events/dead-letters/{id}",
     operation_id = "mendDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
     request_body = ReplacementEvent,
-    responses((status = 200, description = "As it is now", body = LetterView)),
+    responses((status = 200, description = "The new state", body = LetterView)),
 )]
 pub(super) async fn replace_event(
     events: Events,
@@ -122,15 +120,13 @@ pub(super) async fn replace_event(
     Ok(Json(LetterView::from(&letter)))
 }
 
-/// Delete a dead letter
-///
-/// Deletes a dead letter for good.
+/// Delete a dead letter permanently
 #[utoipa::path(
     delete,
     path = "/events/dead-letters/{id}",
     operation_id = "deleteDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 204, description = "It is gone")),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
+    responses((status = 204, description = "Deleted")),
 )]
 pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     match events.store().letters().delete_dead_letter(&id).await? {
@@ -139,15 +135,15 @@ pub(super) async fn delete(events: Events, Path(id): Path<String>) -> Result<Sta
     }
 }
 
-/// Judge a dead letter again, or give it back to its group
+/// Resend a dead letter
 ///
-/// Judges a refused event again, or gives a group's back to its group.
+/// Validates a refused event again, or returns the event to its consumer group.
 #[utoipa::path(
     post,
     path = "/events/dead-letters/{id}/resend",
     operation_id = "resendDeadLetter",
-    params(("id" = String, Path, description = "Its name.", max_length = 128)),
-    responses((status = 202, description = "It was taken, and is no dead letter any more", body = ResentView)),
+    params(("id" = String, Path, description = "The dead letter's id.", max_length = 128)),
+    responses((status = 202, description = "Accepted; the dead letter is removed", body = ResentView)),
 )]
 pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Response, Problem> {
     let (status, body) = match admin::resend(&events, &id).await? {
@@ -162,31 +158,31 @@ pub(super) async fn resend(events: Events, Path(id): Path<String>) -> Result<Res
     Ok((status, Json(body)).into_response())
 }
 
-/// Which ones.
+/// Selects dead letters.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = WhichLetters)]
 pub(super) struct DeadLetterQuery {
-    /// The group's name.
+    /// The consumer group's name.
     #[schema(nullable = false)]
     group: Option<String>,
-    /// Why, in one word.
+    /// Reason code.
     #[schema(nullable = false)]
     reason: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[schema(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// Send many dead letters again, the latest first
+/// Resend many dead letters, newest first
 ///
-/// Judges up to `limit` dead letters again, or gives them back to their group, the latest first.
+/// Validates up to `limit` refused events again, or returns events to their consumer group, newest first.
 #[utoipa::path(
     post,
     path = "/events/dead-letters/resend",
     operation_id = "resendDeadLetters",
     request_body = DeadLetterQuery,
-    responses((status = 200, description = "How many were taken", body = ResentMany)),
+    responses((status = 200, description = "Number of accepted events", body = ResentMany)),
 )]
 pub(super) async fn resend_many(
     events: Events,
@@ -210,31 +206,31 @@ fn group_name(name: &str) -> &str {
 fn parse_cursor(text: &str) -> Result<(u64, &str), Problem> {
     let place = text.split_once('-');
     let place = place.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
-    place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))
+    place.ok_or_else(|| Problem::invalid_query("page: must be the `next` of an earlier page"))
 }
 
 /// A dead letter.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadLetter)]
 pub(super) struct LetterView {
-    /// Its name.
+    /// Its id.
     id: String,
-    /// The group that gave it up; `collect`: it was refused when it came.
+    /// The consumer group that gave it up; `collect`: refused on arrival.
     group: String,
-    /// Why, in one word.
+    /// Reason code.
     reason: String,
-    /// Why, in a sentence.
+    /// Reason in a sentence.
     message: String,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     dead_at_ms: u64,
-    /// When it was corrected, in milliseconds since the Unix epoch; null: never.
+    /// Time of the correction, in milliseconds since the Unix epoch; null: never.
     #[schema(required)]
     edited_at_ms: Option<u64>,
-    /// What was refused: the text of the event, and its stamps.
+    /// The refused event and its gateway metadata.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     sent: Option<SentEvent>,
-    /// The event; null: it is of another version.
+    /// The event; null: unsupported version.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Envelope>)]
     event: Option<Option<Envelope>>,
@@ -249,12 +245,12 @@ pub(super) struct LetterView {
 pub(super) struct DeadLetters {
     /// The dead letters of this page.
     dead_letters: Vec<LetterView>,
-    /// `page` of the next page; null: this is the last one.
+    /// `page` of the next page; null: this is the last page.
     #[schema(required)]
     next_page: Option<String>,
 }
 
-/// The outcome of a dead letter that was sent again: a verdict, or that its group tries it again.
+/// Outcome of a resend: a verdict, or a retry by the consumer group.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ResentLetter)]
 #[serde(untagged)]
@@ -263,13 +259,13 @@ enum ResentView {
     Retried { retried: bool },
 }
 
-/// How many were sent again.
+/// Result of a resend.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Resent)]
 pub(super) struct ResentMany {
-    /// How many were taken.
+    /// Number accepted.
     taken: u64,
-    /// How many are left.
+    /// Number left.
     left: u64,
 }
 

@@ -152,8 +152,7 @@ impl From<CollectError> for Problem {
                 EVENTS_FULL.because(detail).retry_after(FULL_RETRY_S)
             }
             CollectError::Append(AppendError::Unknown) => {
-                let detail =
-                    "it is not known whether the events are kept; please send the same again";
+                let detail = "outcome unknown: please send the same events again";
                 EVENTS_UNKNOWN.because(detail)
             }
             CollectError::Append(AppendError::Refused) => EVENTS_REFUSED.because(detail),
@@ -168,8 +167,8 @@ impl From<AdminError> for Problem {
             AdminError::Store(error) => error.into(),
             AdminError::Collect(error) => error.into(),
             AdminError::Log(_) => {
-                tracing::error!(error = detail, "the log of events cannot be read");
-                EVENTS_LOG.because("the log of events cannot be read")
+                tracing::error!(error = detail, "cannot read the event log");
+                EVENTS_LOG.because("cannot read the event log")
             }
             AdminError::Unknown => UNKNOWN_DEAD_LETTER.because(detail),
             AdminError::Kind(detail) => NOT_RESENDABLE.because(detail),

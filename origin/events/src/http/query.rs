@@ -19,7 +19,7 @@ use weir_origin_core::http::{Problem, ReadQuery};
 /// The most events that one question looks at; with more the answer says that it is not complete.
 const WINDOW_EVENTS_MAX: u32 = 10_000;
 
-/// Which events.
+/// Selects events.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -27,22 +27,22 @@ pub(super) struct Page {
     /// Only events of this type.
     #[serde(rename = "type")]
     event_type: Option<String>,
-    /// From when, in milliseconds since the Unix epoch.
+    /// From this time, in milliseconds since the Unix epoch.
     from_ms: Option<u64>,
-    /// Before this instant.
+    /// Before this time.
     to_ms: Option<u64>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_page` of the answer before.
+    /// The `next_page` of the previous answer.
     page: Option<String>,
-    /// Which come first.
+    /// Sort order.
     #[serde(default)]
     #[param(required = false, inline)]
     order: Order,
 }
 
-/// Which events come first.
+/// Sort order of events.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = EventOrder)]
 #[serde(rename_all = "snake_case")]
@@ -52,14 +52,12 @@ enum Order {
     Latest,
 }
 
-/// What a customer did
-///
-/// What a customer did, page by page.
+/// List a customer's events
 #[utoipa::path(
     get,
     path = "/customers/{id}/events",
     operation_id = "listCustomerEvents",
-    params(("id" = String, Path, description = "Its name.", max_length = 128), Page),
+    params(("id" = String, Path, description = "The customer's id.", max_length = 128), Page),
     responses((status = 200, description = "A page", body = CourseView)),
 )]
 pub(super) async fn customer(
@@ -70,14 +68,12 @@ pub(super) async fn customer(
     course(&events, CourseOwner::Customer(&id), page).await
 }
 
-/// Events of a visitor while no user was signed in
-///
-/// Pages of a visitor's events while no user was signed in.
+/// List a visitor's events from before sign-in
 #[utoipa::path(
     get,
     path = "/visitors/{id}/events",
     operation_id = "listVisitorEvents",
-    params(("id" = String, Path, description = "Its name.", max_length = 128), Page),
+    params(("id" = String, Path, description = "The visitor's id.", max_length = 128), Page),
     responses((status = 200, description = "A page", body = CourseView)),
 )]
 pub(super) async fn visitor(
@@ -109,15 +105,15 @@ async fn course(
     Ok(Json(CourseView { events, next_page }))
 }
 
-/// Whose events, and which window of them.
+/// Selects a customer or visitor, and a window.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "describes parameters")]
 struct WindowPath {
-    /// Whose events.
+    /// The customer or visitor.
     #[param(max_length = 128)]
     id: String,
-    /// Which window.
+    /// The window: last, count or sequences.
     #[param(required, schema_with = windows)]
     window: String,
 }
@@ -132,7 +128,7 @@ fn windows() -> Object {
 pub(super) struct CourseView {
     /// The events, in their order.
     events: Vec<Envelope>,
-    /// `page` of the next page; null: this is the last one.
+    /// `page` of the next page; null: this is the last page.
     #[schema(required)]
     next_page: Option<String>,
 }
@@ -144,21 +140,21 @@ pub(super) struct WindowAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     events: Option<Vec<Envelope>>,
-    /// `count`: how many events.
+    /// `count`: number of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     count: Option<u64>,
-    /// `sequences`: which events followed which.
+    /// `sequences`: pairs of events in sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     sequences: Option<Vec<Sequence>>,
-    /// false: only the latest 10,000 events were looked at.
+    /// false: only the latest 10,000 events were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     complete: Option<bool>,
 }
 
-/// An event, and one that followed it.
+/// An event and one that followed it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WindowAnswerSequence)]
 struct Sequence {
@@ -168,7 +164,7 @@ struct Sequence {
     then: Envelope,
 }
 
-/// Which events a window is about.
+/// Parameters of a window.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -177,20 +173,18 @@ pub(super) struct Window {
     #[serde(rename = "type")]
     #[param(required)]
     event_type: Option<String>,
-    /// For `sequences`: what comes after `type`.
+    /// For `sequences`: the type that follows `type`.
     then: Option<String>,
-    /// For `last`: how many.
+    /// For `last`: number of events.
     #[param(minimum = 1, maximum = 1000)]
     n: Option<usize>,
-    /// A duration; that of the type unless set.
+    /// A duration; default: the type's window.
     within: Option<String>,
-    /// Where the window ends: now unless set.
+    /// End of the window; default: now.
     end_ms: Option<u64>,
 }
 
-/// The last events of a customer, how many within a window, or which followed which
-///
-/// Of a customer's events: the last ones, how many within a time, or which followed which.
+/// Get a window of a customer's events: the last ones, a count, or sequences
 #[utoipa::path(
     get,
     path = "/customers/{id}/windows/{window}",
@@ -206,9 +200,7 @@ pub(super) async fn customer_window(
     answer(&events, CourseOwner::Customer(&id), &name, window).await
 }
 
-/// The last events of a visitor, as far as nobody was signed in, how many within a window, or which followed which
-///
-/// Of a visitor's events: the last ones, how many within a time, or which followed which.
+/// Get a window of a visitor's events from before sign-in: the last ones, a count, or sequences
 #[utoipa::path(
     get,
     path = "/visitors/{id}/windows/{window}",
@@ -230,7 +222,7 @@ async fn answer(
     name: &str,
     window: Window,
 ) -> Result<Json<WindowAnswer>, Problem> {
-    let missing = |name: &str| Problem::invalid_query(format!("{name}: must be there"));
+    let missing = |name: &str| Problem::invalid_query(format!("{name}: is required"));
     let event_type = window
         .event_type
         .as_deref()
@@ -276,7 +268,7 @@ async fn answer(
             }))
         }
         _ => {
-            let detail = "windows are last, count and sequences";
+            let detail = "unknown window: use last, count or sequences";
             Err(UNKNOWN_WINDOW.because(detail))
         }
     }
@@ -291,8 +283,9 @@ fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Pro
     }
     let types = events.registry().types();
     let window_ms = types.get(event_type).and_then(|known| known.window_ms);
-    window_ms
-        .ok_or_else(|| Problem::invalid_query("within: must be there, as the type has no window"))
+    window_ms.ok_or_else(|| {
+        Problem::invalid_query("within: is required, because the type has no window")
+    })
 }
 
 /// Events that a question is about.
@@ -338,8 +331,8 @@ impl<'a> EventQuery<'a> {
 fn decoded(found: Vec<(EventCursor, Vec<u8>)>) -> Result<Vec<Envelope>, Problem> {
     let events = found.iter().map(|(_, bytes)| Envelope::decode(bytes));
     events.collect::<Result<_, _>>().map_err(|error| {
-        tracing::error!(%error, "an event in SQL cannot be read");
-        EVENT_UNREADABLE.because("an event is of another version")
+        tracing::error!(%error, "cannot read an event in SQL");
+        EVENT_UNREADABLE.because("an event in SQL has an unsupported version")
     })
 }
 
@@ -351,5 +344,5 @@ fn parse_cursor(text: &str) -> Result<EventCursor, Problem> {
             position: position.parse().ok()?,
         })
     });
-    place.ok_or_else(|| Problem::invalid_query("page: is not one that was told"))
+    place.ok_or_else(|| Problem::invalid_query("page: must be the `next` of an earlier page"))
 }

@@ -122,13 +122,13 @@ impl Fill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Groups are too far behind. Nothing was appended.
-    #[error("the log of events is full: its groups are too far behind")]
+    #[error("event log full: a consumer group is too far behind")]
     Full,
     /// Nobody knows whether they were appended.
-    #[error("it is not known whether the log of events has it")]
+    #[error("outcome unknown: the event log did not confirm it")]
     Unknown,
     /// They are not fit for this log, and never will be. Nothing was appended.
-    #[error("the log of events does not take it")]
+    #[error("the event log refused it")]
     Refused,
 }
 
@@ -143,13 +143,13 @@ pub enum LogError {
     #[error(transparent)]
     Kafka(#[from] weir_log::kafka::LogError),
     /// A task that read it has ended early.
-    #[error("reading the log of events has ended early")]
+    #[error("reading the event log was interrupted")]
     Ended,
     /// The broker that has it says so.
     #[error("{0}")]
     Broker(String),
     /// There is no such source, or it is another origin's.
-    #[error("this origin does not have the source {0}")]
+    #[error("this origin has no source \"{0}\"")]
     Source(Source),
 }
 

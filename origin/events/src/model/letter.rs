@@ -107,7 +107,7 @@ pub fn of_reused(source: &str, event: &NewEvent, now_ms: u64) -> DeadLetter {
         id: id(STORE_GROUP, source, event.position),
         group: STORE_GROUP.to_owned(),
         reason: Reason::IdReused.label().to_owned(),
-        message: "another event has its id: the first one stays".to_owned(),
+        message: "another event has its id: the first one is kept".to_owned(),
         letter: letter.to_json(),
         dead_at_ms: now_ms,
         edited_at_ms: None,

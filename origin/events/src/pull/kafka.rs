@@ -28,7 +28,7 @@ impl TopicSource {
     }
 
     async fn fetch_from(&self, cursor: &str) -> Result<FetchedPage, String> {
-        let mut places = read(cursor).ok_or("its cursor is of another kind of collector")?;
+        let mut places = read(cursor).ok_or("its cursor belongs to another kind of collector")?;
         let bounds = FeedBounds {
             records_max: EVENTS_MAX,
             len_max: LEN_MAX,

@@ -119,7 +119,7 @@ pub struct Pull {
 enum PullError {
     #[error("{0}")]
     Fetch(String),
-    #[error("not taken: {0}")]
+    #[error("not accepted: {0}")]
     Sink(String),
     #[error(transparent)]
     Collect(#[from] CollectError),
@@ -140,7 +140,7 @@ pub(super) async fn run(events: Events, pull: Pull, stop: CancellationToken) {
                 .fail_pull(pull.name.as_str(), &error.to_string())
                 .await
             {
-                tracing::warn!(error = %unnoted, name = %pull.name, "a failure is not noted");
+                tracing::warn!(error = %unnoted, name = %pull.name, "cannot record a failure");
             }
         }
         interval.ended(&fetched);

@@ -41,11 +41,11 @@ pub enum TableError {
     Database(#[from] OpenError),
     /// The query lacks a place.
     #[error(
-        "query: must have {CURSOR} and {LIMIT}, such as … WHERE id > {CURSOR} ORDER BY id LIMIT {LIMIT}"
+        "query: must contain {CURSOR} and {LIMIT}, such as … WHERE id > {CURSOR} ORDER BY id LIMIT {LIMIT}"
     )]
     NoPlace,
     /// There would be no time for late rows.
-    #[error("look_back: must be longer than nothing")]
+    #[error("look_back: must be longer than 0")]
     LookBack,
 }
 
@@ -130,7 +130,7 @@ impl TableSource {
     /// First what is new. If that is nothing, what is late.
     async fn fetch_behind(&self, cursor: &str) -> Result<FetchedPage, String> {
         let window = Window::read(cursor);
-        let mut window = window.ok_or("its cursor is of another kind of collector")?;
+        let mut window = window.ok_or("its cursor belongs to another kind of collector")?;
         let now_ms = (self.clock)();
         let mut body = Body::default();
         if let Some(greatest) = window.greatest()
@@ -166,7 +166,7 @@ impl TableSource {
                 let position = signed(row.position)?;
                 if position <= behind {
                     return Err(format!(
-                        "the query gives {position} behind {behind}: it must be ordered by position, and each may be there once"
+                        "the query returns {position} after {behind}: it must be ordered by position, without duplicates"
                     ));
                 }
                 if !take(window, body, row)? {
@@ -188,7 +188,7 @@ fn take(window: &mut Window, body: &mut Body, row: &PlacedRow) -> Result<bool, S
         return Ok(true);
     }
     if window.is_full() {
-        return Err("too many numbers are missing among the latest: it goes on when look_back has passed; a shorter one helps".into());
+        return Err("too many recent positions are missing: reading continues after look_back; a shorter look_back helps".into());
     }
     let is_taken = body.push(row.event.as_deref().unwrap_or(b"null"));
     if is_taken {
@@ -198,7 +198,7 @@ fn take(window: &mut Window, body: &mut Body, row: &PlacedRow) -> Result<bool, S
 }
 
 fn signed(number: u64) -> Result<i64, String> {
-    i64::try_from(number).map_err(|_| "its cursor is beyond SQL's numbers".to_owned())
+    i64::try_from(number).map_err(|_| "its cursor is too large for SQL".to_owned())
 }
 
 /// The query as SQL takes it, and what its `?` are, in their order.

@@ -96,10 +96,10 @@ pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bo
 fn broken(error: &quick_xml::Error, line: u64) -> ReadError {
     match error {
         quick_xml::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
-            ReadError::File(format!("line {line}: what begins there has no end"))
+            ReadError::File(format!("line {line}: an element has no end tag"))
         }
         quick_xml::Error::Encoding(_) => ReadError::File(format!(
-            "line {line}: the text is not UTF-8: it looks like Windows-1252; declare encoding=\"windows-1252\", or save the file as UTF-8"
+            "line {line}: the text is not UTF-8 and looks like Windows-1252: declare encoding=\"windows-1252\", or save the file as UTF-8"
         )),
         other => ReadError::File(format!("line {line}: {other}")),
     }
@@ -132,8 +132,7 @@ fn note(app: &mut Option<App>, event: &Event<'_>, line: u64) -> Result<(), ReadE
         (Event::Text(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
         (Event::CData(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
         (Event::GeneralRef(entity), Some(app)) if app.is_in_part => {
-            let broken =
-                || ReadError::File(format!("line {line}: an entity that XML does not have"));
+            let broken = || ReadError::File(format!("line {line}: unknown XML entity"));
             let char = entity.resolve_char_ref().map_err(|_| broken())?;
             match (char, quick_xml::escape::resolve_predefined_entity(entity)) {
                 (Some(char), _) => app.sku.push(char),
@@ -207,7 +206,7 @@ impl App {
                 let element = element_of(column);
                 let reason = match element {
                     "Years" => format!(
-                        "{}: Years must be years, 1880 to 2100, from before to",
+                        "{}: Years must be 1880 to 2100, with from before to",
                         self.name()
                     ),
                     _ => format!("{}: {element} {reason}", self.name()),
@@ -239,7 +238,7 @@ impl App {
         if is_strict && !self.dropped.is_empty() {
             let dropped = self.dropped.join(", ");
             let reason = format!(
-                "{name}: cannot keep {dropped}: without strict=true the part fits every such vehicle"
+                "{name}: cannot store {dropped}: without strict=true the part fits every such vehicle"
             );
             return Err(("App", reason));
         }

@@ -100,7 +100,7 @@ impl Spec {
         match (spec.format, spec.kind) {
             #[cfg(feature = "aces")]
             (Format::Aces, Kind::Vehicles | Kind::Products) => {
-                Err("format: aces has relations only".to_owned())
+                Err("format: aces is only for relations".to_owned())
             }
             _ => Ok(spec),
         }
@@ -130,13 +130,13 @@ enum ImportEnd {
     #[error("{0}")]
     Failed(String),
     /// Another origin has it.
-    #[error("another origin has taken the import over")]
+    #[error("another origin has taken over the import")]
     Lost,
     /// A task of its own ended early.
-    #[error("reading ended early: {0}")]
+    #[error("reading failed: {0}")]
     Task(#[from] tokio::task::JoinError),
     /// The origin stops.
-    #[error("the origin stops")]
+    #[error("the origin is stopping")]
     Stopped,
 }
 
@@ -197,7 +197,7 @@ impl Fitment {
         let Some(import) = self.store().import_jobs().give_up_import(id).await? else {
             return Ok(false);
         };
-        info!(id, "an import is given up; nothing of it is applied");
+        info!(id, "import cancelled; nothing is applied");
         self.0.metrics.import(false);
         // It may be in the folder of another origin, or lost: that is why it is given up.
         let _ = tokio::fs::remove_file(self.spool_file(&import)).await;
@@ -262,16 +262,13 @@ impl Fitment {
                     return Ok(true);
                 }
                 self.0.metrics.import(false);
-                info!(
-                    id,
-                    message, "an import has failed; nothing of it is applied"
-                );
+                info!(id, message, "import failed; nothing is applied");
             }
             Err(ImportEnd::Lost | ImportEnd::Stopped) => return Ok(true),
             Err(_) => return ended.map(|()| true),
         }
         if let Err(error) = tokio::fs::remove_file(&path).await {
-            warn!(%error, "the file of an import that has ended stays");
+            warn!(%error, "cannot delete the file of an ended import");
         }
         Ok(true)
     }
@@ -310,7 +307,7 @@ impl Run<'_> {
             all.products.append(&mut piece.content.products);
             if self.spec.kind != Kind::Relations && progress.records > RECORDS_MAX {
                 return Err(ImportEnd::Failed(format!(
-                    "the file has more than {RECORDS_MAX} records: cut it into several"
+                    "the file has more than {RECORDS_MAX} records: split it"
                 )));
             }
             let state = match is_end && progress.errors == 0 {

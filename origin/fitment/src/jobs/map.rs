@@ -23,7 +23,7 @@ const REBUILD_STEPS: usize = 50;
 impl Fitment {
     /// Keeps the map as SQL has it, and makes Redis anew when it has lost its data, until `stop`.
     pub(crate) async fn run_mapping(self, stop: CancellationToken) {
-        let mut interval = Interval::every(PERIOD, "keeping the map of vehicles", stop);
+        let mut interval = Interval::every(PERIOD, "updating the vehicle map", stop);
         while interval.next().await {
             let outcome = self.keep_map().await;
             interval.ended(&outcome);
@@ -44,9 +44,9 @@ impl Fitment {
             if known.is_none() {
                 match self.store().head().await?.version {
                     // The first start: nothing is lost.
-                    0 => info!(%cluster, "writing the map of vehicles to Redis for the first time"),
+                    0 => info!(%cluster, "writing the vehicle map to Redis for the first time"),
                     _ => {
-                        warn!(%cluster, "Redis has lost the map of vehicles: writing all of fitment again")
+                        warn!(%cluster, "Redis has lost the vehicle map; rewriting all of fitment")
                     }
                 }
                 is_lost = true;
@@ -97,7 +97,7 @@ impl Fitment {
             _ => 0,
         };
         if let VehiclesPutOutcome::Hole = self.write_pieces(redis, wanted, from).await? {
-            warn!("Redis has lost a block of the map of vehicles: all of it is written anew");
+            warn!("Redis has lost a block of the vehicle map; rewriting the whole map");
             self.write_pieces(redis, wanted, 0).await?;
         }
         Ok(())

@@ -31,7 +31,7 @@ const BUCKETS: u64 = 32;
 impl Fitment {
     /// Looks at marks and routes, a step a second, until `stop`.
     pub(crate) async fn run_sweeping(self, stop: CancellationToken) {
-        let mut interval = Interval::every(PERIOD, "sweeping fitment in Redis", stop);
+        let mut interval = Interval::every(PERIOD, "removing stale fitment from Redis", stop);
         let mut bucket = 0;
         while interval.next().await {
             let outcome = self.sweep(bucket).await;
@@ -91,7 +91,7 @@ impl Fitment {
         }
         let segments = self.segments().await?;
         for (sku, route) in &unknown {
-            warn!(%sku, "Redis has a SKU that SQL has never heard of: it is taken away");
+            warn!(%sku, "removed a SKU from Redis that SQL does not have");
             if let Some(place) = &route.place {
                 self.take_away(sku, route.version, place, segments).await?;
             }

@@ -38,10 +38,10 @@ pub struct GarageVehicle {
     /// The vehicle's number.
     #[schema(value_type = String, pattern = "^[0-9]{7}$")]
     pub vehicle: VehicleId,
-    /// What else is known.
+    /// Further fields.
     #[serde(flatten)]
     pub about: NewVehicle,
-    /// Whether it is the one that parts are asked for.
+    /// Whether it is the default vehicle.
     pub is_default: bool,
 }
 

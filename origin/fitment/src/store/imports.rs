@@ -61,7 +61,7 @@ const END: &str = "
     UPDATE fitment_imports SET state = ?, message = ?, records = ?, errors = ?, qualifiers_dropped = ?, ended_at_ms = ?
     WHERE id = ?";
 
-const GIVEN_UP: &str = "given up";
+const GIVEN_UP: &str = "cancelled";
 
 const INSERT_ERROR: &str = "
     REPLACE INTO fitment_import_errors (import_id, place, line, field, reason) VALUES (?, ?, ?, ?, ?)";
@@ -119,7 +119,7 @@ impl ImportStore<'_> {
             .number(self.0.now_ms());
         self.0.db.execute(insert).await?;
         let row = self.0.db.one(sql(SELECT_FILE).text(&new.file)).await?;
-        let row = row.ok_or_else(|| damaged("fitment_imports", "has no such row"))?;
+        let row = row.ok_or_else(|| damaged("fitment_imports", "misses the row"))?;
         Ok(row.number("id")?)
     }
 

@@ -252,7 +252,7 @@ fn read_left(row: &Row) -> Result<FormerPlacement, Error> {
     Ok(FormerPlacement {
         number: row.number("number")?,
         place: Placement {
-            cluster: cluster.ok_or_else(|| damaged("cluster", "is no name"))?,
+            cluster: cluster.ok_or_else(|| damaged("cluster", "is not a name"))?,
             spu,
         },
     })

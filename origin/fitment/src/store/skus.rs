@@ -56,30 +56,30 @@ const REPLACE_QUALIFIERS: &str = "
 const SELECT_QUALIFIERS: &str = "
     SELECT year_from, year_to, engine, position FROM fitment_qualifiers WHERE number = ? AND place = ?";
 
-/// A product to be written.
+/// A product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = FitmentProduct)]
 pub struct Product {
-    /// To which product the SKU belongs: of own goods the main SKU.
+    /// The SKU's product (SPU); for own goods, the main SKU.
     #[schema(value_type = String)]
     pub spu: Spu,
     /// The type of product, which selects its Redis.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     pub product_type: ProductType,
-    /// Who sells it.
+    /// The merchant.
     #[schema(value_type = String)]
     pub merchant: Merchant,
 }
 
-/// What a relation holds for. 0 and an empty text: no condition.
+/// Qualifiers of a relation. 0 or an empty string: no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Qualifiers {
-    /// The first year that fits.
+    /// First matching year.
     pub year_from: u16,
-    /// The last year that fits.
+    /// Last matching year.
     pub year_to: u16,
     /// With this engine.
     pub engine: String,
@@ -90,7 +90,7 @@ pub struct Qualifiers {
 /// A change of a product, from the system that owns it. Missing members stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductChange {
-    /// Which SKU.
+    /// The SKU.
     pub sku: Sku,
     /// Grows with each change of the SKU.
     pub version: u64,
@@ -98,14 +98,14 @@ pub struct ProductChange {
     pub spu: Spu,
     /// The type of product.
     pub product_type: Option<ProductType>,
-    /// Who sells it.
+    /// The merchant.
     pub merchant: Option<Merchant>,
 }
 
 /// The outcome of a change of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is in SQL.
+    /// Applied in SQL.
     Done,
     /// This change or a later one was applied before.
     Stale,
@@ -116,7 +116,7 @@ pub enum ChangeOutcome {
 /// The outcome of a single change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkuChangeOutcome {
-    /// It is in SQL; Redis follows.
+    /// Stored in SQL; Redis is updated later.
     Done,
     /// It was so already.
     Known,

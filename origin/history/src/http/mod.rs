@@ -103,7 +103,7 @@ pub fn document() -> Document {
     document
 }
 
-/// On the admin port: whose list. One of both must be set.
+/// On the admin port: selects the list; set exactly one field.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct OwnerQuery {
@@ -119,7 +119,7 @@ impl OwnerQuery {
             (Some(user), None) => UserId::new(user).map(|user| Owner::user(&user)),
             (None, Some(visitor)) => Owner::guest(visitor),
             _ => {
-                let detail = "one of user and visitor must be set";
+                let detail = "set exactly one of user and visitor";
                 return Err(invalid_query(detail.to_owned()));
             }
         };

@@ -58,7 +58,7 @@ pub enum FoldError {
     #[error(transparent)]
     Cold(#[from] ColdStoreError),
     /// Others keep writing it.
-    #[error("a cold list is being written by others")]
+    #[error("another origin is writing the cold list")]
     Busy,
 }
 
@@ -203,7 +203,7 @@ impl History {
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(FoldError::Cold(ColdStoreError::Value(error)))) => {
-                    warn!(%error, "a cold list cannot be read, and stays as it is");
+                    warn!(%error, "cannot read a cold list; left unchanged");
                     failures += 1;
                 }
                 Ok(Err(error)) => failed = Some(error),
@@ -224,7 +224,7 @@ impl History {
         if lag >= LAG_ALARM_DAYS {
             error!(
                 lag,
-                "lists of so many days ago are not in the cold store: Redis forgets them after 4"
+                "history compaction is late, lists can get lost: Redis drops them after 4 days"
             );
         }
         Ok(())
@@ -247,11 +247,11 @@ impl History {
     async fn round(&self, stop: &CancellationToken) -> Result<(), FoldError> {
         let folded = self.fold(stop).await;
         if let Err(error) = self.note_lag().await {
-            warn!(%error, "how far folds are is not known");
+            warn!(%error, "cannot read the progress of the history compaction");
         }
         let FoldSummary { lists, failures } = folded?;
         if lists + failures > 0 {
-            info!(lists, failures, "lists of history are in the cold store");
+            info!(lists, failures, "history lists compacted");
         }
         let full_step = OLD as u64;
         while !stop.is_cancelled() && self.forget_old().await? >= full_step {}
@@ -259,7 +259,7 @@ impl History {
     }
 
     pub(crate) async fn run_folding(self, stop: CancellationToken) {
-        let mut interval = Interval::every(PERIOD, "folding lists of history", stop.clone());
+        let mut interval = Interval::every(PERIOD, "compacting history lists", stop.clone());
         while interval.next().await {
             let outcome = self.round(&stop).await;
             interval.ended(&outcome);
@@ -267,7 +267,7 @@ impl History {
     }
 }
 
-/// A name that no other fold has; if the system gives no random numbers, one that others may have, too: then two may do the
+/// A name that no other fold has; if no random numbers from the operating system, one that others may have, too: then two may do the
 /// same.
 fn holder_name() -> String {
     let mut name = [0; 16];

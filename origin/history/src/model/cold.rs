@@ -28,10 +28,10 @@ pub enum ColdStoreError {
     #[error(transparent)]
     Sql(#[from] SqlError),
     /// Its value is not one that this Weir reads.
-    #[error("the cold store: {0}")]
+    #[error("cold store: {0}")]
     Value(#[from] ColdError),
     /// Another store.
-    #[error("the cold store: {0}")]
+    #[error("cold store: {0}")]
     Other(String),
 }
 

@@ -109,7 +109,7 @@ impl Products {
             let found: HashMap<Sku, Product> = match self.source.find(batch).await {
                 Ok(found) => found.into_iter().collect(),
                 Err(error) => {
-                    warn!(%error, "a list is shown without its products");
+                    warn!(%error, "list answered without its products");
                     return (all, false);
                 }
             };

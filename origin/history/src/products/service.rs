@@ -14,7 +14,7 @@ use weir_history::Sku;
 use crate::model::products::{FoundProduct, Product, ProductFuture, ProductSource, SourceError};
 use weir_origin_core::http::client::{ClientError, HttpClient};
 
-/// How long one question may take: a list is shown without its products rather than late.
+/// How long one question may take: list answered without its products rather than late.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The longest answer that is read, in bytes.
@@ -58,7 +58,7 @@ impl ProductService {
             ANSWER_LEN_MAX,
         );
         let answer = timeout(TIMEOUT, answer).await;
-        let answer = answer.map_err(|_elapsed| SourceError("no answer in time".to_owned()))?;
+        let answer = answer.map_err(|_elapsed| SourceError("timeout".to_owned()))?;
         match answer.map_err(|error| SourceError(error.to_string()))? {
             (status, body) if status.is_success() => Ok(body),
             (status, _) => Err(SourceError(format!("status {}", status.as_u16()))),

@@ -165,8 +165,11 @@ impl RemovalStore<'_> {
         let mut name = [0; 16];
         let filled = SystemRandom::new().fill(&mut name);
         // As a connection that fails: nothing is done, and the client may try again.
-        filled
-            .map_err(|_| Error::Io(std::io::Error::other("the system gives no random numbers")))?;
+        filled.map_err(|_| {
+            Error::Io(std::io::Error::other(
+                "no random numbers from the operating system",
+            ))
+        })?;
         Ok(PendingRemoval {
             owner: owner.clone(),
             name: hex::encode(name),

@@ -58,7 +58,7 @@ async fn send_all(
         let line = part.first_line;
         let sent = api.import(&path, part.bytes).await;
         let sent = sent.with_context(|| {
-            format!("at line {line}; what was made stays, and the same command goes on")
+            format!("stopped at line {line}; run the same command again to continue")
         });
         let report = match sent {
             Ok(report) => serde_json::from_value::<Report>(report).context("the answer")?,
@@ -113,16 +113,20 @@ impl Report {
     fn end(&self, is_dry_run: bool) -> Result<()> {
         let refused = self.refused.len();
         if !self.ignored_columns.is_empty() {
-            eprintln!("not taken over: {}", self.ignored_columns.join(", "));
+            eprintln!("ignored columns: {}", self.ignored_columns.join(", "));
         }
-        let made = if is_dry_run { "would be made" } else { "made" };
+        let made = if is_dry_run {
+            "would be created"
+        } else {
+            "created"
+        };
         println!(
-            "{} rows: {} links {made}, {} there already, {refused} refused",
+            "{} rows: {} links {made}, {} already exist, {refused} refused",
             self.rows, self.made, self.present
         );
         match refused {
             0 => Ok(()),
-            _ => bail!("{refused} were not taken over"),
+            _ => bail!("{refused} rows were not imported"),
         }
     }
 }

@@ -13,38 +13,38 @@ use weir_origin_core::http::Problem;
 use weir_origin_core::outbox::{Backlog, PendingSubject};
 use weir_origin_core::tenants::NameRange;
 
-/// What one receiver does not have yet.
+/// Undelivered changes of one receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LinkDeliveries)]
 pub(super) struct LinkBacklog {
-    /// How many links wait.
+    /// Number of waiting links.
     links: u64,
-    /// Since when the oldest has waited, in milliseconds since the Unix epoch.
+    /// Time since the oldest waits, in milliseconds since the Unix epoch.
     #[schema(required)]
     oldest_since_ms: Option<u64>,
-    /// Those that have waited longest.
+    /// Longest waiting entries.
     waiting: Vec<WaitingLink>,
 }
 
 /// A link whose changes wait for a receiver.
 #[derive(Debug, Serialize, ToSchema)]
 struct WaitingLink {
-    /// The link's name.
+    /// The link's domain and code.
     link: String,
     #[serde(flatten)]
     waiting: PendingSubject,
 }
 
-/// What waits, by the name of the receiver.
+/// Undelivered changes by receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LinkDeliveriesByReceiver)]
 pub(super) struct LinkDeliveries(BTreeMap<&'static str, LinkBacklog>);
 
-/// What is tried again.
+/// Result of a retry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RetriedLinkDeliveries)]
 pub(super) struct RetriedLinks {
-    /// Links with changes that had waited for another try.
+    /// Links with changes that were waiting for a retry.
     links: u64,
 }
 
@@ -62,14 +62,12 @@ impl LinkBacklog {
     }
 }
 
-/// What waits for each receiver of changes of links
-///
-/// What waits for each receiver of changes of links, and why.
+/// List undelivered link changes of each receiver, with errors
 #[utoipa::path(
     get,
     path = "/link-deliveries",
     operation_id = "listLinkDeliveries",
-    responses((status = 200, description = "Those that have waited longest come first", body = LinkDeliveries)),
+    responses((status = 200, description = "Longest waiting first", body = LinkDeliveries)),
 )]
 pub(super) async fn list(
     links: Links,
@@ -81,14 +79,12 @@ pub(super) async fn list(
     Ok(Json(LinkDeliveries(backlogs)))
 }
 
-/// Try all again at once that wait for another try
-///
-/// Has all that waits for another try tried at once.
+/// Retry all waiting changes now
 #[utoipa::path(
     post,
     path = "/link-deliveries/retry",
     operation_id = "retryLinkDeliveries",
-    responses((status = 200, description = "How many", body = RetriedLinks)),
+    responses((status = 200, description = "The count", body = RetriedLinks)),
 )]
 pub(super) async fn retry(
     links: Links,

@@ -70,9 +70,7 @@ impl hyper::body::Body for Chunks {
     }
 }
 
-/// All links that a search finds, as a table
-///
-/// All links that a search finds as one table, as a stream.
+/// Export matching links as CSV, streamed
 #[utoipa::path(
     get,
     path = "/links.csv",
@@ -88,15 +86,13 @@ pub(super) async fn csv(
     export(links, within, &query, Format::Csv)
 }
 
-/// All links that a search finds, as lines of JSON
-///
-/// All links that a search finds as one stream, with a link as JSON in each line.
+/// Export matching links as NDJSON, streamed
 #[utoipa::path(
     get,
     path = "/links.ndjson",
     operation_id = "exportLinksNdjson",
     params(PageQuery),
-    responses((status = 200, description = "A link in each line", body = LinkView, content_type = "application/x-ndjson")),
+    responses((status = 200, description = "One link per line", body = LinkView, content_type = "application/x-ndjson")),
 )]
 pub(super) async fn ndjson(
     links: Links,
@@ -116,7 +112,7 @@ fn export(
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {
-            error!(error = %failure, "an export of links was broken off");
+            error!(error = %failure, "link export interrupted");
             // The client sees that the body is not whole.
             let _ = sender.send(Err(failure)).await;
         }

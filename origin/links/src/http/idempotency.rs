@@ -43,7 +43,7 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     if (1..=KEY_LEN_MAX).contains(&key.len()) && is_visible {
         return Ok(Some(key));
     }
-    let detail = format!("Idempotency-Key is 1 to {KEY_LEN_MAX} visible characters");
+    let detail = format!("Idempotency-Key: must be 1 to {KEY_LEN_MAX} visible characters");
     Err(INVALID_IDEMPOTENCY_KEY.because(detail))
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn once(
         .map(|made| record(made, body_hash.as_ref()));
     let held = held.as_deref().map(|held| (held, KEPT_MS));
     if let Err(error) = records.set_idempotency(hash, held).await {
-        warn!(%error, "an answer was not kept for its Idempotency-Key");
+        warn!(%error, "cannot store an answer for its Idempotency-Key");
     }
     made.map(IntoResponse::into_response)
 }
@@ -92,7 +92,7 @@ fn replay(held: &[u8], body_hash: &[u8]) -> Result<Response, Problem> {
         return Err(IDEMPOTENCY_MISMATCH.because(detail));
     }
     let Some(made) = answer(rest) else {
-        let detail = "a request with this Idempotency-Key is under way";
+        let detail = "a request with this Idempotency-Key is in progress";
         return Err(IDEMPOTENCY_UNDER_WAY.because(detail).retry());
     };
     let mut response = made.into_response();

@@ -46,7 +46,7 @@ pub use page::page;
 #[cfg(feature = "imports")]
 pub const IMPORTS: &str = "/link-imports";
 
-/// Which link.
+/// Selects a link.
 #[derive(utoipa::IntoParams)]
 #[into_params(names("code"), parameter_in = Path)]
 struct CodeParam(

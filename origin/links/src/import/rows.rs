@@ -174,7 +174,7 @@ impl<'a> Rows<'a> {
             return broken_row(
                 line,
                 None,
-                "has a line break in a cell: is a quote not closed?",
+                "has a line break in a cell: check for an unclosed quotation mark",
             );
         }
         let host = cell(columns.host).or(short_host);
@@ -189,7 +189,7 @@ impl<'a> Rows<'a> {
             return broken_row(line, Some(code), "has no target");
         };
         let ends = match cell(columns.ends).map(parse_utc) {
-            Some(None) => return broken_row(line, Some(code), "has an end that is no time"),
+            Some(None) => return broken_row(line, Some(code), "has an invalid expiry time"),
             Some(Some(ms)) => Some(ms),
             None => None,
         };
@@ -329,17 +329,17 @@ fn exported(line: u64, value: Value) -> Row {
             return refused(&format!("has no {name}"));
         }
         if has_break(text) {
-            return refused("has a line break in a cell: is a quote not closed?");
+            return refused("has a line break in a cell: check for an unclosed quotation mark");
         }
     }
     if ["ended", "used_up"].contains(&link.state.as_str()) {
-        let detail = format!("it is {} already", link.state.replace('_', " "));
+        let detail = format!("it is already {}", link.state.replace('_', " "));
         let wishes = Err(row_error(line, code, "link_ended", detail));
         return Row { line, wishes };
     }
     if link.protected {
         // Without it anybody could follow the link.
-        let detail = "it has a password, which no export tells: make it anew";
+        let detail = "it has a password, which exports omit: create it again";
         let wishes = Err(row_error(line, code, "link_protected", detail.to_owned()));
         return Row { line, wishes };
     }

@@ -75,8 +75,7 @@ impl CapacityGauge {
 
     /// Measures once a minute, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut interval =
-            Interval::every(PERIOD, "counting the numbers of links that are left", stop);
+        let mut interval = Interval::every(PERIOD, "counting free link numbers", stop);
         while interval.next().await {
             let outcome = self.measure().await;
             interval.ended(&outcome);

@@ -123,15 +123,14 @@ impl Cleaner {
 
     /// Cleans up now and then, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut interval =
-            Interval::every(PERIOD, "removing links that have ended", stop).delayed();
+        let mut interval = Interval::every(PERIOD, "removing expired links", stop).delayed();
         while interval.next().await {
             let outcome = self.clean().await;
             interval.ended(&outcome);
             if let Ok(CleanSummary { removed, alive }) = outcome
                 && removed > 0
             {
-                info!(removed, alive, "links that ended are gone");
+                info!(removed, alive, "removed expired links");
             }
         }
     }

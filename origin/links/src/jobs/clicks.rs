@@ -68,7 +68,7 @@ const REFUSED_LEN_MAX: usize = 64 * 1024;
 
 /// There is no name for a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system gives no random numbers")]
+#[error("no random numbers from the operating system")]
 pub struct NoName;
 
 /// A name that no other consumer has.
@@ -239,7 +239,7 @@ impl ClickCounter {
         if !entries.is_empty() {
             info!(
                 batches = entries.len(),
-                "taken over from an origin that has gone"
+                "took over click batches of a stopped origin"
             );
         }
         Ok(entries)
@@ -340,7 +340,7 @@ impl ClickCounter {
 
     /// Puts a malformed batch into the dead-letter stream.
     async fn put_aside(&self, entry: &Entry, error: &ClickError) -> Result<(), CallError> {
-        error!(entry = %entry.id, %error, "a batch of clicks cannot be read: put aside");
+        error!(entry = %entry.id, %error, "malformed click batch moved to the dead-letter stream");
         self.metrics.click_batches_refused();
         let stream = keys::link_clicks_refused(self.redis.prefix());
         let mut add = cmd("XADD");

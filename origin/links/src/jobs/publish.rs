@@ -197,7 +197,7 @@ impl Publisher {
         if written_ms > 0 {
             warn!(
                 edited,
-                "Redis came back from an old file: links that were edited since are written again"
+                "Redis restarted from an old snapshot; rewriting later edits"
             );
         }
         Ok(())
@@ -228,7 +228,7 @@ impl Publisher {
 
     /// Publishes domains and follows changes, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let mut interval = Interval::every(PERIOD, "having Redis follow links", stop);
+        let mut interval = Interval::every(PERIOD, "writing link changes to Redis", stop);
         let mut looks = 0_u64;
         while interval.next().await {
             let is_due = interval.is_failing() || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());

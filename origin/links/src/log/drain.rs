@@ -54,7 +54,7 @@ impl Drainer {
 
     /// A reader from where the store is; `None` if the origin stops before the store says where.
     async fn open(&self) -> Option<Reader> {
-        let mut interval = self.interval("opening the log of links");
+        let mut interval = self.interval("opening the link log");
         loop {
             let reader = self.try_open().await;
             interval.ended(&reader);
@@ -75,7 +75,7 @@ impl Drainer {
 
     async fn drain(&self, mut reader: Reader) {
         let mut written = self.log.0.written();
-        let mut reads = self.interval("reading the log of links");
+        let mut reads = self.interval("reading the link log");
         loop {
             written.mark_unchanged();
             let batch;
@@ -117,7 +117,7 @@ impl Drainer {
 
     /// False if the origin stops before the store takes it: then it stays in the log.
     async fn take(&self, batch: Batch) -> bool {
-        let mut interval = self.interval("draining the log of links");
+        let mut interval = self.interval("draining the link log");
         let entries: Vec<Entry> = batch.records.iter().filter_map(entry).collect();
         while !batch.records.is_empty() {
             let drained = self.store.log().drain(self.log.id(), batch.next, &entries);
@@ -134,7 +134,7 @@ impl Drainer {
         }
         self.log.0.release(batch.next);
         if let Err(error) = self.log.0.retain(Retention::NONE, u64::MAX) {
-            error!(%error, "a file of the log of links cannot be deleted");
+            error!(%error, "cannot delete a link log file");
         }
         self.metrics.log_waiting(self.log.waiting_bytes());
         true
@@ -145,7 +145,7 @@ impl Drainer {
 fn entry(record: &Record) -> Option<Entry> {
     let entry = serde_json::from_slice(&record.payload);
     if let Err(error) = &entry {
-        error!(%error, at = ?record.position, "a record in the log of links is no link");
+        error!(%error, at = ?record.position, "invalid record in the link log");
     }
     entry.ok()
 }

@@ -36,27 +36,26 @@ pub const LIFE_MS_MIN: u64 = 1_000;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A link to be made.
+/// A new link.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[schema(as = NewLink)]
 pub struct LinkRequest {
-    /// Parameters for the target's query that name the source of its visitors.
+    /// UTM parameters for the target's query.
     #[schema(nullable = false)]
     pub utm: Option<Utm>,
-    /// Its domain: the first one unless set.
+    /// Its domain. Default: the first one.
     #[schema(nullable = false)]
     pub domain: Option<String>,
-    /// How many digits its code has: the domain's default unless set.
+    /// Length of its generated code. Default: the domain's.
     #[schema(nullable = false, value_type = Option<u8>, minimum = 5, maximum = 8)]
     pub length: Option<Length>,
-    /// Its code, chosen: 3 to 32 of `0-9 A-Z a-z - _`, and what the options of the domain allow.
+    /// Custom code: 3 to 32 of `0-9 A-Z a-z - _`, and other characters that the domain allows.
     #[schema(nullable = false, min_length = 1, max_length = 32)]
     pub code: Option<String>,
-    /// Its life in days; 0: without an end.
+    /// Lifetime in days without a click; 0: never expires.
     #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
-    /// The password that visitors must know, up to 128 bytes. It goes with no max_clicks and no Idempotency-Key, and is never
-    /// shown again.
+    /// Password for visitors, up to 128 bytes. It excludes max_clicks and an Idempotency-Key, and is never shown again.
     #[schema(nullable = false, value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Password>,
     /// All other fields.
@@ -64,24 +63,24 @@ pub struct LinkRequest {
     pub fields: LinkFields,
 }
 
-/// What changes of a link.
+/// Changes of a link.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[schema(as = LinkChanges)]
 pub struct EditRequest {
-    /// Parameters for the target's query that name the source of its visitors.
+    /// UTM parameters for the target's query.
     #[schema(nullable = false)]
     pub utm: Option<Utm>,
-    /// Its life in days; 0: without an end.
+    /// Lifetime in days without a click; 0: never expires.
     #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
-    /// The password that visitors must know; null: none.
+    /// Password for visitors; null: none.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Option<Password>>,
-    /// Whether it is out of use for now.
+    /// Whether the link is disabled.
     #[schema(nullable = false)]
     pub disabled: Option<bool>,
-    /// The fields of [`LinkFields`] that it names.
+    /// The changed fields of [`LinkFields`].
     #[serde(flatten, deserialize_with = "named")]
     #[schema(value_type = LinkFields)]
     pub fields: Map<String, Value>,
@@ -175,7 +174,7 @@ impl LinkRequest {
             None => domains.default_domain(),
             Some(id) => domains.by_id(id).ok_or_else(|| LinkFieldError {
                 word: "unknown_domain",
-                ..refused("domain", "is none of the configured ones")
+                ..refused("domain", "is not a configured domain")
             })?,
         };
         let name = name(self.code, self.length, domain)?;
@@ -273,7 +272,7 @@ pub fn check_guarded(link: &Link) -> Result<(), LinkFieldError> {
 
 /// Gateways count clicks, and the origin knows passwords: nobody could say which click is one.
 fn counts_and_guards() -> LinkFieldError {
-    refused("password", "goes with no max_clicks")
+    refused("password", "cannot be combined with max_clicks")
 }
 
 /// Where a link is, which says where it may lead.
@@ -417,7 +416,7 @@ fn with_utm<'a>(target: &'a str, utm: Option<&Utm>) -> Result<Cow<'a, str>, Link
     };
     let composed = utm.compose(target);
     composed.map_err(|field| {
-        let problem = format!("is not 1 to {UTM_LEN_MAX} characters, none of them a control");
+        let problem = format!("must be 1 to {UTM_LEN_MAX} characters without control characters");
         refused(format!("utm.{field}"), problem)
     })
 }
@@ -429,7 +428,7 @@ fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, Li
     };
     if all.len() > PARAMETERS_MAX || !all.iter().all(is_sound) {
         let problem = format!(
-            "has up to {PARAMETERS_MAX} parameters, each with a name, of up to {PARAMETER_LEN_MAX} bytes"
+            "must have at most {PARAMETERS_MAX} named parameters of at most {PARAMETER_LEN_MAX} bytes"
         );
         return Err(refused(format!("rules[{n}].query"), problem));
     }
@@ -452,7 +451,7 @@ fn percent(percent: Option<u8>, n: usize) -> Result<u8, LinkFieldError> {
 fn language(tag: String) -> Result<String, LinkFieldError> {
     let known = Language::new(tag.as_bytes());
     let known = known.map(|language| language.as_str().to_owned());
-    known.ok_or_else(|| refused("language", "is no language such as zh, zh-TW or en"))
+    known.ok_or_else(|| refused("language", "is not a language tag such as zh, zh-TW or en"))
 }
 
 fn check_size(link: &Link) -> Result<(), LinkFieldError> {
@@ -461,7 +460,7 @@ fn check_size(link: &Link) -> Result<(), LinkFieldError> {
     if link.is_plain() || link.encode().len() <= RECORD_LEN_MAX {
         return Ok(());
     }
-    let problem = format!("has more than {RECORD_LEN_MAX} bytes with its apps and rules");
+    let problem = format!("is larger than {RECORD_LEN_MAX} bytes with its apps and rules");
     Err(refused("the link", problem))
 }
 
@@ -477,20 +476,25 @@ fn name(
             let code = code.map_err(|error| refused("code", error.to_string()))?;
             Ok(Name::Custom(code))
         }
-        (Some(_), Some(_)) => Err(refused("length", "goes with generated codes only")),
+        (Some(_), Some(_)) => Err(refused("length", "is only for generated codes")),
     }
 }
 
 fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, LinkFieldError> {
     let (field, ms) = match (days, ms) {
         (None, None) => return Ok(None),
-        (Some(_), Some(_)) => return Err(refused("life_ms", "and life_days are the same")),
+        (Some(_), Some(_)) => {
+            return Err(refused(
+                "life_ms",
+                "and life_days are exclusive: set only one",
+            ));
+        }
         (Some(days), None) => ("life_days", u64::from(days).saturating_mul(DAY_MS)),
         (None, Some(ms)) => ("life_ms", ms),
     };
     let max_ms = u64::from(LIFE_DAYS_MAX).saturating_mul(DAY_MS);
     if ms != 0 && !(LIFE_MS_MIN..=max_ms).contains(&ms) {
-        let problem = format!("is 0 (for ever), or from 1 s to {LIFE_DAYS_MAX} days");
+        let problem = format!("must be 0 (never expires), or 1 s to {LIFE_DAYS_MAX} days");
         return Err(refused(field, problem));
     }
     Ok(Some(ms))
@@ -498,13 +502,13 @@ fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, LinkFieldErro
 
 fn max_clicks(clicks: u64) -> Result<u64, LinkFieldError> {
     let is_sound = (1..=MAX_CLICKS_MAX).contains(&clicks);
-    let problem = || refused("max_clicks", format!("is 1 to {MAX_CLICKS_MAX}"));
+    let problem = || refused("max_clicks", format!("must be 1 to {MAX_CLICKS_MAX}"));
     is_sound.then_some(clicks).ok_or_else(problem)
 }
 
 fn end(ms: u64, now_ms: u64) -> Result<u64, LinkFieldError> {
     let is_sound = ms > now_ms && i64::try_from(ms).is_ok();
-    let problem = || refused("expires_at_ms", "is not in the future");
+    let problem = || refused("expires_at_ms", "must be in the future");
     is_sound.then_some(ms).ok_or_else(problem)
 }
 
@@ -515,11 +519,12 @@ fn tags(tags: Vec<String>) -> Result<Vec<String>, LinkFieldError> {
     for (n, tag) in tags.iter().enumerate() {
         let len = tag.chars().count();
         if !(1..=TAG_LEN_MAX).contains(&len) || tag.chars().any(char::is_control) {
-            let problem = format!("is not 1 to {TAG_LEN_MAX} characters, none of them a control");
+            let problem =
+                format!("must be 1 to {TAG_LEN_MAX} characters without control characters");
             return Err(refused(format!("tags[{n}]"), problem));
         }
         if tags.iter().take(n).any(|earlier| earlier == tag) {
-            return Err(refused(format!("tags[{n}]"), "is there already"));
+            return Err(refused(format!("tags[{n}]"), "already exists"));
         }
     }
     Ok(tags)

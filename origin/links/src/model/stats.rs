@@ -34,14 +34,14 @@ pub const BATCHES_KEPT_MS: u64 = 2 * DAY_MS;
 /// The most bytes of a value, such as a referrer's host.
 pub const VALUE_LEN_MAX: usize = 64;
 
-/// What time is divided into.
+/// Resolution of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkSpan)]
 pub enum Span {
     /// Hours.
     Hour,
-    /// Days of UTC.
+    /// UTC days.
     Day,
 }
 
@@ -252,12 +252,12 @@ pub struct Batch {
     pub clicks: Vec<Clicks>,
 }
 
-/// How many different visitors and addresses a link had in one span.
+/// Distinct visitors and addresses of a link in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Uniques {
-    /// Addresses with a browser, about, told apart within a day; of several days they add up.
+    /// Approximate number of visitors (address and browser), distinct within a day; days add up.
     pub visitors: u64,
-    /// Addresses, about.
+    /// Approximate number of addresses.
     pub addresses: u64,
 }
 
@@ -279,7 +279,7 @@ pub struct Slot {
     pub link: LinkId,
     /// Hour or day.
     pub span: Span,
-    /// When it begins, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub start_ms: u64,
 }
 
@@ -301,11 +301,11 @@ pub type UniquesBySlot = BTreeMap<Slot, Uniques>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LinkStatsPoint)]
 pub struct Point {
-    /// When it begins, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// Clicks.
     pub clicks: u64,
-    /// Clicks of programs that come by themselves, which are not among the others.
+    /// Clicks of bots, not included in the others.
     pub bots: u64,
     /// Visitors and addresses.
     #[serde(flatten)]

@@ -21,26 +21,26 @@ pub struct LinkView {
     /// Its code.
     #[schema(value_type = String)]
     pub code: Code,
-    /// What people click.
+    /// The short URL.
     pub url: String,
-    /// Its last version.
+    /// The latest version.
     #[serde(flatten)]
     pub latest: LinkVersion,
-    /// How often it was clicked, as far as that was counted.
+    /// Number of counted clicks.
     pub clicks: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When it was last edited, or made.
+    /// Time of the last change.
     pub changed_at_ms: u64,
-    /// When it ends if nobody clicks, as far as the cold store knows; null: never.
+    /// Expiry time without further clicks, as known to the cold store; null: never.
     #[schema(required)]
     pub expires_at_ms: Option<u64>,
-    /// The answer to a click at this moment.
+    /// Current state.
     pub state: State,
-    /// How many clicks it has left; null: as many as come.
+    /// Remaining clicks; null: unlimited.
     #[schema(required)]
     pub clicks_left: Option<u64>,
-    /// What people should know of where it leads.
+    /// Warning about the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub flag: Option<Flag>,
@@ -49,25 +49,25 @@ pub struct LinkView {
 /// A version of a link.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LinkVersion {
-    /// 1, and one more with every edit.
+    /// 1, plus 1 per edit.
     #[schema(minimum = 1)]
     pub version: u32,
-    /// Whether it is out of use for now.
+    /// Whether the link is disabled.
     pub disabled: bool,
-    /// Whether a password is asked for.
+    /// Whether a password is required.
     pub protected: bool,
-    /// What people have set.
+    /// The editable fields.
     #[serde(flatten)]
     pub fields: LinkFields,
 }
 
-/// A link as it was from some instant on.
+/// A past version of a link.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = LinkHistoryHistoryItem)]
 pub struct PastView {
-    /// What was done.
+    /// The action.
     what: Action,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     at_ms: u64,
     #[serde(flatten)]
     version: LinkVersion,

@@ -421,7 +421,7 @@ async fn change_part(
 
 fn part(row: &Row) -> Result<Breakdown, Error> {
     let name = row.text("part")?;
-    Breakdown::from_name(&name).ok_or_else(|| damaged("part", format!("there is no {name}")))
+    Breakdown::from_name(&name).ok_or_else(|| damaged("part", format!("unknown {name}")))
 }
 
 fn point(row: &Row) -> Result<Point, Error> {

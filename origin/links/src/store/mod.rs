@@ -100,7 +100,7 @@ impl LinkStore {
 /// A link as it is written first: into the log, then into the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewLink {
-    /// Its name.
+    /// Its id.
     #[serde(rename = "i")]
     pub id: LinkId,
     /// As in Redis, see [`Link::encode`].
@@ -115,7 +115,7 @@ pub struct NewLink {
     /// When it ends whatever is clicked, in milliseconds since the Unix epoch; 0: never.
     #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
     pub ends_at_ms: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     #[serde(rename = "m")]
     pub created_at_ms: u64,
 }
@@ -138,36 +138,36 @@ pub enum Entry {
 /// A link as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLink {
-    /// Its name.
+    /// Its id.
     pub id: LinkId,
     /// What it says.
     pub link: Link,
     /// For people, to find it again.
     pub tags: Vec<String>,
-    /// How often it was clicked, as far as that was counted.
+    /// Number of counted clicks.
     pub clicks: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
-    /// When it was last edited, or made.
+    /// Time of the last change.
     pub changed_at_ms: u64,
     /// When it ends if nobody clicks, as far as the store knows; `None`: never.
     pub expires_at_ms: Option<u64>,
 }
 
-/// What was done to a link.
+/// History of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LinkAction)]
 pub enum Action {
-    /// It was made.
+    /// Created.
     Create,
-    /// Something of it was changed.
+    /// Edited.
     Edit,
-    /// It was put out of use for now.
+    /// Disabled.
     Disable,
-    /// It is in use again.
+    /// Enabled.
     Enable,
-    /// It is gone for good.
+    /// Deleted.
     Delete,
 }
 
@@ -193,16 +193,16 @@ impl Action {
     }
 }
 
-/// A link as it was from some instant on.
+/// A past version of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLinkVersion {
-    /// What was done.
+    /// The action.
     pub action: Action,
     /// What it said from then on.
     pub link: Link,
     /// Its tags from then on.
     pub tags: Vec<String>,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
@@ -254,9 +254,9 @@ pub struct ClicksPlace {
 /// A link whose end has come, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedLink {
-    /// Which.
+    /// The link.
     pub id: LinkId,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time, in milliseconds since the Unix epoch.
     pub expires_at_ms: u64,
     /// Whether it was deleted by hand.
     pub is_deleted: bool,

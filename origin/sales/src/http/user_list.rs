@@ -26,22 +26,22 @@ const LOG_LEN_MAX: usize = 100;
 /// The longest reason and the longest name of an operator, in characters.
 const TEXT_LEN_MAX: usize = 200;
 
-/// What is asked of the list.
+/// Filters of the user list.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// Which.
+    /// Only users with this status.
     #[param(inline)]
     standing: UserStatusLabel,
-    /// The last user of the page before.
+    /// The last user of the previous page.
     after: Option<String>,
-    /// The users of a page.
+    /// Page size.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
 }
 
-/// Blocked: may not buy. Allowed: may buy, and the risk check does not apply.
+/// Blocked: cannot buy. Allowed: can buy, exempt from the risk check.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Standing)]
 #[serde(rename_all = "snake_case")]
@@ -50,7 +50,7 @@ enum UserStatusLabel {
     Allowed,
 }
 
-/// Blocked: may not buy. Allowed: may buy, and the risk check does not apply. None: like any other user.
+/// Blocked: cannot buy. Allowed: can buy, exempt from the risk check. None: like any other user.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = AnyStanding)]
 #[serde(rename_all = "snake_case")]
@@ -70,28 +70,28 @@ impl From<Option<UserListStatus>> for OptionalUserStatus {
     }
 }
 
-/// How a user stands, or stood from a time on, in every sale.
+/// A user's status for all sales, from a time on.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StandingChange)]
 struct UserStatusView {
-    /// How the user stands.
+    /// The user's status.
     standing: OptionalUserStatus,
-    /// Why; null: as anybody.
+    /// Reason; null: not listed.
     #[schema(required)]
     reason: Option<String>,
-    /// The operator who set it, as given; null: not given.
+    /// The operator who set it; null: not given.
     #[schema(required)]
     operator: Option<String>,
-    /// Since when, in milliseconds since the Unix epoch; null: always.
+    /// Since this time, in milliseconds since the Unix epoch; null: always.
     #[schema(required)]
     at_ms: Option<u64>,
 }
 
-/// A user, and how the user stands in every sale.
+/// A user and the user's status for all sales.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ListedUser)]
 struct UserView {
-    /// The user's name.
+    /// The user's id.
     user: String,
     #[serde(flatten)]
     standing: UserStatusView,
@@ -104,12 +104,12 @@ pub(super) struct ListedUsers {
     users: Vec<UserView>,
 }
 
-/// How a user stands in every sale, with what has changed before.
+/// A user's status for all sales, with its history.
 #[derive(Serialize, ToSchema)]
 pub(super) struct UserListEntry {
     #[serde(flatten)]
     user: UserView,
-    /// The last change first, at most 100.
+    /// Newest change first, at most 100.
     log: Vec<UserStatusView>,
 }
 
@@ -122,37 +122,35 @@ impl From<UserStatusLabel> for UserListStatus {
     }
 }
 
-/// How a user is to stand.
+/// New status of a user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewUserStatus {
-    /// Blocked: may not buy. Allowed: the risk check does not apply.
+    /// Blocked: cannot buy. Allowed: exempt from the risk check.
     standing: UserStatusLabel,
-    /// Why.
+    /// Reason.
     #[schema(min_length = 1, max_length = 200)]
     reason: String,
-    /// Who says so, as they name themselves.
+    /// Operator, as given.
     #[schema(min_length = 1, max_length = 200)]
     operator: String,
 }
 
-/// Why a user is taken off the list.
+/// Reason for removing a user from the list.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Removal {
-    /// Why.
+    /// Reason.
     #[serde(default)]
     #[schema(max_length = 200)]
     reason: String,
-    /// Who says so.
+    /// Operator, as given.
     #[serde(default)]
     #[schema(max_length = 200)]
     operator: String,
 }
 
-/// Users who are blocked in every sale, or whom no risk check blocks
-///
-/// Users who are blocked in every sale, or whom no risk check blocks, page by page.
+/// List users who are blocked in all sales, or exempt from risk checks
 #[utoipa::path(
     get,
     path = "/user-list",
@@ -180,15 +178,13 @@ pub(super) async fn list(
     Ok(Json(ListedUsers { users }))
 }
 
-/// How a user stands in every sale
-///
-/// How a user stands in every sale, with what has changed before.
+/// Get a user's status for all sales, with its history
 #[utoipa::path(
     get,
     path = "/user-list/{user}",
     operation_id = "getUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
-    responses((status = 200, description = "With what was before", body = UserListEntry)),
+    responses((status = 200, description = "The user's entry, with its history", body = UserListEntry)),
 )]
 pub(super) async fn get(
     State(sales): State<Sales>,
@@ -198,17 +194,16 @@ pub(super) async fn get(
     user_entry(&sales, &user).await
 }
 
-/// Block a user in every sale, or exempt the user from the risk check
+/// Block a user in all sales, or exempt the user from risk checks
 ///
-/// Blocks a user in every sale, or lets the user buy whatever a risk check says. SQL decides at once; gateways follow before this
-/// answers.
+/// It takes effect in SQL immediately, and at gateways before the answer.
 #[utoipa::path(
     put,
     path = "/user-list/{user}",
     operation_id = "setUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = NewUserStatus,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserListEntry)),
+    responses((status = 200, description = "Done, and published to gateways", body = UserListEntry)),
 )]
 pub(super) async fn put(
     State(sales): State<Sales>,
@@ -218,22 +213,22 @@ pub(super) async fn put(
     let user = read_user(user)?;
     let said = remark(new.reason, new.operator)?;
     if said.reason.is_empty() || said.operator.is_empty() {
-        let detail = "reason, operator: must be there";
+        let detail = "reason, operator: both are required";
         return Err(INVALID_REASON.because(detail));
     }
     change(&sales, &user, Some(new.standing.into()), &said).await
 }
 
-/// Have a user stand as anybody
+/// Remove a user from the list
 ///
-/// Has a user stand as anybody. Asked again, it changes nothing.
+/// Repeating it changes nothing.
 #[utoipa::path(
     delete,
     path = "/user-list/{user}",
     operation_id = "clearUserStanding",
     params(("user" = String, Path, description = "The user's name.")),
     request_body = Option<Removal>,
-    responses((status = 200, description = "It is so, and gateways know it", body = UserListEntry)),
+    responses((status = 200, description = "Done, and published to gateways", body = UserListEntry)),
 )]
 pub(super) async fn delete(
     State(sales): State<Sales>,
@@ -264,7 +259,7 @@ async fn change(
         .set_standing(user, standing, said, now_ms);
     if changed.await? {
         let standing = standing.map_or("none", UserListStatus::label);
-        info!(%standing, operator = said.operator, "how a user stands in every sale has changed");
+        info!(%standing, operator = said.operator, "changed a user's list entry for all sales");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
         let (sale, list) = (&stored.sale, UserList::Blocked);

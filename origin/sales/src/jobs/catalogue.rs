@@ -96,7 +96,7 @@ pub enum PublishError {
     #[error("the catalogue {0}")]
     Catalogue(#[from] CatalogueError),
     /// It could not be written as JSON.
-    #[error("the catalogue as JSON: {0}")]
+    #[error("cannot encode the catalogue as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 

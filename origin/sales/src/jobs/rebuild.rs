@@ -92,7 +92,7 @@ impl Rebuilder {
                 let mark = in_sql.map_or(0, |counts| counts.orders.changes());
                 let seen = self.ledger.audit(&sale.id, shard).await?;
                 self.ledger.raise_mark(&sale.id, shard, mark, &seen).await?;
-                info!(sale = %sale.id, shard, users, "a shard is rebuilt");
+                info!(sale = %sale.id, shard, users, "shard rebuilt from SQL");
                 rebuilt.push(shard);
             }
         }

@@ -139,10 +139,10 @@ pub enum ReconcileError {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// A task that worked on a sale ended early.
-    #[error("a task broke off: {0}")]
+    #[error("a task failed: {0}")]
     Task(#[from] JoinError),
     /// Nothing has come of the work on a sale for too long.
-    #[error("sale {0}: worked on for more than {TURN_MAX:?}")]
+    #[error("sale {0}: not reconciled within {TURN_MAX:?}")]
     Stuck(SaleId),
 }
 
@@ -272,7 +272,7 @@ impl Worker {
             }
             if seen.stock.is_some() && !seen.is_sound() {
                 let done = self.ledger.recount(&sale.id, shard, seen).await?;
-                error!(sale = %sale.id, shard, done, "Redis was made to forget a key of a shard");
+                error!(sale = %sale.id, shard, done, "deleted a stale shard key in Redis");
             }
         }
         if is_paused {
@@ -358,7 +358,7 @@ impl Worker {
                 .overdue_seconds
                 .observe(late_ms as f64 / 1_000.0);
             let outcome = self.orders.end_overdue(&ticket).await?;
-            info!(claim = %ticket.claim_id(), ?outcome, "a claim past its deadline is ended");
+            info!(claim = %ticket.claim_id(), ?outcome, "ended an overdue claim");
         }
         Ok(())
     }
@@ -391,7 +391,7 @@ impl Worker {
         self.move_units(id, from_shard, to_shard, transfer).await?;
         let units = transfer.units;
         self.metrics.units_moved.inc_by(units);
-        info!(sale = %id, from_shard, to_shard, units, "a transfer is finished");
+        info!(sale = %id, from_shard, to_shard, units, "finished a stock transfer");
         Ok(())
     }
 
@@ -501,7 +501,7 @@ impl Worker {
     }
 
     async fn repair(&self, id: &SaleId, books: &StockBalance, drift: i64) -> Result<(), CallError> {
-        error!(sale = %id, drift, "the books do not add up: Redis has lost data; repairing");
+        error!(sale = %id, drift, "stock drift: Redis has lost data; repairing");
         for (shard, units) in repairs(&books.shards, drift) {
             let Some(seen) = books.shards.get(shard as usize) else {
                 continue;
@@ -510,7 +510,7 @@ impl Worker {
             if done {
                 self.metrics.units_repaired.inc_by(units.unsigned_abs());
             }
-            info!(sale = %id, shard, units, done, "stock is put right");
+            info!(sale = %id, shard, units, done, "stock repaired");
         }
         Ok(())
     }

@@ -51,14 +51,14 @@ impl fmt::Display for Currency {
     }
 }
 
-/// What one unit costs.
+/// Price per unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// In the currency's smallest unit, such as cents. 0 is free.
     #[schema(maximum = 1_000_000_000_000_u64)]
     pub unit_amount: u64,
-    /// Of what money, by ISO 4217, such as EUR.
+    /// ISO 4217 code, such as EUR.
     #[schema(value_type = String, pattern = "^[A-Z]{3}$")]
     pub currency: Currency,
 }
@@ -82,14 +82,14 @@ pub struct Money {
     pub currency: Currency,
 }
 
-/// What an order costs, as it is shown.
+/// Price of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OrderPrice {
-    /// What one unit cost when the order was made, in the currency's smallest unit.
+    /// Price per unit at the time of the order, in the currency's smallest unit.
     unit_amount: u64,
-    /// What all its units cost.
+    /// Total price.
     amount: u64,
-    /// By ISO 4217, such as EUR.
+    /// ISO 4217 code, such as EUR.
     #[schema(value_type = String, pattern = "^[A-Z]{3}$")]
     currency: Currency,
 }

@@ -46,7 +46,7 @@ pub fn export(store: SaleStore, filter: OrderFilter) -> Export {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         if let Err(error) = read(&store, &filter, &sender).await {
-            warn!(%error, "an export of orders breaks off");
+            warn!(%error, "order export interrupted");
             // Gone: nobody wants to know.
             let _ = sender.send(Err(error)).await;
         }

@@ -18,14 +18,14 @@ use super::orders::Orders;
 use super::store::{CancelOutcome, Refund, StoredOrder};
 use weir_origin_core::sql::SqlError;
 
-/// What is done with orders.
+/// Action on orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = OrderAction)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Unpaid ones are ended.
+    /// Cancel unpaid orders.
     Cancel,
-    /// Paid ones are ended, and their money is due for refund.
+    /// End paid orders; their refund becomes due.
     Refund,
 }
 
@@ -36,17 +36,17 @@ pub enum Action {
 pub enum Verdict {
     /// It is done.
     Done,
-    /// It was done before.
+    /// Already done.
     DoneBefore,
-    /// It is paid: it may be refunded.
+    /// The order is paid; refund it instead.
     OrderPaid,
-    /// It is not paid, or ended: there is nothing to refund.
+    /// The order is not paid, or has ended; nothing to refund.
     OrderNotPaid,
-    /// It has expired before.
+    /// The order has already expired.
     OrderExpired,
     /// There is no such order.
     UnknownOrder,
-    /// Not now; it may be asked for again.
+    /// Not possible now; try again.
     TryAgain,
 }
 

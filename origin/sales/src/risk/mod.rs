@@ -55,22 +55,22 @@ pub trait RiskScorer: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
     /// The service failed too often of late, and is not asked for now.
-    #[error("the risk service is left alone for {retry_after_ms} ms")]
+    #[error("risk service circuit open for {retry_after_ms} ms")]
     Open {
         /// After which time it is asked again.
         retry_after_ms: u64,
     },
     /// The service did not answer in time.
-    #[error("the risk service did not answer in time")]
+    #[error("timeout waiting for the risk service")]
     Timeout,
     /// The service answered with this status.
     #[error("the risk service answered {0}")]
     Status(u16),
     /// The service's answer is no score.
-    #[error("the risk service's answer is no score: {0}")]
+    #[error("the risk service's answer is not a score: {0}")]
     Answer(#[from] serde_json::Error),
     /// The connection failed.
-    #[error("the risk service: {0}")]
+    #[error("cannot call the risk service: {0}")]
     Connection(String),
 }
 
@@ -162,7 +162,7 @@ impl RiskWorker {
                 }
                 Err(error) => {
                     round.failed += 1;
-                    warn!(%error, "a risk check broke off");
+                    warn!(%error, "risk check interrupted");
                 }
             }
         }
@@ -209,7 +209,7 @@ impl RiskWorker {
             self.ledger.add_users(&stored.sale, list, users).await?;
         }
         if block {
-            info!(sale = %id, score, "a user is blocked for risk");
+            info!(sale = %id, score, "user blocked by the risk check");
         }
         let score = Score { score, block };
         self.store
@@ -225,8 +225,8 @@ impl RiskWorker {
 /// A user who was not asked about, since the breaker is open, is no news: what opened it was logged.
 fn note_failure(error: &WorkError) {
     match error {
-        WorkError::Score(ScoreError::Open { .. }) => debug!(%error, "no score yet"),
-        _ => warn!(%error, "no score yet; trying again"),
+        WorkError::Score(ScoreError::Open { .. }) => debug!(%error, "risk check failed"),
+        _ => warn!(%error, "risk check failed; retrying"),
     }
 }
 

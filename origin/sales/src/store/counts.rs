@@ -17,11 +17,11 @@ use weir_origin_core::sql::{Row, SqlError, Tx, sql};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = OrdersByState)]
 pub struct OrderCounts {
-    /// Made and not paid.
+    /// Not paid.
     pub unpaid: u64,
     /// Paid.
     pub paid: u64,
-    /// Taken back by their users.
+    /// Cancelled.
     pub cancelled: u64,
     /// Not paid in time.
     pub expired: u64,

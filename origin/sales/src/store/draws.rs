@@ -278,7 +278,7 @@ pub(super) async fn set(tx: &mut Tx, sale: &SaleId, rules: Option<DrawRules>) ->
 fn random(len: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; len];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| damaged("seed", "the system gives no random numbers"))?;
+    filled.map_err(|_| damaged("seed", "no random numbers from the operating system"))?;
     Ok(bytes)
 }
 

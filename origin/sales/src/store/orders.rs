@@ -204,7 +204,7 @@ pub(super) fn status(row: &Row) -> Result<OrderStatus, Error> {
     let word = row.text("status")?;
     let mut all = OrderStatus::ALL.into_iter();
     all.find(|status| status.label() == word)
-        .ok_or_else(|| damaged("status", "names no status"))
+        .ok_or_else(|| damaged("status", "is not a status"))
 }
 
 pub(super) fn user_id(row: &Row) -> Result<UserId, Error> {

@@ -42,19 +42,19 @@ const INSERT_EVENT: &str = "
 
 const SELECT_EVENT: &str = "SELECT payment_id, body_sha256 FROM payment_events WHERE event_id = ?";
 
-/// Where a payment stands.
+/// State of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PaymentState {
-    /// The provider has said nothing of it.
+    /// The provider has not reported yet.
     Started,
-    /// Its order is paid with it: for ever.
+    /// The order is paid; final.
     Paid,
-    /// The provider could not take the money. It may say later that it could.
+    /// The payment failed; a later callback may still succeed.
     Failed,
-    /// The provider has the money, and there is nothing to be had for it: it must be given back.
+    /// The provider has the money, but the order has no unit: refund it.
     RefundDue,
-    /// An operator has noted that it was given back.
+    /// An operator has marked it as refunded.
     Refunded,
 }
 
@@ -89,7 +89,7 @@ pub struct StoredPayment {
     pub order: String,
     /// Whose order that is.
     pub user: UserId,
-    /// Where it stands.
+    /// Its state.
     pub state: PaymentState,
     /// Why money must be given back: see [`PaymentOutcome`]; empty otherwise.
     pub reason: String,
@@ -500,7 +500,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredPayment, Error> {
         id: row.text("id")?,
         order: row.text("order_id")?,
         user: orders::user_id(row)?,
-        state: state.ok_or_else(|| damaged("state", "names no state"))?,
+        state: state.ok_or_else(|| damaged("state", "is not a state"))?,
         reason: row.text("reason")?,
         reference: row.text("reference")?,
         decided_at_ms: row.maybe("decided_at_ms")?.unwrap_or(0),

@@ -19,7 +19,7 @@ use weir_sale::sale::{Sale, SaleState};
 pub struct StoredSale {
     /// What gateways see of it; the band is that of the units that are left in SQL.
     pub sale: Sale,
-    /// What its operator has set.
+    /// Fields set by operators.
     pub fields: SaleFields,
     /// Units that were added to it since it was warmed.
     pub topped_up: u64,
@@ -27,7 +27,7 @@ pub struct StoredSale {
     pub withdrawn: u64,
     /// Units not ordered.
     pub remaining: u64,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
     /// When its stock was first put on Redis.
     pub warmed_at_ms: Option<u64>,
@@ -98,17 +98,17 @@ pub struct ShardCounts {
     pub checksum: u64,
 }
 
-/// Where an order stands.
+/// Status of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderStatus {
-    /// Made and not paid.
+    /// Not paid.
     Unpaid,
-    /// Paid: for ever.
+    /// Paid; final.
     Paid,
-    /// Taken back by its user: for ever.
+    /// Cancelled; final.
     Cancelled,
-    /// Not paid in time: for ever.
+    /// Not paid in time; final.
     Expired,
 }
 
@@ -145,15 +145,15 @@ pub struct StoredOrder {
     pub generation: u64,
     /// Whose it is.
     pub user: UserId,
-    /// How many units.
+    /// Number of units.
     pub units: u32,
-    /// Where it stands.
+    /// Its state.
     pub status: OrderStatus,
     /// Whether its units were taken from stock (and given back, if it was cancelled or expired).
     pub deducted: bool,
     /// Until when it must be paid; `None`: no limit, or decided.
     pub pay_by_ms: Option<u64>,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// Creation time, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
     /// What the shop called what was sold when it was made, if it said.
     pub sku: Option<String>,
@@ -296,7 +296,7 @@ pub enum CancelOutcome {
     Now(StoredOrder),
     /// It was cancelled before.
     Again(StoredOrder),
-    /// It has expired before.
+    /// The order has already expired.
     Expired(StoredOrder),
     /// It is paid, and stays.
     Paid(StoredOrder),
@@ -320,7 +320,7 @@ pub enum ReservationOutcome {
     Closed,
     /// Operators have blocked the user in every sale.
     Blocked,
-    /// Nobody needs to reserve for this sale.
+    /// The sale needs no reservation.
     NoReservation,
     /// SQL has no such sale.
     Unknown,
@@ -392,16 +392,14 @@ pub struct SwitchChange {
 pub enum EditRefusal {
     /// Its rules hold from its start on, or from its first order.
     #[error(
-        "the sale has started: only its ends_at_ms can change, and its stock with POST /sales/{{id}}/stock"
+        "the sale has started: only ends_at_ms can change, and the stock with POST /sales/{{id}}/stock"
     )]
     Started,
     /// Stock, shards, or whether one must reserve cannot change once they are on Redis.
-    #[error(
-        "the sale is warmed: its total, its shards, and whether users must reserve cannot change"
-    )]
+    #[error("the sale is warmed: total, shards and reservation cannot change")]
     Warmed,
     /// Who has entered a draw relies on what was told of it.
-    #[error("reservations for the draw have opened: neither they nor the draw can change")]
+    #[error("reservations for the draw have opened: they and the draw cannot change")]
     Drawing,
     /// Its tenant would have more units than it may.
     #[error(transparent)]

@@ -557,7 +557,7 @@ fn parse_state(row: &Row, column: &str) -> Result<SaleState, Error> {
     let mut states = SaleState::ALL.into_iter();
     states
         .find(|state| state.label() == word)
-        .ok_or_else(|| damaged(column, "names no state"))
+        .ok_or_else(|| damaged(column, "is not a state"))
 }
 
 pub(super) fn sale_id(row: &Row, column: &str) -> Result<SaleId, Error> {

@@ -53,7 +53,7 @@ impl UserListStatus {
     fn read(word: &str) -> Result<Self, Error> {
         let mut all = Self::ALL.into_iter();
         all.find(|standing| standing.label() == word)
-            .ok_or_else(|| damaged("standing", "is no word for one"))
+            .ok_or_else(|| damaged("standing", "is not a list entry"))
     }
 }
 

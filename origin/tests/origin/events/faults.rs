@@ -84,7 +84,7 @@ async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
         group(&world, "noting").await["error"]
             .as_str()
             .unwrap()
-            .contains("not done within")
+            .contains("did not finish within")
     );
 
     post(&world, "/groups/noting/seek", &json!({"to": "end"})).await;
@@ -179,5 +179,8 @@ async fn two_origins_on_one_folder_are_refused() {
         .await
         .unwrap_err()
         .to_string();
-    assert!(refused.contains("is another process's log"), "{refused}");
+    assert!(
+        refused.contains("is in use by another process"),
+        "{refused}"
+    );
 }

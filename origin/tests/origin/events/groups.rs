@@ -548,7 +548,7 @@ async fn groups_have_names_of_their_own() {
             .unwrap_err()
             .to_string();
         assert!(
-            refused.contains("cannot be the name of a group"),
+            refused.contains("is not a valid consumer group name"),
             "{refused}"
         );
     }

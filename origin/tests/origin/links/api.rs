@@ -271,7 +271,7 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
     let answer = world.admin("POST", "/links", &body).await;
     assert_eq!(
         answer.detail(),
-        "code has the character '}' at position 7, which codes may not have: use 0-9, A-Z, a-z, - and _"
+        "code has the invalid character '}' at position 7: use 0-9, A-Z, a-z, - and _"
     );
     for (body, detail) in [
         (
@@ -287,7 +287,7 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
             "rules[0].target: invalid type",
         ),
         ("{", "EOF"),
-        ("[]", "a list has 1 to 1000 links"),
+        ("[]", "the list has 0 links, must have 1 to 1000"),
         ("7", "invalid type"),
     ] {
         let answer = world.admin_text("POST", "/links", body).await;

@@ -335,8 +335,8 @@ async fn cli_creates_edits_searches_imports_and_exports_links() {
         path.to_str().unwrap(),
     ];
     for sum in [
-        "1099 links made, 0 there already, 1 refused",
-        "0 links made, 1099 there already, 1 refused",
+        "1099 links created, 0 already exist, 1 refused",
+        "0 links created, 1099 already exist, 1 refused",
     ] {
         let output = links(&origin, &arguments);
         let (stdout, stderr) = (output.stdout, String::from_utf8(output.stderr).unwrap());

@@ -300,7 +300,10 @@ async fn what_a_password_does_not_go_with_is_refused() {
         async move { world.admin("POST", "/links", &body).await }
     };
     for (body, expected) in [
-        (link(json!({ "max_clicks": 3 })), "goes with no max_clicks"),
+        (
+            link(json!({ "max_clicks": 3 })),
+            "cannot be combined with max_clicks",
+        ),
         (link(json!({ "password": "" })), "1 to 128 bytes"),
         (
             link(json!({ "password": "x".repeat(129) })),

@@ -43,7 +43,7 @@ impl SalePlay<'_> {
         let scout = floods.first().context("a demo has bots")?.name.clone();
         let left = self.close_room(&scout).await?;
         let count = floods.len() as u64;
-        let (crowd, botnet) = (self.people("lining up"), self.bots());
+        let (crowd, botnet) = (self.people("joining the queue"), self.bots());
         let (came, bots) = tokio::try_join!(
             crowd.play(Enter(self.paths.clone()), people),
             botnet.play(RoomBots(self.paths.clone()), floods),
@@ -51,7 +51,7 @@ impl SalePlay<'_> {
         self.note(came.1, bots.1)?;
         let before = Queue::since(&*self.stack.lock().await, left).await?;
         let text = format!(
-            "{} people and {count} bots before the start: {} places, one each",
+            "{} people and {count} bots before the start: {} positions, one each",
             came.0.len(),
             before.joined
         );
@@ -94,7 +94,7 @@ impl SalePlay<'_> {
         while !waiting.is_empty() {
             ensure!(
                 Instant::now() < deadline,
-                "{} people still wait; they were told {:?}",
+                "{} people are still waiting; their answer was {:?}",
                 waiting.len(),
                 self.seen.room()
             );
@@ -117,7 +117,7 @@ impl SalePlay<'_> {
         }
         let took = started.elapsed();
         let text = format!(
-            "drawn, and all {count} let in within {:.1} s, at most {} a minute",
+            "random order drawn; all {count} entered within {:.1} s, at most {} per minute",
             took.as_secs_f64(),
             self.per_minute()
         );
@@ -144,7 +144,7 @@ impl SalePlay<'_> {
 
     /// Each worker hears by itself what the operator has set: so many connections in a row must show it.
     async fn until_scout(&self, scout: &str, is_it: impl Fn(u16) -> bool) -> Result<()> {
-        let endpoint = self.endpoints.first().context("a sale has a door")?;
+        let endpoint = self.endpoints.first().context("the sale has no endpoint")?;
         let url = format!("{}{}", endpoint.url(), self.paths.checkout);
         let deadline = Instant::now() + PATIENCE;
         let mut in_a_row = 0;
@@ -157,7 +157,7 @@ impl SalePlay<'_> {
             in_a_row = 0;
             ensure!(
                 Instant::now() < deadline,
-                "the waiting room does not heed what is set"
+                "the waiting room does not apply its settings"
             );
             sleep(POLL).await;
         }

@@ -199,7 +199,9 @@ fn log_reports_silent_redis_and_its_return_once() {
     fail(&mut host, "alice", CallOutcome::TimedOut);
     fail(&mut host, "alice", CallOutcome::TimedOut);
     assert_eq!(warnings(&host), 1, "{:?}", host.log);
-    assert!(host.has_logged("go on without Redis: outcome unknown: no reply in time"));
+    assert!(
+        host.has_logged("decided without Redis: outcome unknown: timeout waiting for the reply")
+    );
     fail(&mut host, "bob", CallOutcome::Answered);
     host.settle();
     assert!(host.has_logged("Redis answers again"));
@@ -213,7 +215,7 @@ fn a_limiter_without_rules_says_so_with_its_first_request() {
     idle.request("alice");
     idle.request("alice");
     assert_eq!(idle.log.len(), 1);
-    assert!(idle.has_logged("there are no rules, so nothing is limited"));
+    assert!(idle.has_logged("no rules, so nothing is limited"));
     let mut reloads = Host::new(&[], r#""redis": {}, "reload": true"#);
     reloads.request("alice");
     assert!(!reloads.has_logged("there are no rules"));
